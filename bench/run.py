@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cluster
+import costs
 import keys
 import leases
 import load
@@ -338,6 +339,7 @@ SECTIONS = {
     "tubes": tubes.bench_tubes,
     "keys": keys.bench_keys,
     "turns": turns.bench_turns,
+    "costs": costs.bench_costs,
     "iproto": iproto.bench_iproto,
     "worker": worker.bench_worker,
     "cluster": cluster.bench_cluster,

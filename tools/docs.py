@@ -53,7 +53,8 @@ def commands_md() -> str:
         "",
         "Every command has a bound (SPEC L2): how many words it takes, how many units of work it",
         "does in one turn of the server, how long its reply is, and what becomes of more. A unit",
-        "is one job, queue, tube, client or word. A reply may be longer by one element.",
+        "is one job, queue, tube, client or word; the row says what it counts, and each call",
+        "costs at least so many. A reply may be longer by one element.",
     ]
     for group, title in GROUPS.items():
         out += ["", f"## {title}"]
@@ -92,12 +93,21 @@ def bound_lines(name: str) -> list[str]:
     if len(rows) == 1:
         words, work, reply = shown(rows[0][1])
         words = f"{words} words, " if rows[0][1].words else ""
-        return [f"Bound: {words}{work} units a turn, a reply of {reply}. {rows[0][1].beyond}."]
-    out = ["| Subcommand | Words | Units a turn | Reply | More |", "|---|---|---|---|---|"]
+        told = f"Bound: {words}{work} units a turn, a reply of {reply}. {rows[0][1].beyond}."
+        return [told, f"Cost: {cost_of(rows[0][1])}."]
+    out = [
+        "| Subcommand | Words | Units a turn | Reply | More | Cost |",
+        "|---|---|---|---|---|---|",
+    ]
     for key, one in rows:
         label = key.removeprefix(name).strip() or "others"
-        out.append("| " + " | ".join([label, *shown(one), one.beyond]) + " |")
+        out.append("| " + " | ".join([label, *shown(one), one.beyond, cost_of(one)]) + " |")
     return out
+
+
+def cost_of(one: Bound) -> str:
+    """What a unit is, and how many a call costs at the least."""
+    return f"{one.counts}; at least {one.least}"
 
 
 def shown(one: Bound) -> tuple[str, str, str]:
@@ -144,7 +154,8 @@ def configuration_md() -> str:
 def option_row(opt: Opt) -> str:
     """One line of the table."""
     is_size = isinstance(opt.kind, Memory)
-    default = memory_text(opt.default) if is_size else opt.kind.show(opt.default) or '""'
+    default = opt.kind.conf_words(opt.default)[0] if is_size else opt.kind.show(opt.default)
+    default = default or '""'
     allowed = cell(opt.kind.allowed)
     runtime = "yes" if opt.runtime else ""
     cells = [f"`{opt.name}`", f"`{default}`", allowed, opt.unit, runtime, cell(opt.help)]

@@ -202,7 +202,7 @@ def waiting(seed: int) -> Plan:
 
 def falling_silent(seed: int) -> Plan:
     """Workers that are never heard of again."""
-    return at_work(seed, p_late=0.0)
+    return at_work(seed, nodes=1, p_late=0.0)
 
 
 def edits_stay_at_one_node() -> list[Patch]:

@@ -30,6 +30,7 @@ BUS_PORT: Final = 17_711
 CLIENTS: Final = "clients"
 CLIENT_PORT: Final = 7_711
 LOOKUP_US: Final = 1_000
+MEMORY_BYTES: Final = 2 << 30  # of each machine
 PEEK: Final = int(socket.MSG_PEEK)
 
 
@@ -387,6 +388,7 @@ class Kernel:
         system.open_epoll = self.open_epoll
         system.open_socket = self.open_socket
         system.open_resolver = self.open_resolver
+        system.memory_bytes = lambda: MEMORY_BYTES
         system.may_spin = False
         return system
 

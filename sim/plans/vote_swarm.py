@@ -33,6 +33,7 @@ def draw_votes(seed: int) -> Plan:
     plan.faults = sorted(c.sample(["kill", "pause", "cut", "slow", "break"], c.choice([1, 2, 3])))
     for _ in range(c.randint(2, 6)):
         draw_fault(plan, c)
+    draw_leavers(plan, seed)
     plan.is_faultless = False
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
@@ -50,6 +51,18 @@ def draw_clients(plan: Plan, c: Random) -> None:
     if c.random() < 0.4:
         moves = {"client": "v", "tube": "t0", "node": 0, "for_ms": CHAOS_MS - 3_000}
         plan.ops.append(Op(3_000, "tube_mover", moves | {"idle_ms": c.choice([700, 3_000])}))
+
+
+def draw_leavers(plan: Plan, seed: int) -> None:
+    """Nodes that are told to leave and then to stay, in four of ten plans."""
+    c = Random(f"leavers {seed}")  # other plans stay as they were
+    if c.random() >= 0.4:
+        return
+    for _ in range(c.randint(1, 4)):
+        for_ms = c.choice([1, 200, 3 * plan.node_timeout_ms])
+        at_ms = c.randrange(4_000, plan.chaos_ms - for_ms)
+        args = {"node": c.randrange(plan.nodes), "for_ms": for_ms}
+        plan.ops.append(Op(at_ms, "away_and_back", args))
 
 
 def draw_fault(plan: Plan, c: Random) -> None:

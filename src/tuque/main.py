@@ -25,6 +25,7 @@ SUBCOMMANDS: Final = {
         "tuque.cli.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),
     "cluster": Entry("tuque.cli.cluster", "cluster", "", "Start, see and change a cluster."),
+    "node": Entry("tuque.cli.cluster", "node", "", "Stop a node by plan."),
     "tubes": Entry("tuque.cli.tubes", "tubes", "", "Show tubes, and move their leaders."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."

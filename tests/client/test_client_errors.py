@@ -31,7 +31,7 @@ CODES = {
     "PAUSED Queue paused in input, try later": errors.Paused,
     "LEAVING This node is leaving the cluster, please connect to a different one": errors.Leaving,
     "CONFLICT another node has the id of this one: stop one of the two": errors.Conflict,
-    "OOM command not allowed when used memory > 'maxmemory'.": errors.OutOfMemory,
+    "OOM command not allowed when used memory > 'maxmemory': let jobs end": errors.OutOfMemory,
     "MAXLEN Queue is already longer than the specified MAXLEN count": errors.MaxLen,
     "NOAUTH Authentication required.": errors.NoAuth,
     "WRONGPASS invalid username-password pair or user is disabled.": errors.NoAuth,

@@ -346,7 +346,7 @@ def test_a_wait_outlives_a_link_that_died_without_a_word(
         monkeypatch.setattr(f"tuque.client.{module}.runner.SLICE_S", 0.05)
     job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
     node.answers["GETJOB"] = in_turn(None, None, job)
-    client = connect(node.url, timeout=1.0)
+    client = connect(node.url, timeout=0.5)
     assert client.getjob("q") == [Job("q", ID, b"b")]
     assert node.connections == 3
     node.answers["GETJOB"] = None

@@ -64,6 +64,15 @@ def test_patterns_and_names(pattern: str, name: str, expected: bool) -> None:
     assert matches(pattern, name) is expected
 
 
+@pytest.mark.parametrize("pattern", ["*" + "[!b]" * 31 + "z*", "*" + "?" * 126 + "z", "*[a-z]b*"])
+def test_a_name_is_looked_through_once(pattern: str) -> None:
+    """T60.3 A comparison takes a step for each character of the value, whatever the pattern."""
+    for size in (1_000, 10_000):
+        glob = Glob(pattern)
+        assert not glob.matches("a" * size)
+        assert glob.steps <= size + 3 * len(pattern) + 8
+
+
 @pytest.mark.parametrize(
     "pattern", ["*a" * 64, "*" + "a?" * 60 + "b", "*[" + "a-b" * 40 + "]z", "*" + "a" * 120 + "b"]
 )

@@ -5,14 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tuque.server.app import open_log
 from tuque.server.config.config import load
-from tuque.server.config.identity import check_places, readable_secrets
+from tuque.server.config.identity import (
+    IdentityError,
+    check_places,
+    open_identity,
+    readable_secrets,
+)
 from tuque.server.config.kinds import ConfigError
+from tuque.server.events.events import Spool
+from tuque.server.events.segments import HotSegment
+from tuque.store.disk import Disk
 
 
 @pytest.mark.parametrize("name", [".", "journal", "events"])
@@ -30,6 +39,32 @@ def test_a_directory_that_all_can_write_is_refused(tmp_path: Path, name: str) ->
     check_places(cfg)
     place.chmod(0o770)
     check_places(cfg)
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("nodes.conf", lambda place: open_identity(load(None, {}, {"dir": str(place)}))),
+        ("segment", lambda place: Disk().open_append(str(place / "segment"))),
+        ("segment", lambda place: Disk().truncate(str(place / "segment"), 0)),
+        ("lock", lambda place: Disk().lock(str(place / "lock"))),
+        (f".new-raw-n-{1:020d}", lambda place: Spool(place, "n", 0)._open(1)),
+        (f".hot-n-{1:020d}", lambda place: HotSegment(place, "n", 1, 0)),
+    ],
+)
+def test_no_file_of_the_server_is_somebody_elses(
+    tmp_path: Path, name: str, made: Callable[[Path], object]
+) -> None:
+    """C1.5 The server opens no file that it makes there, nor `pidfile`, through a symbolic link: it
+    may be somebody else's."""
+    place = tmp_path / "sticky"
+    place.mkdir()
+    theirs = tmp_path / "theirs"
+    theirs.write_text("as it was")
+    (place / name).symlink_to(theirs)
+    with pytest.raises((OSError, IdentityError), match="symbolic links"):
+        made(place)
+    assert theirs.read_text() == "as it was"
 
 
 def test_the_log_is_closed_to_others_and_shows_control_characters(tmp_path: Path) -> None:

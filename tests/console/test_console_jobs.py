@@ -9,9 +9,9 @@ import pytest
 from console_node import Run
 
 from lab import RealCluster
-from raw_resp import wait_for
 from tuque import Client
 from tuque.client.commands.work import Run as Begun
+from until import until
 
 
 def bury(client: Client, queue: str, count: int, retry: int = 30, replicate: int = 1) -> list[str]:
@@ -61,9 +61,9 @@ def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
     SHOW the id of the task"""
     with RealCluster(tmp_path / "nodes", 2) as cluster:
         client, other = (Client(node.url) for node in cluster.nodes)
-        wait_for(lambda: client.tube("work").create("tasks", sync=1, if_not_exists=True) is None)
+        until(lambda: client.tube("work").create("tasks", sync=1, if_not_exists=True) is None)
         ids = [killed(client, "work") for _ in range(3)]
-        wait_for(lambda: len(list(other.dead_letters("work"))) == 3)
+        until(lambda: len(list(other.dead_letters("work"))) == 3)
         port = cluster.nodes[1].port
         for options in (("-p", port), ("-p", cluster.nodes[0].port)):
             lines = tuque("dead", "list", *options, "work", "--json").stdout.splitlines()
@@ -129,7 +129,7 @@ def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
         both = [bury(client, "mail", 2, retry=600) for client in clients]
         shared = bury(clients[0], "mail", 1, retry=600, replicate=2)
         ids = {*both[0], *both[1], *shared}
-        wait_for(lambda: clients[1].dead_stat("mail.dead")[0].count == 3)
+        until(lambda: clients[1].dead_stat("mail.dead")[0].count == 3)
 
         def listed(*options: str | int) -> list[str]:
             lines = tuque("dead", "list", "mail.dead", "--json", *options).stdout.splitlines()
@@ -144,14 +144,12 @@ def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
         assert json.loads(stat.stdout)["count"] == 5
         done = tuque("dead", "replay", "-p", ports[1], "mail.dead", both[0][1], shared[0])
         assert done.stdout == b"2 replayed\n"
-        wait_for(lambda: clients[0].result(shared[0]).state == "waiting")
+        until(lambda: clients[0].result(shared[0]).state == "waiting")
         done = tuque("dead", "purge", "-p", ports[1], "mail.dead", "--task", "task*")
         assert done.stdout == b"3 purged\n"
         assert listed("-p", ports[0]) == []
         cluster.nodes[0].kill()
-        wait_for(
-            lambda: b"unreachable" in tuque("dead", "list", "-p", ports[1], "mail.dead").stderr
-        )
+        until(lambda: b"unreachable" in tuque("dead", "list", "-p", ports[1], "mail.dead").stderr)
         for client in clients:
             client.close()
 

@@ -14,7 +14,6 @@ from console_node import Run
 
 import tuque.errors as tuque_errors
 from lab import RealCluster
-from raw_resp import wait_for
 from tuque import Client, Retry
 from tuque.cli.programs import free_port
 from tuque.cli.tubes import (
@@ -25,6 +24,7 @@ from tuque.cli.tubes import (
     table,
 )
 from tuque.client.transport.raw_link import Link, Target, encode
+from until import until
 from world import World
 
 
@@ -151,14 +151,14 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         ports = [first.port, second.port]
         for words in ("CREATE mail fifo", "PUT mail a", "PUT mail b"):
             assert tuque("cli", "-p", ports[0], "TUBE", *words.split()).returncode == 0
-        wait_for(lambda: home(tuque, ports[0]).endswith(b": 0 behind, complete\n"))
+        until(lambda: home(tuque, ports[0]).endswith(b": 0 behind, complete\n"))
         rows: list[list[dict[str, str]]] = []
 
         def are_same() -> bool:  # a node that stood still for 500 ms has been WAITING
             rows[:] = [json.loads(tuque("tubes", "-p", port, "--json").stdout) for port in ports]
             return rows[0] == rows[1] and rows[0][0]["state"] == "RUNNING"
 
-        wait_for(are_same)
+        until(are_same)
         told = {name: rows[0][0][name] for name in ("state", "lag", "ready", "address")}
         at = [f"127.0.0.1:{port}" for port in ports]
         assert told == {"state": "RUNNING", "lag": "0", "ready": 2, "address": at[0]}
@@ -169,7 +169,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
         assert moved.stdout == f"the leader of mail is {at[1]}\n".encode(), moved.stderr
         assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])
-        wait_for(lambda: "tube mail: its leader is this node now (epoch 2)" in second.log())
+        until(lambda: "tube mail: its leader is this node now (epoch 2)" in second.log())
         refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert refused.returncode == 1
         assert b"is reachable" in refused.stderr
@@ -178,12 +178,12 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
             b"hint: ask the leader: `tuque cli -h 127.0.0.1 -p %d`" % ports[1]
         )
         second.kill()
-        wait_for(lambda: b"fail" in tuque("cli", "-p", ports[0], "CLUSTER", "NODES").stdout)
+        until(lambda: b"fail" in tuque("cli", "-p", ports[0], "CLUSTER", "NODES").stdout)
         assert_home_is_lost(tuque, ports[0], at)
         forced = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert b"copy: complete" in forced.stdout, forced.stderr
         assert b"it runs after twice cluster-node-timeout" in forced.stdout
-        wait_for(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
+        until(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
         assert b"its leader is" not in tuque("cluster", "status", "-p", ports[0]).stdout
         row = json.loads(tuque("tubes", "-p", ports[0], "--json").stdout)[0]
         assert (row["ready"], row["next-id"]) == (2, 1_000_002)
@@ -220,7 +220,7 @@ def test_waiting_calls_are_told_apart(port: int, tuque: Run) -> None:
     assert link.sock is not None
     link.sock.sendall(encode([b"TUBE", b"TAKE", b"waited"]))
     try:
-        wait_for(lambda: b"1 + 0" in tuque("tubes", "-p", port).stdout)
+        until(lambda: b"1 + 0" in tuque("tubes", "-p", port).stdout)
     finally:
         link.close()
 

@@ -17,8 +17,8 @@ from tuque.nodeoptions import NodeOptions
 
 NODE = {"-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user"}
 COMMANDS = ["cli", "cluster", "cluster status", "cluster meet", "cluster forget", "cluster drain",
-            "cluster repair", "tubes", "tubes home", "triage", "replay", "spark backfill",
-            "bench"]  # fmt: skip
+            "cluster repair", "node stop", "tubes", "tubes home", "triage", "replay",
+            "spark backfill", "bench"]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -46,7 +46,7 @@ def test_all_commands_that_talk_to_a_node_take_the_same_options(words: str) -> N
         ("?follow=maybe", "follow must be yes or no, not 'maybe'"),
         ("?name=a%20b", "name must be printable ASCII without spaces"),
         ("?tiemout=5", "unknown client setting 'tiemout' in the URL; there are: timeout,"),
-        ("?", ""),
+        ("?retries=0", ""),
         ("/queue", "no path after its hosts: /queue"),
         (":x", "not a host and port"),
     ],

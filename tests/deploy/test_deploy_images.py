@@ -120,8 +120,8 @@ def test_the_manifests_fit_the_program_and_each_other() -> None:
         assert asked["path"] in PAGES and asked["port"] == "metrics"
     assert node["livenessProbe"]["httpGet"]["path"] == "/healthz"
     leave = node["lifecycle"]["preStop"]["exec"]["command"]
-    assert leave[:3] == ["tuque", "cluster", "drain"]
-    assert template["spec"]["terminationGracePeriodSeconds"] > int(leave[4]) + 30
+    assert leave[:4] == ["tuque", "node", "stop", "--prepare"]
+    assert template["spec"]["terminationGracePeriodSeconds"] > int(leave[5]) + 30
     assert node["securityContext"]["readOnlyRootFilesystem"]
     values = {one["name"]: one.get("value", SECRET) for one in node["env"]}
     cfg = load(None, {name: value for name, value in values.items() if "__" in name}, {})

@@ -150,6 +150,7 @@ def scraped(tmp_path: Path) -> Iterator[Scraped]:
     made.close()
 
 
+@pytest.mark.slow
 @needs_prometheus
 def test_a_real_prometheus_reads_the_node_and_the_rules(scraped: Scraped) -> None:
     """O1.2 OpenMetrics, as Prometheus asks for it"""

@@ -6,26 +6,18 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
 
 import hiredis
 import pytest
 
 from lab import RealServer
+from until import until
 
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Until it is so, at most half a minute."""
-    deadline = monotonic() + 60
-    while not condition():
-        assert monotonic() < deadline, f"in vain: {what}"
-        sleep(0.01)
 
 
 class Line:
@@ -93,30 +85,31 @@ def is_another(line: Line, pid: int) -> bool:
     return int(line.info()["events_writer_pid"]) not in (0, pid)
 
 
-def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path, rounds: int) -> None:
     with node(tmp_path) as (port, _):
         line = Line(port)
-        for round_ in range(3):
+        for round_ in range(rounds):
             for _ in range(200):
                 line.send("ADDJOB", "q", "body", "0")
             for _ in range(200):
                 line.reply()
             pid = int(line.info()["events_writer_pid"])
             if round_ == 1:
-                wait_for(lambda: int(line.info()["events_written"]) > 0, "something written")
+                until(lambda: int(line.info()["events_written"]) > 0, "show something written")
             os.kill(pid, signal.SIGKILL)
-            wait_for(partial(is_another, line, pid), "another writer")
-        assert int(line.info()["events_writer_restarts"]) == 3
-    assert [row["seq"] for row in rows(tmp_path)] == list(range(602))
+            until(partial(is_another, line, pid), "show another writer")
+        assert int(line.info()["events_writer_restarts"]) == rounds
+    assert [row["seq"] for row in rows(tmp_path)] == list(range(200 * rounds + 2))
 
 
 def test_the_writer_does_without_numpy_and_pandas(tmp_path: Path) -> None:
     """pyarrow imports them where they are installed, to look at a list: 50 MB."""
     with node(tmp_path) as (port, _):
         line = Line(port)
-        wait_for(lambda: int(line.info()["events_writer_pid"]) > 0, "the writer")
+        until(lambda: int(line.info()["events_writer_pid"]) > 0, "show the writer")
         line.call("ADDJOB", "q", "x", 0)
-        wait_for(lambda: line.info()["events_written"] not in ("0", ""), "an event in a segment")
+        until(lambda: line.info()["events_written"] not in ("0", ""), "show an event in a segment")
         mapped = Path("/proc", line.info()["events_writer_pid"], "maps").read_text()
     assert "pyarrow" in mapped
     assert "pandas" not in mapped and "numpy" not in mapped
@@ -146,7 +139,7 @@ def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
             for _ in range(500):
                 line.send("ADDJOB", "q", "x" * 100, "0")
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: is_gone(writer), "the end of the writer")  # noqa: B023 - at once
+            until(lambda: is_gone(writer), "end the writer")  # noqa: B023 - at once
             assert not list((tmp_path / "events").glob(".raw-*"))
             assert not list((tmp_path / "events").glob(".hot-*"))
         found = rows(tmp_path)
@@ -179,7 +172,7 @@ def test_a_full_disk_costs_only_counted_events(tmp_path: Path) -> None:
         total, dropped = int(info["events_seq"]), int(info["events_dropped"])
         assert total == 6001
     torn = tmp_path / "events"
-    wait_for(lambda: not list(torn.glob("date=*/.tmp-*")), "a file that no one will finish")
+    until(lambda: not list(torn.glob("date=*/.tmp-*")), "remove the file that no one will finish")
     found = [row["seq"] for row in rows(tmp_path)]
     assert len(set(found)) == len(found)
     assert len(found) <= total + 1 - dropped

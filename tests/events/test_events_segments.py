@@ -5,10 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 from events_jobs import NOW_MS, a_job
@@ -16,6 +14,7 @@ from events_jobs import NOW_MS, a_job
 from tuque.core.records import events as ev
 from tuque.core.records.events import Events
 from tuque.server.events.events import EventLog, EventLogError
+from until import until
 
 pq = pytest.importorskip("pyarrow.parquet")
 from tuque.server.events import segments  # noqa: E402 - needs pyarrow
@@ -31,13 +30,6 @@ def rows(directory: Path) -> list[dict[str, object]]:
     return [row for path in sealed(directory) for row in pq.ParquetFile(path).read().to_pylist()]
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = monotonic() + 60
-    while not condition():
-        assert monotonic() < deadline, f"in vain: {what}"
-        sleep(0.005)
-
-
 def write_now(log: EventLog, events: Events) -> None:
     """Have the thread write what there is."""
 
@@ -46,7 +38,7 @@ def write_now(log: EventLog, events: Events) -> None:
         return events.lent_chunks == 0
 
     events.cut()
-    wait_for(is_written, "the thread")
+    until(is_written, "show the thread")
 
 
 def add_many(events: Events, log: EventLog, count: int, at_ms: int = NOW_MS) -> None:
@@ -138,8 +130,8 @@ def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:
     events = log.start(NOW_MS)
     events.cut()
     log.flush(events)
-    wait_for(lambda: len(sealed(timed)) == 1, "a segment sealed by its age, without new events")
-    wait_for(lambda: log.sealed == 1, "its count")
+    until(lambda: len(sealed(timed)) == 1, "show a segment sealed by its age, without new events")
+    until(lambda: log.sealed == 1, "its count")
     log.close(events, NOW_MS)
 
 
@@ -249,7 +241,7 @@ def test_a_living_nodes_segment_is_left_alone(tmp_path: Path) -> None:
     events = first.start(NOW_MS)
     events.cut()
     first.flush(events)
-    wait_for(lambda: len(list(tmp_path.glob(".hot-*"))) == 1, "the hot segment")
+    until(lambda: len(list(tmp_path.glob(".hot-*"))) == 1, "show the hot segment")
     second = EventLog(tmp_path, "n2")
     assert second.recovered == 0
     first.close(events, NOW_MS)

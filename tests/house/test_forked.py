@@ -76,7 +76,13 @@ def test_what_the_interpreter_reads_at_its_start(tmp_path: Path) -> None:
     assert b"PYTHONHASHSEED=7" in variables.split(b"\0")
 
 
-@pytest.mark.parametrize("more", ["", UNREAD], ids=["all read", "an end unread"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param("", id="all read", marks=pytest.mark.slow),
+        pytest.param(UNREAD, id="an end unread"),
+    ],
+)
 def test_nothing_outlives_its_caller(tmp_path: Path, more: str) -> None:
     support = str(Path(forked.__file__).parent)
     done = subprocess.run(

@@ -10,8 +10,8 @@ from time import perf_counter
 import pytest
 
 from raw_resp import NULL, Err
-from tuque.core.model.job import ACTIVE, QUEUED
-from tuque.core.msgs import Pause
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.msgs import Pause, ReplJob
 from tuque.core.records.jobs import ADD
 from tuque.errors import ConnectionError
 from tuque.server.log.log import log
@@ -353,6 +353,21 @@ def test_a_slow_disk_holds_replies_for_as_long_as_its_sync_takes(make_world: Mak
     world.disk(0).well()
 
 
+def test_a_journal_rests_a_second_after_any_sync(make_world: Make) -> None:
+    world = make_world(journal="always")
+    for _ in range(40):
+        world.add()
+        world.pass_ms(1_059)
+    assert world.qlen() == 40
+
+
+def test_a_clock_that_was_set_back_is_that_of_the_next_start(world: World) -> None:
+    world.kill(0)
+    world.machines[0].clock.jump(-60_000)
+    world.start(0)
+    assert world.n.now_ms == world.now_ms - 60_000
+
+
 def test_records_and_log_and_info_and_events_of_a_node(make_world: Make) -> None:
     world = make_world(events=True)
     world.node().records()
@@ -396,6 +411,54 @@ def test_a_cut_link_is_down_for_both_until_it_heals(make_world: Make) -> None:
     world.link()
     assert world.is_whole()
     assert world.now_ms == before
+
+
+def test_two_nodes_are_linked_again_and_the_third_is_not(make_world: Make) -> None:
+    world = make_world(3)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        world.cut(a, b)
+    world.link(0, 2)
+    assert [world.linked(a, b) for a, b in ((0, 1), (0, 2), (1, 2))] == [False, True, False]
+    world.link()
+    assert world.linked(0, 1)
+    assert world.linked(1, 2)
+
+
+def test_what_is_said_on_a_new_link_is_on_its_way(make_world: Make) -> None:
+    world = make_world(2)
+    id = world.add(replicate=2)
+    world.cut(0, 1)
+    world.run("ACKJOB", id)
+    world.join(0, 1)
+    assert world.linked(1, 0)
+    world.hold(1, 0)
+    world.settle()
+    assert world.states(id)[0] == ACKED, "the other node's word does not arrive"
+    world.release(1, 0)
+    assert world.holders(id) == []
+
+
+def test_a_step_is_the_next_thing_of_this_instant(make_world: Make) -> None:
+    world = make_world(2)
+    wire = world.wire()
+    wire.put(b"PING\r\n")
+    steps = 0
+    while not wire.values():
+        assert world.step()
+        steps += 1
+    assert steps > 1
+    world.settle()
+    assert not world.step()
+
+
+def test_heartbeats_are_said_and_answered_at_once(make_world: Make) -> None:
+    world = make_world(2)
+    n, before = world.n, world.now_ms
+    peer = n.peers[world.slot(0, 1)]
+    said = int(n.round)
+    world.beat()
+    assert (int(n.round), world.now_ms) == (said + 2, before)
+    assert peer.echoed_round > said
 
 
 def test_held_messages_arrive_once_they_are_released(make_world: Make) -> None:
@@ -511,3 +574,83 @@ def test_worlds_are_cheap(make_world: Make) -> None:
     for _ in range(5):
         make_world(3).pass_ms(10_000)
     assert perf_counter() - began < SPIN_S
+
+
+# ---- nodes that tests drive directly
+
+
+def test_clients_of_a_node_have_numbers(make_world: Make) -> None:
+    world = make_world(2)
+    one, two = world.at(1, 1), world.at(1, 2)
+    assert one is world.at(1, 1)
+    one.wait()
+    two.wait("other", timeout_ms=500)
+    id = world.at(1).add(replicate=1)
+    world.pass_ms(500)
+    assert (one.served(), two.served()) == ([id], [])
+    one.wait()
+    again = world.at(1).add(replicate=1)
+    assert one.served() == [id, again]
+    world.kill(1)
+    world.start(1)
+    assert world.at(1, 1) is not one
+
+
+def test_what_nodes_said_is_heard_by_its_kind(make_world: Make) -> None:
+    world = make_world(2)
+    world.pass_ms(5000)
+    assert world.heard() == [], "only what they say whatever happens"
+    id = world.at(0).add(replicate=2)
+    assert [(a, b, m.id) for a, b, m in world.heard(ReplJob)] == [(0, 1, id)]
+    assert world.heard(ReplJob) == world.heard()[:1]
+    world.forget_heard()
+    assert world.heard() == []
+
+
+def test_a_job_that_waits_for_a_copy_is_begun(make_world: Make) -> None:
+    world = make_world(2)
+    world.hold(1, 0)
+    id = world.at(0, 1).begin_add(replicate=2, timeout_ms=5000)
+    assert world.copies(id) == world.holders(id) == [0, 1]
+    assert world.on_way(1, 0) > 0
+    world.release(1, 0)
+    assert world.at(0, 1).take() == id
+    assert (world.on_way(1, 0), world.believed(0, id)) == (0, [0, 1])
+    world.isolate(1)
+    world.at(0)("ACKJOB", id)
+    assert (world.copies(id), world.holders(id)) == ([1], [0, 1])
+
+
+def test_a_node_that_restarts_reaches_nobody_until_it_is_linked(make_world: Make) -> None:
+    world = make_world(3, journal="off")
+    id = world.at(0).add(replicate=3)
+    world.restart(1)
+    world.pass_ms(5000)
+    assert world.holders(id) == [0, 2]
+    assert [world.linked(1, b) for b in (0, 2)] == [False, False]
+    world.link(1, 2)
+    assert [world.linked(1, b) for b in (0, 2)] == [False, True]
+
+
+def test_a_link_is_filled_until_it_is_released(make_world: Make) -> None:
+    world = make_world(2, bus_buffer_limit="1mb")
+    peer = world.n.peers[world.slot(0, 1)]
+    world.fill(0, 1)
+    world.pass_ms(3000)
+    assert world.linked(0, 1)
+    assert not peer.has_room
+    world.release(0, 1)
+    assert peer.has_room
+
+
+def test_nodes_leave_and_are_forgotten(make_world: Make) -> None:
+    world = make_world(3)
+    world.leave(2)
+    assert [bool(n.is_leaving) for n in world.cores] == [False, False, True]
+    assert world.n.peers[world.slot(0, 2)].is_leaving
+    world.leave(2, False)
+    assert not world.n.peers[world.slot(0, 2)].is_leaving
+    world.kill(2)
+    world.forget(0, 2)
+    assert len(world.cores) == 2
+    assert world.n.forgotten >> world.slot(0, 2) & 1

@@ -81,6 +81,7 @@ def test_error_7_names_the_home(nodes: list[Node]) -> None:
     assert again[1:] == (7, text)
 
 
+@pytest.mark.slow  # the error of the test above, for the reason of test_server_tube_homes.py
 def test_a_home_that_may_not_run(nodes: list[Node]) -> None:
     """T17.4, T19.3: error 7, too, and why."""
     make(nodes, "few", "fifo")
@@ -163,6 +164,7 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
     """T18.5: done here, but not yet on n nodes; and refused before it does anything."""
     make(nodes, "slow", "fifo", "SYNC", 3)
     first, _, third = nodes
+    assert first.wire("CONFIG", "SET", "cluster-node-timeout", 1_500) == b"OK"
     third.server.signal(signal.SIGSTOP)
     try:
         sync = first.conn.ask_call("queue.tube.slow:put", "b")
@@ -180,6 +182,7 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
         assert first.wire("TUBE", "ACK", "slow", 0) == refused
     finally:
         third.server.signal(signal.SIGCONT)
+        assert first.wire("CONFIG", "SET", "cluster-node-timeout", TIMEOUT_MS) == b"OK"
     until(lambda: first.is_copied("slow"), third.server.log)
     until(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:2") > 0)
     assert first.wire("TUBE", "ACK", "slow", 0)[1] == b"DONE"

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from raw_resp import encode
+from tuque.server.config.kinds import Bool, Choice, Int, Memory, OutputLimit
+from tuque.server.config.options import OPTIONS
 from tuque.server.log.slowlog import LATENCY_SAMPLES, note_latency
 from until import until
 from world import World
@@ -28,9 +30,43 @@ def test_config_get(world: World) -> None:
         b"hz",
         b"maxmemory-samples",
         b"maxmemory-policy",
+        b"maxmemory-clients",
     ]
     world("HELLO 3")
     assert world("CONFIG GET timeout") == b"%1\r\n$7\r\ntimeout\r\n$1\r\n0\r\n"
+
+
+def extremes() -> list[tuple[str, str]]:
+    """The smallest and the largest legal value of each option that has numbers, or its words."""
+    found: list[tuple[str, str]] = []
+    for opt in OPTIONS.values():
+        if not opt.runtime or opt.hidden:
+            continue
+        if isinstance(opt.kind, Int | Memory):
+            found += [(opt.name, str(opt.kind.low)), (opt.name, str(opt.kind.high))]
+        elif isinstance(opt.kind, Choice):
+            found += [(opt.name, word) for word in opt.kind.words]
+        elif isinstance(opt.kind, OutputLimit):
+            found += [(opt.name, "normal 1 1 1"), (opt.name, "normal 1 0 0")]
+        elif isinstance(opt.kind, Bool):
+            found += [(opt.name, "yes"), (opt.name, "no")]
+    return found
+
+
+def test_every_option_can_be_set_back(tmp_path: Path) -> None:
+    """C7.9 Whatever legal value CONFIG SET has given to an option, CONFIG SET gives it another one:
+    on a new connection, or while `maxclients` has no room for one, on that one."""
+    for name, value in extremes():
+        world = World(1, dir=str(tmp_path))
+        first = world.wire()
+        before = first.ask("CONFIG", "GET", name)[1]
+        reply = first.ask("CONFIG", "SET", name, value)
+        is_too_much = name == "maxclients" and str(reply).startswith("ERR The operating system")
+        assert reply == b"OK" or is_too_much, (name, value)
+        world.pass_ms(3000)
+        second = first if name == "maxclients" else world.wire()
+        assert second.ask("CONFIG", "SET", name, before) == b"OK", (name, value)
+        assert isinstance(world.wire().ask("ADDJOB", "q", "body", 0), bytes), (name, value)
 
 
 def test_config_set(world: World) -> None:
@@ -341,7 +377,7 @@ def test_info(world: World, tmp_path: Path) -> None:
         "disque_git_sha1",
         "disque_git_dirty",
     ]
-    assert world.info("memory")["maxmemory_human"] == "1.00G"
+    assert world.info("memory")["maxmemory_human"] == "1.20G"
     assert world.info("persistence")["aof_state"] == "off"
     world.server.is_loading = True
     fields = world.info("persistence")

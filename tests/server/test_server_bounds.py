@@ -20,6 +20,7 @@ from tuque.core.copies.add import on_addjob, settle
 from tuque.core.life.runs import on_fail
 from tuque.core.life.start import on_start
 from tuque.core.model.job import PLAIN
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.queues.procedures import get_queue
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import Staged
@@ -457,6 +458,7 @@ def test_every_command_has_a_bound_and_a_call() -> None:
     """
     heads = {key.split(" ")[0] for key in BOUNDS}
     assert {row[0] for row in ROWS} == heads
+    assert all(one.counts and one.least > 0 for one in BOUNDS.values()), "a cost"
     unbound = {key for key, one in BOUNDS.items() if one.work == WHOLE}
     assert set(LARGEST) | unbound == set(BOUNDS)
     assert unbound == {
@@ -486,3 +488,37 @@ def test_the_largest_call_stays_within_its_bound(full: Full, name: str) -> None:
     assert size <= bound.reply + ELEMENT + room
     if bound.words:
         assert len(words) <= bound.words
+
+
+AT_ONCE = 3_000  # commands in a pipeline
+READS_AGAIN = ("QUIT", "MONITOR", "RESET", "TUBE TAKE", "WAITJOB")  # they end it, or wait
+
+
+@pytest.mark.parametrize("name", [one for one in LARGEST if one not in READS_AGAIN])
+def test_a_pipeline_has_its_share_of_a_turn(full: Full, name: str) -> None:
+    """L2.10 A connection whose commands have done 1,000 units in a turn runs no more in it, short
+    ones neither; they go on in the next turn.
+    """
+    words = LARGEST[name](full)
+    one = encode(*words)
+    wire = full.box.connect()
+    wire.sock.setblocking(False)
+    data = one * min(AT_ONCE, 1 + (1 << 20) // len(one))
+    most = max(BOUNDS[name].work, PIECE) + TURN_WORK
+    for _ in range(3):
+        try:
+            data = data[wire.sock.send(data) :]
+        except BlockingIOError:
+            pass
+        work, lines = full.turn()
+        assert work <= most
+        assert lines <= most * LINES_PER_UNIT + LINES_OF_A_TURN
+        try:
+            wire.sock.recv(1 << 22)
+        except BlockingIOError:
+            pass
+    wire.sock.close()
+    for _ in range(1_000):
+        full.box.pump.turn(0)
+        if len(full.box.server.clients) == 1:
+            break

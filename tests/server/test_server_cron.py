@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim, CronSimError
 
+from tuque.server.commands.cron import times_from
 from tuque.server.commands.firing import (
     FAR,
     NoInstant,
@@ -161,6 +165,35 @@ def test_what_is_not_understood() -> None:
         plan.zone = zone.encode("latin-1")
         with pytest.raises(NoInstant, match="^this node knows no time zone '"):
             next_after(plan, 0)
+
+
+def any_field(of: random.Random, least: int, most: int, extra: tuple[str, ...] = ()) -> str:
+    """A field of an expression."""
+    value = of.randrange(least, most + 1)
+    many = ",".join(str(of.randrange(least, most + 1)) for _ in range(3))
+    kinds = ["*", f"*/{of.randrange(1, most + 3)}", f"{value}", f"{value}-{most}", many]
+    return of.choice([*kinds, f"{value}/{of.randrange(1, 9)}", *extra])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Australia/Lord_Howe"])
+def test_the_fields_mean_what_cronsim_says(zone: str) -> None:
+    """T46.1 The rules are those of the package `cronsim`."""
+    of = random.Random(7)
+    for _ in range(300):
+        days = any_field(of, 1, 31, ("L", "LW"))
+        weekdays = any_field(of, 0, 7, ("1#5", "5L", "5#2", "7#1,3L"))
+        clock = f"{any_field(of, 0, 59)} {any_field(of, 0, 23)}"
+        seconds = any_field(of, 0, 59) + " " if of.random() < 0.2 else ""
+        text = f"{seconds}{clock} {days} {any_field(of, 1, 12, ('2',))} {weekdays}"
+        begin = datetime.fromtimestamp(1_750_000_000 + of.randrange(4 * 10**8), ZoneInfo(zone))
+        try:
+            theirs = CronSim(text, begin)
+        except CronSimError:
+            with pytest.raises(CronSimError):
+                times_from(text, begin)
+            continue
+        ours = times_from(text, begin)
+        assert list(islice(ours, 3)) == list(islice(theirs, 3)), (text, begin)
 
 
 def test_an_expression_without_an_instant() -> None:

@@ -173,7 +173,7 @@ def test_very_many_clients_are_looked_at_in_turns(world: World) -> None:
     for seen in (LOOK, 2 * LOOK, count):
         keep_house(world.server)
         assert len({c.number for c in world.server.doomed}) == seen
-    assert world.server.survey.bytes == (count - 1) * 1000
+    assert world.n.client_bytes == (count - 1) * 1000
     world.kill(0)  # it cannot close what was no connection
 
 

@@ -118,7 +118,7 @@ def test_a_job_at_most_once_moves_when_that_is_on_the_disk(make_two: Callable[[s
     assert two.heard(two.worker, 60).startswith(b"*1")
 
 
-@pytest.mark.parametrize("secret", ["", SECRET])
+@pytest.mark.parametrize("secret", [pytest.param("", marks=pytest.mark.slow), SECRET])
 def test_who_cannot_write_says_so_past_what_waits(
     make_two: Callable[..., Two], secret: str
 ) -> None:

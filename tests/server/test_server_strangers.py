@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +14,11 @@ from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
 
 from tuque.core.msgs import DelJob, Heartbeat, Pause
 from tuque.server.bus.peers import COME_MS
+from tuque.server.config.options import Config
 from tuque.server.log import log
 from tuque.server.log.log import Notes
+from tuque.server.start.bus import is_any_door_open
+from tuque.server.users.users import everything
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Greeting, Hello
@@ -170,7 +174,7 @@ def test_a_password_without_a_secret_has_no_bus(tmp_path: Path) -> None:
     try:
         assert node.say("AUTH", "a password of many bytes") == b"+OK\r\n"
         reply = node.say("CLUSTER", "MEET", "127.0.0.1", 7711, 17711)
-        assert reply.startswith(b"-ERR this node has a password and no cluster-secret")
+        assert reply.startswith(b"-ERR this node restricts its clients and has no cluster-secret")
         assert b"tuque cluster secret" in reply
         stranger = Stranger(node)
         assert not stranger.is_open()
@@ -185,14 +189,18 @@ def test_a_password_without_a_secret_has_no_bus(tmp_path: Path) -> None:
 
 
 def test_a_password_comes_after_the_secret(tmp_path: Path) -> None:
-    """B1.7 While a node without a secret has links, CONFIG SET refuses to set `requirepass`: all
-    nodes need a secret first."""
+    """B1.7 While a node without a secret has links, CONFIG SET refuses to set `requirepass`, and
+    ACL SETUSER to close `default`: all nodes need a secret first."""
     node = Node(tmp_path)
     try:
         friend = open_friend(node)
         reply = node.say("CONFIG", "SET", "requirepass", "a password of many bytes")
         assert reply.startswith(b"-ERR CONFIG SET requirepass: this node is linked")
         assert b"tuque cluster secret" in reply
+        assert node.say("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*") == b"+OK\r\n"
+        for words in (["off"], ["resetpass", ">a password of many bytes"], ["-acl"]):
+            reply = node.say("ACL", "SETUSER", "default", *words)
+            assert reply.startswith(b"-ERR ACL SETUSER default: this node is linked")
         assert node.say("PING") == b"+PONG\r\n"
         friend.close()
         node.turns()
@@ -201,6 +209,41 @@ def test_a_password_comes_after_the_secret(tmp_path: Path) -> None:
         assert node.bus.shut
     finally:
         node.box.close()
+
+
+@pytest.mark.parametrize("words", [["off"], ["resetpass", ">many bytes"], ["-acl"], ["resetkeys"]])
+def test_users_without_a_secret_have_no_bus(tmp_path: Path, words: list[str]) -> None:
+    """B1.7 The same holds whenever no door of the node lets every process of its machine do
+    everything: `default` is off, needs a password or may not do all; or there are only ports that
+    ask for a certificate, and unix sockets that others cannot write to."""
+    node = Node(tmp_path)
+    try:
+        assert node.say("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~*") == b"+OK\r\n"
+        assert not node.bus.shut
+        assert node.say("ACL", "SETUSER", "default", *words) == b"+OK\r\n"
+        assert node.bus.shut
+        assert not Stranger(node).is_open()
+    finally:
+        node.box.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "is_open"),
+    [
+        ({"port": 7711}, True),
+        ({"port": 0}, True),
+        ({"port": 0, "unixsocket": "s", "unixsocketperm": 0o700}, False),
+        ({"port": 0, "unixsocket": "s", "unixsocketperm": 0o777}, True),
+        ({"port": 0, "tls_port": 7713, "tls_auth_clients": "optional"}, True),
+        ({"port": 0, "tls_port": 7713, "tls_auth_clients": "yes"}, False),
+        ({"port": 7711, "users_file": "users"}, False),
+    ],
+)
+def test_doors_that_let_every_process_in(options: dict[str, Any], is_open: bool) -> None:
+    """B1.7 The same holds whenever no door of the node lets every process of its machine do
+    everything: `default` is off, needs a password or may not do all; or there are only ports that
+    ask for a certificate, and unix sockets that others cannot write to."""
+    assert is_any_door_open(Config(**options), everything(b"default")) is is_open
 
 
 def open_friend(node: Node) -> socket.socket:

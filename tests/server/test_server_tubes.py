@@ -419,7 +419,8 @@ def test_short_of_memory(tube: World) -> None:
     tube("TUBE PUT t x")
     tube("TUBE TAKE t")
     tube.n.limits.memory_bytes = 1
-    oom = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    oom = b"-OOM command not allowed when used memory > 'maxmemory': "
+    oom += b"let jobs end, or raise maxmemory\r\n"
     assert tube("TUBE PUT t y") == oom
     assert tube("TUBE CREATE u fifo") == oom
     assert tube("TUBE ACK t 0").startswith(b"*6")

@@ -10,16 +10,21 @@ from sim.plans.swarm import draw
 from sim.runs.cluster import Cluster
 from sim.runs.seeds import run_plan, run_seed
 
+FIRST = {"l6": 2, "l8": 5, "z5": 3}  # the seed that finds it, if seed 1 does not
+
 
 @pytest.mark.sources
 @pytest.mark.parametrize("name", [flaw.name for flaw in ONCE_FLAWS])
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
     flaw = next(flaw for flaw in ONCE_FLAWS if flaw.name == name)
-    rules = (run_seed(seed, name).rules() for seed in range(1, flaw.budget + 1))
-    assert any(RULES[name] in found for found in rules)
+    rule, seeds, known = RULES[name], range(1, flaw.budget + 1), FIRST.get(name, 1)
+    rules = (run_seed(seed, name, until=rule).rules() for seed in sorted(seeds, key=known.__ne__))
+    assert any(rule in found for found in rules)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 3))]
+)
 def test_without_a_flaw_lessees_find_nothing_and_do_much(seed: int) -> None:
     outcome = run_plan(lessees(seed))
     assert outcome.findings == []
@@ -27,7 +32,7 @@ def test_without_a_flaw_lessees_find_nothing_and_do_much(seed: int) -> None:
         assert outcome.counts.get(what, 0) > 0, what
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_without_a_flaw_writers_write_once(seed: int) -> None:
     outcome = run_plan(writers(seed))
     assert outcome.findings == []
@@ -36,7 +41,7 @@ def test_without_a_flaw_writers_write_once(seed: int) -> None:
     assert outcome.counts["publications checked"] > 3
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_keyed_adds_are_there_once_though_their_node_is_killed(seed: int) -> None:
     outcome = run_plan(keyed_adds(seed))
     assert outcome.findings == []

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -15,15 +16,18 @@ import pytest
 import tuque.core.model.job
 from sim.engine.plan import Op, Plan, decode, encode
 from sim.plans.swarm import KINDS, draw
+from sim.plans.task_swarm import draw_tasks
+from sim.plans.vote_swarm import draw_votes
 from sim.runs.canary import canary
-from sim.runs.seeds import run_plan, run_seed
+from sim.runs.seeds import Outcome, run_plan, run_seed
 from sim.runs.shrink import Shrinker, as_test
 
 PRINT_DIGESTS = """
+import sys
 import tuque.core.model.job
 from sim.runs.seeds import run_seed
 print(tuque.core.model.job.__file__)
-print([run_seed(seed).digest for seed in (3, 6)])
+print([run_seed(int(seed)).digest for seed in sys.argv[1:]])
 """
 IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 SOURCES = Path(__file__).parents[2] / "src"
@@ -59,30 +63,30 @@ def test_the_order_of_hashes_changes_nothing() -> None:
     for hash_seed in ("0", "4711"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
-            [sys.executable, "-c", PRINT_DIGESTS], env=env, capture_output=True, text=True
+            [sys.executable, "-c", PRINT_DIGESTS, "3", "6"],
+            env=env,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     assert len(set(printed)) == 1
 
 
+@pytest.mark.slow  # test_core_drive.py compares the core
 @pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled here to compare")
 def test_compiled_modules_play_a_seed_as_the_sources_do() -> None:
-    printed = []
-    root = str(SOURCES.parent)  # the simulator is beside the sources
-    for path in (f"{SOURCES}{os.pathsep}{root}", root):
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", PRINT_DIGESTS],
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout.splitlines())
-    (sources, of_sources), (compiled, of_compiled) = printed
-    assert sources.endswith(".py")
-    assert not compiled.endswith(".py")
-    assert of_sources == of_compiled
+    path = f"{SOURCES}{os.pathsep}{SOURCES.parent}"  # the simulator is beside the sources
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PRINT_DIGESTS, "3", "6"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    place, digests = done.stdout.splitlines()
+    assert place.endswith(".py")
+    assert digests == f"{[run_seed(seed).digest for seed in (3, 6)]}"
 
 
 def test_the_canary_is_reported_through_the_command() -> None:
@@ -148,16 +152,38 @@ def test_a_failing_plan_shrinks_to_what_makes_it_fail() -> None:
 EMPTY = run_plan(Plan(seed="x", nodes=1))
 
 
+def broken(outcomes: Iterable[Outcome]) -> list[tuple[str, list[str]]]:
+    """The seeds with findings, and the first of these."""
+    return [(one.seed, one.findings[:2]) for one in outcomes if one.findings]
+
+
+def with_all(seed: int) -> Outcome:
+    """A seed with each kind of client, and a secret that some clusters have."""
+    return run_seed(seed, with_lives=True, with_edits=True, with_words=True, with_seals=True)
+
+
 @pytest.mark.parametrize(
-    "seeds", [range(5000, 5002), pytest.param(range(5002, 5060), marks=pytest.mark.slow)]
+    ("kind", "seeds"),
+    [
+        (run_seed, (5000, 5001, 5002, 5003, 5004, 5005, 5008, 5010)),
+        (with_all, (5101, 5103, 5104, 5111, 5116, 5117, 5118, 5125, 5135)),
+        (lambda seed: run_plan(draw_tasks(seed)), (112,)),
+        (lambda seed: run_plan(draw_votes(seed)), (104, 112)),
+    ],
+    ids=["plain", "all", "tasks", "votes"],
 )
-def test_a_sample_of_seeds_breaks_no_promise(seeds: range) -> None:
-    failed = [(one.seed, one.findings[:2]) for one in map(run_seed, seeds) if one.findings]
-    assert failed == []
+def test_twenty_seeds_of_all_kinds_break_no_promise(
+    kind: Callable[[int], Outcome], seeds: Iterable[int]
+) -> None:
+    assert broken(map(kind, seeds)) == []
 
 
-@pytest.mark.parametrize("seed", [3])
-def test_one_long_seed_in_full(seed: int) -> None:
-    outcome = run_seed(seed)
+@pytest.mark.slow
+def test_a_sample_of_seeds_breaks_no_promise() -> None:
+    assert broken(map(run_seed, range(5000, 5060))) == []
+
+
+def test_one_long_seed_in_full() -> None:
+    outcome = run_seed(3)
     assert outcome.counts["deliveries"] > 10
     assert outcome.counts["ledgers"] > 100

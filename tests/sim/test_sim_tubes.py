@@ -32,8 +32,10 @@ from sim.tube_judges.homes import end_force, is_unknown
 from stopped_seed import rules, stopped
 
 FLAWS = TUBE_FLAWS + HOME_FLAWS
-FIRST = {"t9": 8, "t45": 2}  # the seed that finds it, if seed 1 does not
-LONG = ("t12",)  # its judge finds a quicker flaw, too
+# The seed that finds it, if seed 1 does not.
+FIRST = {"t9": 8, "t13": 13, "t41": 17, "t45": 2, "t47": 18}
+# Their judges find a quicker flaw, too: t42 of tube-twice, t16 of tube-sync, t14 of tube-home.
+LONG = ("t12", "t17", "t40", "t41", "t43", "t44", "t45", "t46", "t47")
 
 
 @pytest.mark.sources
@@ -109,6 +111,7 @@ def test_a_disk_may_end_before_the_home_went_on(seed: int) -> None:
     assert outcome.counts.get("tubes on disks", 0) == 1
 
 
+@pytest.mark.slow  # the same flaw is found above
 @pytest.mark.sources
 def test_a_hole_before_the_home_went_on_is_found() -> None:
     flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == "t8")
@@ -195,6 +198,7 @@ def forgotten(seed: int) -> Plan:
     return order(plan)
 
 
+@pytest.mark.slow  # the excuse alone: test_sim_excuses_tubes.py
 def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
     """T19.4: "if such nodes are half of those that must tell, and the newest home is down or not
     linked meanwhile, an older one may run"."""

@@ -29,7 +29,8 @@ def test_a_leader_that_is_lost_is_replaced_by_vote() -> None:
     assert "failovers by force" not in outcome.counts
 
 
-@pytest.mark.parametrize("asks_all", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("asks_all", [False, True])
 def test_an_old_disk_loses_nothing(asks_all: bool) -> None:
     """T29.4 A voter that hears of a higher mark under its right than it has on its disk has an old
     disk: its right ends (T28.5), and the log says so."""
@@ -40,7 +41,9 @@ def test_an_old_disk_loses_nothing(asks_all: bool) -> None:
     assert outcome.counts["synced ops looked for"] > 0
 
 
-@pytest.mark.parametrize("seed", [2, pytest.param(13, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [100, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 13))]
+)
 def test_faults_of_votes_find_nothing(seed: int) -> None:
     """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters, itself
     counted, stands with it under its epoch"""
@@ -55,15 +58,9 @@ def test_many_faults_of_votes_find_nothing(seed: int) -> None:
     assert run_plan(draw_votes(seed)).findings == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "plan",
-    [
-        voter_dies,
-        *(
-            pytest.param(plan, marks=pytest.mark.slow)
-            for plan in (two_at_once, unlike_timeouts, half_hidden, starts_and_votes)
-        ),
-    ],
+    "plan", [voter_dies, two_at_once, unlike_timeouts, half_hidden, starts_and_votes]
 )
 def test_the_plans_of_flaws_of_votes_find_nothing_else(plan: Callable[[int], Plan]) -> None:
     """T26.2 So no node votes twice in one epoch.

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from lab import free_port
-from raw_resp import wait_for
 from tuque.spark.cli.submit import spark_home
 from tuque.spark.java import find_java
+from until import until
 
 SOURCE = Path(spark_home.__code__.co_filename).parents[2]
 PYTHONPATH = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -91,7 +91,7 @@ class SparkCluster:
                 assert process.poll() is None, log.read_text(errors="replace")[-2000:]
             return log.read_text(errors="replace").count(text) >= count
 
-        wait_for(found, lambda: log.read_text(errors="replace")[-2000:], START_S)
+        until(found, lambda: log.read_text(errors="replace")[-2000:], most_s=START_S)
 
     def executors(self) -> list[int]:
         """The JVMs that our workers started to run tasks."""
@@ -100,7 +100,7 @@ class SparkCluster:
 
     def kill_executor(self) -> int:
         """Kills the youngest executor and returns its pid; the worker starts another one."""
-        wait_for(lambda: bool(self.executors()), "no executor runs", START_S)
+        until(lambda: bool(self.executors()), "no executor runs", most_s=START_S)
         pid = max(self.executors())
         end(pid, signal.SIGKILL)
         return pid

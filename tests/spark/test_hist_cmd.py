@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 
 from lab import RealServer
-from raw_resp import wait_for
 from tuque.main import tuque
 from tuque.spark.history import pipeline
 from tuque.spark.history.streams import LOG
+from until import until
 from verify_command import verify
 
 
@@ -199,15 +199,15 @@ def test_a_node_that_was_killed_and_did_not_come_back(tmp_path: Path) -> None:
     server = RealServer(tmp_path, *words).start()
     try:
         server.wire().add("q", "body")
-        wait_for(lambda: bool(list(events.glob("date=*/*.parquet"))), "no segment", 30)
+        until(lambda: bool(list(events.glob("date=*/*.parquet"))), "no segment", most_s=30)
         assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [0]
         server.kill()
-        wait_for(lambda: not pipeline.running_nodes(events), "its writer goes on", 30)
+        until(lambda: not pipeline.running_nodes(events), "its writer goes on", most_s=30)
         assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [1]
         assert "was killed once:" in (tmp_path / "out" / "report.html").read_text()
         sealed = len(list(events.glob("date=*/*.parquet")))
         server.start()
-        wait_for(lambda: len(list(events.glob("date=*/*.parquet"))) > sealed, "no segment", 30)
+        until(lambda: len(list(events.glob("date=*/*.parquet"))) > sealed, "no segment", most_s=30)
         assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [1]
     finally:
         server.end()

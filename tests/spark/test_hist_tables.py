@@ -67,6 +67,7 @@ def silver_rows(engine: Engine, events: Path, out: Path) -> dict[str, dict[str, 
     return {row["job_id"][-1]: row for row in found}
 
 
+@AS_A_RULE_DUCKDB
 def test_files_of_two_kinds_are_one_table(engine: Engine, tmp_path: Path) -> None:
     """Parquet and lines of JSON are read together; a table that is there is replaced."""
     one, other = tmp_path / "one.parquet", tmp_path / "other.jsonl"
@@ -110,6 +111,7 @@ def test_one_row_per_finished_job(engine: Engine, history: Path, tmp_path: Path)
         assert row["date"] == date(2026, 1, 1)
 
 
+@AS_A_RULE_DUCKDB
 def test_one_end_counts_in_a_cluster(engine: Engine, cluster: Path, tmp_path: Path) -> None:
     """H2.1 to H2.3: hist_cluster.py tells which and why."""
     found = silver_rows(engine, cluster, tmp_path)

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from sink_lab import bodies, empty
 
 from lab import RealCluster, RealServer
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
+from until import until
 
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
@@ -64,7 +65,7 @@ def test_what_letters_say_commands_no_terminal(server: RealServer) -> None:
         code, output = run(server, "triage", "--events", events)
         return output if code == 0 and "boom" in output else ""
 
-    wait_for(table, "no reason in the table")
+    until(table, "no reason in the table")
     assert "\x1b" not in table() and "\x07" not in table()
     (line,) = [line for line in table().splitlines() if "boom" in line]
     assert line.split("  ")[-1] == r"boom \x1b]0;owned\x07"
@@ -90,7 +91,7 @@ def test_letters_by_queue_task_and_reason(server: RealServer) -> None:
         (1, "mail.dead", "ValueError: no"),
         (1, "pay.dead", "rejected: the body is not a task call"),
     ]
-    wait_for(lambda: reasons() == wanted, lambda: f"{reasons()}")
+    until(lambda: reasons() == wanted, lambda: f"{reasons()}")
     code, output = run(server, "triage", "--events", events, "--where", "reason LIKE 'Value%'")
     assert output.splitlines()[1].split()[:3] == ["1", "mail.dead", "send"]
     assert output.endswith("ValueError: no\n")
@@ -198,9 +199,7 @@ def test_letters_of_a_tube_that_another_node_leads(tmp_path: Path) -> None:
         wire, other = cluster.wire(0), cluster.wire(1)
         assert wire("TUBE", "CREATE", "pay", "tasks", "SYNC", "2") == b"OK"
         id = die_in_tube(wire, "pay", "no card")
-        wait_for(
-            lambda: b"TUBEHOME" in repr(other("DEAD", "LIST", "pay")).encode(), "no other leader"
-        )
+        until(lambda: b"TUBEHOME" in repr(other("DEAD", "LIST", "pay")).encode(), "no other leader")
         away = cluster.nodes[1]
         code, output = run(away, "triage", "--where", "args LIKE '%card%'", "--json")
         assert (code, [row["queue"] for row in json.loads(output)]) == (0, ["pay"])

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 from lab import RealServer
-from raw_resp import wait_for
 from tuque import Client
 from tuque.spark.leases.leases import Leases
 from tuque.spark.options import source
+from until import until
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -68,6 +68,6 @@ def test_heartbeats_end_with_the_query(tmp_path: Path) -> None:
         assert len(threads()) == 1
         del leases
         gc.collect()
-        wait_for(lambda: threads() == [], lambda: "the heartbeats go on")
+        until(lambda: threads() == [], lambda: "the heartbeats go on")
     finally:
         node.end()

@@ -9,12 +9,12 @@ from query_by_hand import Query
 from sink_lab import empty, journaled
 
 from lab import RealServer
-from raw_resp import wait_for
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts as leases_parts
 from tuque.spark.leases.leases import Leases
 from tuque.spark.options import source
+from until import until
 
 STARTS_MOST = 200
 BATCHES_MOST = 48  # of a group, by splits (Y2.4)
@@ -302,7 +302,7 @@ def test_a_replay_of_jobs_that_expired(broker: RealServer, client: Client) -> No
     end = query(broker, leaseTimeout="1s", heartbeat="900ms").plan()
     assert [batch.jobs for batch in client.lease_info("g").batches] == [4]
     client.lease_touch("g", client.lease_info("g").epoch, ttl_ms=1000)
-    wait_for(lambda: client.info()["registered_jobs"] == 3)
+    until(lambda: client.info()["registered_jobs"] == 3)
     again = query(broker)
     assert again.run(end) == 3
 

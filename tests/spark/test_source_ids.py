@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lab import RealServer
-from raw_resp import wait_for
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.options import source
 from tuque.spark.source import ids
 from tuque.spark.source.ids import IdsOffset, Taken
+from until import until
 
 OF_DISQUE = {"HELLO", "GETJOB", "SHOW", "WORKING", "ACKJOB", "QLEN"}
 
@@ -101,7 +101,7 @@ def test_jobs_of_a_batch_are_kept(broker: RealServer, client: Client) -> None:
             least[at] = min(least[at], now_ms)
         return len(more) == 20
 
-    wait_for(are_kept, lambda: f"{sorted(more)} are kept")
+    until(are_kept, lambda: f"{sorted(more)} are kept")
     assert len(read(taken, one)) == 20
 
 

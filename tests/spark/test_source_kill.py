@@ -19,8 +19,8 @@ pytest.importorskip("pyarrow")
 from source_lab import assert_once, fill
 
 from lab import RealCluster
-from raw_resp import wait_for
 from tuque import Client
+from until import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -74,7 +74,7 @@ def test_driver_and_node_are_killed(cluster: RealCluster, tmp_path: Path) -> Non
         assert driver.poll() is None, driver.communicate()[1][-4000:]
         return logged(place, "offsets") > max(1, logged(place, "commits"))
 
-    wait_for(is_in_flight, "no batch came", LIMIT_S)
+    until(is_in_flight, "no batch came", most_s=LIMIT_S)
     cluster.nodes[1].kill()
     kill(driver)
     batch = logged(place, "offsets")

@@ -13,7 +13,6 @@ import pytest
 from query_by_hand import Query
 
 from lab import RealCluster, RealServer, is_running
-from raw_resp import wait_for
 from tuque import Client
 from tuque.spark import nack
 from tuque.spark.errors import SourceError
@@ -21,6 +20,7 @@ from tuque.spark.leases import parts as leases_parts
 from tuque.spark.leases.leases import Leases, shares
 from tuque.spark.options import source
 from tuque.spark.source import peek
+from until import until
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -51,7 +51,7 @@ class Ground:
         return len(ids)
 
     def await_none_left(self) -> None:
-        wait_for(lambda: self.left() == 0, lambda: f"{self.left()} are left")
+        until(lambda: self.left() == 0, lambda: f"{self.left()} are left")
 
     def query(self, *nodes: RealServer, most: int = 1000, **more: str) -> Query:
         """A stream that leases from these nodes."""
@@ -238,7 +238,7 @@ def test_a_node_that_is_away_when_the_query_starts(ground: Ground) -> None:
     late.done = end
     assert late.plan()[away] == end[away]
     nodes[1].start()
-    wait_for(lambda: late.plan() == end and ground.left() == 0, lambda: str(ground.left()))
+    until(lambda: late.plan() == end and ground.left() == 0, lambda: str(ground.left()))
 
 
 def test_a_node_that_is_no_longer_given(ground: Ground) -> None:
@@ -405,7 +405,7 @@ def test_a_lease_that_ends_before_its_batch_is_read(ground: Ground) -> None:
     time.sleep(1.2)
     node.signal(signal.SIGCONT)
     with Client(url(node), discover=False) as rival:
-        wait_for(lambda: rival.lease_info(ground.queue).batches[0].is_expired)
+        until(lambda: rival.lease_info(ground.queue).batches[0].is_expired)
         got = rival.getjob(ground.queue, count=30, nohang=True)
         assert query.run(end) == 70
         query.plan()
@@ -432,7 +432,7 @@ def test_a_lease_is_kept(ground: Ground) -> None:
 def await_more(left_ms: Callable[[], int]) -> None:
     """Wait until more time is left than was before."""
     told = [left_ms()]
-    wait_for(lambda: told.append(left_ms()) or told[-1] > min(told), lambda: f"{told[-10:]}")
+    until(lambda: told.append(left_ms()) or told[-1] > min(told), lambda: f"{told[-10:]}")
 
 
 def test_a_lease_that_ends_is_said(ground: Ground) -> None:
@@ -455,13 +455,13 @@ def test_jobs_that_another_node_queued_are_not_lost(ground: Ground) -> None:
     end = ground.query(here).plan()  # its heartbeats come too late
     with Client(url(here), discover=False) as client, Client(url(there), discover=False) as second:
         client.lease_touch(ground.queue, end[node_id(here)][0], ttl_ms=1000)
-        wait_for(lambda: client.qlen(ground.queue) == 200, lambda: "the lease has not ended")
+        until(lambda: client.qlen(ground.queue) == 200, lambda: "the lease has not ended")
         second.enqueue(*[job.id for job in client.jscan(queue=ground.queue, full=True)])
 
         def queued() -> tuple[int, int]:
             return client.qlen(ground.queue), second.qlen(ground.queue)
 
-        wait_for(lambda: sum(queued()) == 200 and min(queued()) > 0, lambda: f"{queued()}")
+        until(lambda: sum(queued()) == 200 and min(queued()) > 0, lambda: f"{queued()}")
         stays = client.qlen(ground.queue)
         again = ground.query(here, there)
         assert again.run(end) == stays

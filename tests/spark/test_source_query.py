@@ -16,8 +16,8 @@ pytest.importorskip("pyarrow")
 from source_lab import assert_none_lost, assert_once, bodies, fill, into_table, stream
 
 from lab import RealCluster, RealServer
-from raw_resp import wait_for
 from tuque import Client
+from until import until
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ def left(*nodes: RealServer) -> int:
 
 def await_none_left(*nodes: RealServer, deadline_s: float = 60.0) -> None:
     """The last batch, too, is acknowledged while a query idles."""
-    wait_for(lambda: left(*nodes) == 0, lambda: f"{left(*nodes)} are left", deadline_s)
+    until(lambda: left(*nodes) == 0, lambda: f"{left(*nodes)} are left", most_s=deadline_s)
 
 
 def slowly(rows: DataFrame, wait_s: float, only: str = "") -> DataFrame:
@@ -88,7 +88,7 @@ def test_a_node_is_killed_in_the_middle(
     rows = slowly(stream(spark, url(*cluster.nodes), maxJobsPerTrigger="300"), 0.3)
     query = into_table(rows, tmp_path)
     try:
-        wait_for(lambda: len(query.recentProgress) >= 2, lambda: str(query.status), 90)
+        until(lambda: len(query.recentProgress) >= 2, lambda: str(query.status), most_s=90)
         cluster.nodes[1].kill()
         time.sleep(3)  # some batches without it
         cluster.nodes[1].start()
@@ -108,7 +108,7 @@ def test_a_batch_takes_longer_than_the_lease(
     rows = slowly(stream(spark, url(broker), leaseTimeout="4s"), 9, str(tmp_path / "slow"))
     query = into_table(rows, tmp_path)
     try:
-        wait_for((tmp_path / "slow").exists, lambda: str(query.status), 90)
+        until((tmp_path / "slow").exists, lambda: str(query.status), most_s=90)
         with Client(url(broker)) as rival:
             got = rival.getjob("q", count=200, nohang=True)
             assert {int(job.body) for job in got} == set(range(100, 200))
@@ -133,15 +133,15 @@ def test_a_lease_ends_in_a_running_query(
     rows = slowly(leased, 12, str(tmp_path / "slow"))
     query = into_table(rows, tmp_path)
     try:
-        wait_for((tmp_path / "slow").exists, lambda: str(query.status), 90)
+        until((tmp_path / "slow").exists, lambda: str(query.status), most_s=90)
         broker.signal(signal.SIGSTOP)
         time.sleep(3.5)
         broker.signal(signal.SIGCONT)
         with Client(url(broker)) as rival:
-            wait_for(lambda: rival.info("leases")["lease_batches_expired"] >= 1)
+            until(lambda: rival.info("leases")["lease_batches_expired"] >= 1)
             got = rival.getjob("q", count=300, nohang=True)
             assert set(range(100)) <= {int(job.body) for job in got}
-            wait_for(lambda: rival.show(got[0].id) is None, lambda: str(query.exception()), 60)
+            until(lambda: rival.show(got[0].id) is None, lambda: str(query.exception()), most_s=60)
             rival.nack(*(job.id for job in got))
         await_none_left(broker)
         assert query.exception() is None
@@ -159,10 +159,10 @@ def test_another_query_takes_the_group_over(
     first = into_table(
         slowly(stream(spark, url(broker)), 3, str(tmp_path / "slow")), tmp_path / "first"
     )
-    wait_for((tmp_path / "slow").exists, lambda: str(first.status), 90)
+    until((tmp_path / "slow").exists, lambda: str(first.status), most_s=90)
     second = into_table(stream(spark, url(broker), takeover="true"), tmp_path / "second")
     try:
-        wait_for(lambda: first.exception() is not None, lambda: str(first.status), 90)
+        until(lambda: first.exception() is not None, lambda: str(first.status), most_s=90)
         assert "FENCED" in str(first.exception())
         await_none_left(broker)
     finally:
@@ -173,6 +173,7 @@ def test_another_query_takes_the_group_over(
     assert sum(both.values()) <= 400, "one batch at most is in both"
 
 
+@pytest.mark.slow  # test_source_ids.py reads and commits without Spark
 def test_ids_of_a_node_without_leases(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:

@@ -24,8 +24,8 @@ pytest.importorskip("pandas")
 from spark_cluster import PYTHONPATH
 
 from lab import RealServer, free_port
-from raw_resp import wait_for
 from tuque import Client
+from until import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -97,7 +97,7 @@ def remote(tmp_path: Path) -> Iterator[str]:
         return "Spark Connect server started at" in log.read_text(errors="replace")
 
     try:
-        wait_for(is_up, lambda: log.read_text(errors="replace")[-3000:], 90)
+        until(is_up, lambda: log.read_text(errors="replace")[-3000:], most_s=90)
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, signal.SIGKILL)

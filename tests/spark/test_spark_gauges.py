@@ -18,8 +18,8 @@ pytest.importorskip("pyarrow")
 from source_lab import fill, stream
 
 from lab import RealServer
-from raw_resp import wait_for
 from tuque.spark import serve_metrics
+from until import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,10 +54,10 @@ def test_a_query_tells_of_batches_and_leases(
     writer = writer.option("path", str(tmp_path / "table"))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        wait_for(
+        until(
             lambda: value(gauges, "tuque_spark_rows_total", "copies") == 250,
             lambda: page(gauges),
-            120,
+            most_s=120,
         )
         assert value(gauges, "tuque_spark_batches_total", "copies") >= 3  # of 100 jobs
         assert value(gauges, "tuque_spark_running", "copies") == 1
@@ -67,7 +67,7 @@ def test_a_query_tells_of_batches_and_leases(
         assert value(gauges, "tuque_spark_failed_attempts", "copies") == 0
         assert value(gauges, "tuque_spark_batch_seconds_count", "copies") >= 3
         query.stop()
-        wait_for(lambda: value(gauges, "tuque_spark_running", "copies") == 0)
+        until(lambda: value(gauges, "tuque_spark_running", "copies") == 0)
         assert value(gauges, "tuque_spark_failures_total", "copies") == 0
         assert value(gauges, "tuque_spark_nodes", "copies") == -1  # it has no leases to tell of
         if shutil.which("promtool"):

@@ -142,7 +142,8 @@ def test_a_client_hears_no_error(make_world: MakeWorld, size: int) -> None:
 
 
 def test_tubes_move_first(make_world: MakeWorld) -> None:
-    """C11.3 The tubes that it leads move to other nodes, as with `read-only` (T19.5)."""
+    """C11.3 The tubes that it leads move to other nodes, as those of a node that is about to stop
+    (K9.1)."""
     world = make_world(3)
     world.run("TUBE", "CREATE", "t", "fifo", "SYNC", "majority")
     world.pass_ms(60_000)  # what it promised as a voter before its start is over

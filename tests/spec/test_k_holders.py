@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from test_a_stray import stray_ack
 from test_k_repair import settle
 
-from cluster_lab import Kept, Lab, copies
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.holders import tell_holders
 from tuque.core.copies.rereplicate import examine, live_holders, send_repairs
@@ -21,221 +22,221 @@ from tuque.core.msgs import (
     WillQueue,
 )
 from tuque.core.node.peers import say, set_reachable
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.deliver import set_pause
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import repair_left
+from world import World
 
-
-def believed(lab: Lab, i: int, id: bytes) -> list[int]:
-    """The nodes that node i believes to have a copy."""
-    holders = lab.nodes[i].jobs[id].holders
-    return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]
+Make = Callable[..., World]
 
 
 @pytest.mark.parametrize("word", ["ask", "willqueue"])
-def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
+def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: str) -> None:
     """K5.6 When a holder hears about a job from a node that it did not know as a holder, it sends
     HOLDERS to that node and to the other holders
 
     K5.6 A node that learns of new holders, and knows of others that were not named, sends
     HOLDERS to all of these.
     """
-    lab = Lab(4)
-    id = lab.add(0, replicate=4, retry_s=100)
+    world = make_world(4, journal="off")
+    id = world.at(0).add(replicate=4, retry=100)
     for i, known in ((0, (0, 1)), (1, (0, 1)), (2, (2, 3)), (3, (2, 3))):
-        lab.nodes[i].jobs[id].holders = sum(1 << lab.slot(i, k) for k in known)
+        world.node(i).core.jobs[id].holders = sum(1 << world.slot(i, k) for k in known)
     message = Ask(1, [id], False, b"") if word == "ask" else WillQueue([id])
-    say(lab.nodes[2], lab.slot(2, 0), message)
-    lab.run()
-    assert believed(lab, 0, id) == [0, 1, 2, 3], "2 knew of 3, and answered with that"
-    assert [believed(lab, i, id) for i in (1, 2, 3)] == [[0, 1, 2, 3]] * 3
-    told = sum(isinstance(m, Holders) for _, _, m in lab.log)
+    say(world.node(2).core, world.slot(2, 0), message)
+    world.settle()
+    assert world.believed(0, id) == [0, 1, 2, 3], "2 knew of 3, and answered with that"
+    assert [world.believed(i, id) for i in (1, 2, 3)] == [[0, 1, 2, 3]] * 3
+    told = sum(isinstance(m, Holders) for _, _, m in world.heard())
     assert told <= 8
-    lab.die(0)
-    assert on_ackjob(lab.nodes[1], id)
-    lab.run()
-    assert lab.states_of(id)[1:] == [-1 if lab.states_of(id)[3] == -1 else ACKED] * 3
+    world.restart(0)
+    assert on_ackjob(world.node(1).core, id)
+    world.settle()
+    assert world.states(id)[1:] == [-1 if world.states(id)[3] == -1 else ACKED] * 3
 
 
 @pytest.mark.parametrize("word", ["holders", "gotjob"])
-def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
+def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str) -> None:
     """K5.6 A node that learns of new holders, and knows of others that were not named, sends
     HOLDERS to all of these.
 
     R3.1 If it was not a holder, another node gave it the copy: K5.6 applies.
     """
-    lab = Lab(4)
-    id = lab.add(0, replicate=4, retry_s=5)
+    world = make_world(4, journal="off")
+    id = world.at(0).add(replicate=4, retry=5)
     for i, known in ((0, (0, 1, 3)), (1, (0, 1, 3)), (2, (2, 3)), (3, (2, 3))):
-        lab.nodes[i].jobs[id].holders = sum(1 << lab.slot(i, k) for k in known)
+        world.node(i).core.jobs[id].holders = sum(1 << world.slot(i, k) for k in known)
     if word == "gotjob":
-        say(lab.nodes[1], lab.slot(1, 3), GotJob([id]))
+        say(world.node(1).core, world.slot(1, 3), GotJob([id]))
     else:
-        tell_holders(lab.nodes[0], lab.nodes[0].jobs[id], 1 << lab.slot(0, 3))
-    lab.run()
-    assert believed(lab, 1, id) == [0, 1, 2, 3] and 1 in believed(lab, 2, id)
-    lab.die(0)
-    lab.die(3)
-    lab.pass_ms(12_000)
-    assert sorted(lab.states_of(id)[1:3]) == [ACTIVE, QUEUED]
-    assert on_ackjob(lab.nodes[2], id)
-    lab.run()
-    assert lab.states_of(id)[1] in (ACKED, -1)
+        tell_holders(world.node(0).core, world.node(0).core.jobs[id], 1 << world.slot(0, 3))
+    world.settle()
+    assert world.believed(1, id) == [0, 1, 2, 3] and 1 in world.believed(2, id)
+    world.restart(0)
+    world.restart(3)
+    world.pass_ms(12_000)
+    assert sorted(world.states(id)[1:3]) == [ACTIVE, QUEUED]
+    assert on_ackjob(world.node(2).core, id)
+    world.settle()
+    assert world.states(id)[1] in (ACKED, -1)
 
 
-def test_a_copy_of_an_acked_job_is_collected_at_once() -> None:
+def test_a_copy_of_an_acked_job_is_collected_at_once(make_world: Make) -> None:
     """R3.1 If it was not a holder, another node gave it the copy: K5.6 applies. If the job is acked
     here, A2 follows.
     """
-    lab = Lab(3)
-    lab.isolate(2)
-    id = lab.add(0, replicate=2)
-    lab.isolate(1)
-    assert on_ackjob(lab.nodes[0], id)
-    lab.link(1, 2)
-    lab.nodes[1].jobs[id].repl = 3
-    examine(lab.nodes[1], lab.nodes[1].jobs[id])
-    lab.pass_ms(5_000)
-    assert id in lab.nodes[2].jobs, "1 gave it a copy"
-    lab.link(0, 2)
-    lab.run()
-    lab.log.clear()
-    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
-    say(lab.nodes[2], lab.slot(2, 0), GotJob([id]))
-    lab.run()
-    assert [(a, b) for a, b, m in lab.log if isinstance(m, SetAck)][:1] == [(0, 2)]
-    assert lab.states_of(id)[2] in (ACKED, -1)
+    world = make_world(3, journal="off")
+    world.isolate(2)
+    id = world.at(0).add(replicate=2)
+    world.isolate(1)
+    assert on_ackjob(world.node(0).core, id)
+    world.link(1, 2)
+    world.node(1).core.jobs[id].repl = 3
+    examine(world.node(1).core, world.node(1).core.jobs[id])
+    world.pass_ms(5_000)
+    assert id in world.node(2).core.jobs, "1 gave it a copy"
+    world.link(0, 2)
+    world.forget_heard()
+    world.node(0).core.jobs[id].holders &= ~(1 << world.slot(0, 2))
+    say(world.node(2).core, world.slot(2, 0), GotJob([id]))
+    world.settle()
+    assert [(a, b) for a, b, m in world.heard(SetAck)][:1] == [(0, 2)]
+    assert world.states(id)[2] in (ACKED, -1)
 
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])
-def test_old_news_do_not_bring_a_lost_copy_back(word: str) -> None:
+def test_old_news_do_not_bring_a_lost_copy_back(make_world: Make, word: str) -> None:
     """K5.7 If a node denied within the last 60 s that it has a copy of an ALO job (LACK, LEFT), and
     another node still names it as a holder, it becomes one and is asked as in K5.2: the other node
     may not know of the denial."""
-    lab = Lab(4)
-    lab.isolate(3)
-    id = lab.add(0, replicate=3, retry_s=100)
-    lab.hold(1, 0)
-    tell_holders(lab.nodes[1], lab.nodes[1].jobs[id], 1 << lab.slot(1, 0))
-    lab.run()
-    on_deljob(lab.nodes[2], id)
+    world = make_world(4, journal="off")
+    world.isolate(3)
+    id = world.at(0).add(replicate=3, retry=100)
+    world.hold(1, 0)
+    tell_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
+    world.settle()
+    on_deljob(world.node(2).core, id)
     if word == "lack":
-        say(lab.nodes[0], lab.slot(0, 2), Ask(1, [id], False, b""))
-        say(lab.nodes[2], lab.slot(2, 0), Lack(0, [id]))
+        say(world.node(0).core, world.slot(0, 2), Ask(1, [id], False, b""))
+        say(world.node(2).core, world.slot(2, 0), Lack(0, [id]))
     else:
-        say(lab.nodes[2], lab.slot(2, 0), Left([id]))
-    lab.run()
-    assert believed(lab, 0, id) == [0, 1]
+        say(world.node(2).core, world.slot(2, 0), Left([id]))
+    world.settle()
+    assert world.believed(0, id) == [0, 1]
     if word == "later":
-        lab.pass_ms(60_000)
-    lab.release(1, 0)
-    lab.run()
+        world.pass_ms(60_000)
+    world.release(1, 0)
     if word == "later":
-        assert believed(lab, 0, id) == [0, 1, 2], "nobody speaks of what was so long ago"
+        assert world.believed(0, id) == [0, 1, 2], "nobody speaks of what was so long ago"
         return
-    assert repair_left(lab.nodes[0]) == 1, "two copies of three"
-    lab.heal()
-    lab.pass_ms(15_000)
-    assert lab.holders_of(id) == [0, 1, 3]
-    assert believed(lab, 0, id) == [0, 1, 3]
-    assert repair_left(lab.nodes[0]) == 0
+    assert repair_left(world.node(0).core) == 1, "two copies of three"
+    world.link()
+    world.pass_ms(15_000)
+    assert world.holders(id) == [0, 1, 3]
+    assert world.believed(0, id) == [0, 1, 3]
+    assert repair_left(world.node(0).core) == 0
 
 
-def test_a_copy_that_came_again_is_believed() -> None:
+def test_a_copy_that_came_again_is_believed(make_world: Make) -> None:
     """K5.7 becomes one and is asked as in K5.2"""
-    lab = Lab(3)
-    id = lab.add(0, replicate=3, retry_s=100)
-    say(lab.nodes[2], lab.slot(2, 0), Left([id]))  # and yet it has one
-    lab.hold(0, 2)
-    lab.run()
-    assert believed(lab, 0, id) == [0, 1]
-    assert repair_left(lab.nodes[0]) == 1
-    tell_holders(lab.nodes[1], lab.nodes[1].jobs[id], 1 << lab.slot(1, 0))
-    lab.run()
-    assert believed(lab, 0, id) == [0, 1, 2]
-    assert repair_left(lab.nodes[0]) > 0, "it was asked"
-    lab.release(0, 2)
-    lab.pass_ms(5_000)
-    assert repair_left(lab.nodes[0]) == 0
-    assert [n.losses.repaired for n in lab.nodes] == [0, 0, 0]
+    world = make_world(3, journal="off")
+    id = world.at(0).add(replicate=3, retry=100)
+    say(world.node(2).core, world.slot(2, 0), Left([id]))  # and yet it has one
+    world.hold(0, 2)
+    world.settle()
+    assert world.believed(0, id) == [0, 1]
+    assert repair_left(world.node(0).core) == 1
+    tell_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
+    world.settle()
+    assert world.believed(0, id) == [0, 1, 2]
+    assert repair_left(world.node(0).core) > 0, "it was asked"
+    world.release(0, 2)
+    world.pass_ms(5_000)
+    assert repair_left(world.node(0).core) == 0
+    assert [n.losses.repaired for n in world.cores] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("has_it", [True, False])
 @pytest.mark.parametrize("word", ["repljob", "holders"])
-def test_who_is_named_in_a_life_that_is_over_is_asked(word: str, *, has_it: bool) -> None:
+def test_who_is_named_in_a_life_that_is_over_is_asked(
+    make_world: Make, word: str, *, has_it: bool
+) -> None:
     """K5.7 The same holds for a node that is named in an older incarnation than the one known here
     and that restarted with a journal: the naming node may have met it last before that, be the only
     one that knows both, and die."""
-    lab = Lab(3, has_journal=True)
-    lab.cut(0, 1)
-    id = lab.add(0, replicate=2, retry_s=100)
-    assert lab.holders_of(id) == [0, 2]
+    world = make_world(3, journal="always")
+    world.cut(0, 1)
+    id = world.at(0).add(replicate=2, retry=100)
+    assert world.holders(id) == [0, 2]
     if not has_it:
-        on_deljob(lab.nodes[2], id)
-        lab.run()
-    lab.die(2)
-    lab.link(1, 2)
-    lab.nodes[2].reachable = 0  # it makes no copies itself
-    lab.link(0, 1)  # node 0 has not met the new life of node 2
-    n = lab.nodes[0]
-    job, slot = n.jobs[id], lab.slot(0, 1)
+        on_deljob(world.node(2).core, id)
+        world.settle()
+    world.restart(2)
+    set_pause(world.node(1).core, b"q", PAUSE_IN)
+    world.link(1, 2)
+    world.node(2).core.reachable = 0  # it makes no copies itself
+    set_pause(world.node(1).core, b"q", 0)
+    world.link(0, 1)  # node 0 has not met the new life of node 2
+    n = world.node(0).core
+    job, slot = n.jobs[id], world.slot(0, 1)
     if word == "holders":
         job.holders = 1
         send_repairs(n, job, [slot])
-        lab.run()
-        assert believed(lab, 1, id) == [0, 1]
-        job.holders |= 1 << lab.slot(0, 2)
+        world.settle()
+        assert world.believed(1, id) == [0, 1]
+        job.holders |= 1 << world.slot(0, 2)
         tell_holders(n, job, 1 << slot)
     else:
         send_repairs(n, job, [slot])
-    lab.hold(1, 2)
-    lab.run()
-    other = lab.nodes[1]
-    assert believed(lab, 1, id) == [0, 1, 2]
-    assert not live_holders(other, other.jobs[id]) >> lab.slot(1, 2) & 1, "nobody knows yet"
-    lab.release(1, 2)
-    lab.run()
+    world.hold(1, 2)
+    world.settle()
+    other = world.node(1).core
+    assert world.believed(1, id) == [0, 1, 2]
+    assert not live_holders(other, other.jobs[id]) >> world.slot(1, 2) & 1, "nobody knows yet"
+    world.release(1, 2)
     if not has_it:
-        assert believed(lab, 1, id) == [0, 1]
+        assert world.believed(1, id) == [0, 1]
         return
-    assert live_holders(other, other.jobs[id]) >> lab.slot(1, 2) & 1
-    assert believed(lab, 2, id) == [0, 1, 2]
-    lab.isolate(0)
+    assert live_holders(other, other.jobs[id]) >> world.slot(1, 2) & 1
+    assert world.believed(2, id) == [0, 1, 2]
+    world.isolate(0)
     assert on_ackjob(other, id)
-    lab.run()
-    assert lab.states_of(id)[2] in (ACKED, -1), "it heard of the ack"
+    world.settle()
+    assert world.states(id)[2] in (ACKED, -1), "it heard of the ack"
 
 
-def test_two_that_know_the_same_say_nothing() -> None:
+def test_two_that_know_the_same_say_nothing(make_world: Make) -> None:
     """K5.6 A node that gets HOLDERS for an open ALO job and knows of more holders answers with
     HOLDERS.
     """
-    lab = Lab(3)
-    id = lab.add(0, replicate=3, retry_s=100)
-    lab.log.clear()
-    job = lab.nodes[0].jobs[id]
-    say(lab.nodes[0], lab.slot(0, 1), Holders(id, job.holders))
-    lab.run()
-    assert [m for _, _, m in lab.log if isinstance(m, Holders)] == [Holders(id, job.holders)]
+    world = make_world(3, journal="off")
+    id = world.at(0).add(replicate=3, retry=100)
+    world.forget_heard()
+    job = world.node(0).core.jobs[id]
+    say(world.node(0).core, world.slot(0, 1), Holders(id, job.holders))
+    world.settle()
+    assert [m for _, _, m in world.heard(Holders)] == [Holders(id, job.holders)]
 
 
-def test_who_leaves_names_the_copies_that_were_made_for_it() -> None:
+def test_who_leaves_names_the_copies_that_were_made_for_it(make_world: Make) -> None:
     """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
     that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
-    lab = Lab(3)
-    lab.cut(1, 2)
-    id = lab.add(2, replicate=2, retry_s=100)
-    assert lab.holders_of(id) == [0, 2]
-    lab.leave(0)
-    lab.pass_ms(5_000)
-    assert lab.holders_of(id) == [1, 2]
-    assert [m for a, _, m in lab.log if a == 0 and isinstance(m, Left)]
-    assert believed(lab, 2, id) == [1, 2], "they cannot tell each other"
+    world = make_world(3, journal="off")
+    world.cut(1, 2)
+    id = world.at(2).add(replicate=2, retry=100)
+    assert world.holders(id) == [0, 2]
+    world.leave(0)
+    world.pass_ms(5_000)
+    assert world.holders(id) == [1, 2]
+    assert [m for a, _, m in world.heard() if a == 0 and isinstance(m, Left)]
+    assert world.believed(2, id) == [1, 2], "they cannot tell each other"
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_holder_that_was_away_hears_who_has_the_job_now(
-    *, is_linked: bool, is_stopped: bool
+    make_world: Make, *, is_linked: bool, is_stopped: bool
 ) -> None:
     """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
     linked again: it may have acked the job, and must not take it as over while an unknown node has
@@ -243,190 +244,181 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
 
     K7.5 For an open ALO job, the receiver sends HOLDERS to the other holders when their links come
     up again: the sender may be stopped by then."""
-    lab = Lab(3)
-    lab.wait(2)
-    id = lab.add(0, retry_s=10, replicate=1)
-    lab.pass_ms(1_000)
-    assert believed(lab, 0, id) == [0, 2]
+    world = make_world(3, journal="off")
+    world.at(2, 7).wait()
+    id = world.at(0).add(retry=10, replicate=1)
+    world.pass_ms(1_000)
+    assert world.believed(0, id) == [0, 2]
     if is_linked:
         for other in (0, 1):
-            lab.hold(other, 2)
-            lab.hold(2, other)
-            set_reachable(lab.nodes[other], lab.slot(other, 2), False)
+            world.hold(other, 2)
+            world.hold(2, other)
+            set_reachable(world.node(other).core, world.slot(other, 2), False)
     else:
-        lab.isolate(2)
-    lab.pass_ms(12_000)  # it is queued at 0, too
-    lab.leave(0)
-    lab.pass_ms(5_000)
-    lab.isolate(2)
-    assert lab.holders_of(id) == [1, 2] and drain_left(lab.nodes[0]) == 0
-    on_ackjob(lab.nodes[2], id)
-    lab.run()
+        world.isolate(2)
+    world.pass_ms(12_000)  # it is queued at 0, too
+    world.leave(0)
+    world.pass_ms(5_000)
+    world.isolate(2)
+    assert world.holders(id) == [1, 2] and drain_left(world.node(0).core) == 0
+    on_ackjob(world.node(2).core, id)
+    world.settle()
     if is_stopped:
-        lab.isolate(0)
-        lab.link(1, 2)
-        lab.run()
-        lab.forget(2, 0)  # as it hears from 1
+        world.isolate(0)
+        world.link(1, 2)
+        world.forget(2, 0)  # as it hears from 1
     else:
-        lab.link(0, 2)
-        lab.run()
-        lab.beat()
-        assert believed(lab, 2, id) == [0, 1, 2]
-        assert lab.holders_of(id) == [1, 2], "it waits for 1"
-        lab.link(1, 2)
-    lab.run()
-    assert lab.states_of(id) == [-1, -1, -1]
+        world.link(0, 2)
+        world.beat()
+        assert world.believed(2, id) == [0, 1, 2]
+        assert world.holders(id) == [1, 2], "it waits for 1"
+        world.link(1, 2)
+    assert world.states(id) == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("how", ["reformatted", "forgotten"])
-def test_who_may_have_the_job_of_a_node_that_is_gone_hears_of_the_ack(how: str) -> None:
+def test_who_may_have_the_job_of_a_node_that_is_gone_hears_of_the_ack(
+    make_world: Make, how: str
+) -> None:
     """K5.1 Each node without a link becomes a holder of the job and is asked as in K5.2. It does
     not count as a copy until it says that it has one. Otherwise this node could end the job while
     another one still has a copy.
 
     K6.2 The nodes that are not linked here become holders as in K5.1.
     """
-    lab = Lab(3, has_journal=True)
-    lab.wait(2)
-    id = lab.add(0, replicate=1, retry_s=100)
-    lab.isolate(0)
-    lab.leave(2)
-    lab.pass_ms(5_000)
-    assert copies(lab, id) == [0, 1] and drain_left(lab.nodes[2]) == 0
-    assert believed(lab, 0, id) == [0, 2]
-    lab.journals[2] = Kept(2)  # safe to stop: its data is thrown away
-    lab.die(2)
+    world = make_world(3, journal="always")
+    world.at(2, 7).wait()
+    id = world.at(0).add(replicate=1, retry=100)
+    world.isolate(0)
+    world.leave(2)
+    world.pass_ms(5_000)
+    assert world.copies(id) == [0, 1] and not world.node(2).core.jobs
+    assert world.believed(0, id) == [0, 2]
+    world.restart(2, "lost")  # safe to stop: its data is thrown away
     if how == "forgotten":
-        lab.forget(0, 2)
+        world.forget(0, 2)
     else:
-        lab.link(0, 2)
-    lab.run()
-    assert 1 in believed(lab, 0, id)
-    assert on_ackjob(lab.nodes[0], id)
-    lab.run()
+        world.link(0, 2)
+    assert 1 in world.believed(0, id)
+    assert on_ackjob(world.node(0).core, id)
+    world.settle()
     for _ in range(3):
-        lab.beat()
-    assert lab.states_of(id)[0] == ACKED, "it waits for 1"
-    lab.link(0, 1)
-    lab.run()
-    assert lab.states_of(id) == [-1, -1, -1]
+        world.beat()
+    assert world.states(id)[0] == ACKED, "it waits for 1"
+    world.link(0, 1)
+    assert world.states(id) == [-1, -1, -1]
 
 
-def test_who_may_have_the_job_of_a_node_that_is_gone_and_has_it_not() -> None:
+def test_who_may_have_the_job_of_a_node_that_is_gone_and_has_it_not(make_world: Make) -> None:
     """K5.2 LACK replies with the ids that are unknown there; its sender leaves the holders of these
     jobs."""
-    lab = Lab(4, has_journal=True)
-    ids = [lab.add(0, replicate=2, retry_s=100) for _ in range(9)]
-    other = lab.holders_of(ids[0])[1]
+    world = make_world(4, journal="always")
+    ids = [world.at(0).add(replicate=2, retry=100) for _ in range(9)]
+    other = world.holders(ids[0])[1]
     away = 1 + other % 3
     third = 6 - other - away
-    lab.isolate(away)
-    lab.journals[other] = Kept(other)
-    lab.die(other)
-    lab.link(0, other)
-    lab.link(other, third)
-    assert settle(lab) < 5_000
-    assert len(copies(lab, ids[0])) == 2, "the copy is made again, though one node is away"
-    assert away in believed(lab, 0, ids[0])
-    lab.heal()
-    lab.run()
-    assert settle(lab) < 5_000
+    world.isolate(away)
+    world.restart(other, "lost")
+    world.link(0, other)
+    world.link(other, third)
+    assert settle(world) < 5_000
+    assert len(world.copies(ids[0])) == 2, "the copy is made again, though one node is away"
+    assert away in world.believed(0, ids[0])
+    world.link()
+    assert settle(world) < 5_000
     for id in ids:
-        assert believed(lab, 0, id) == copies(lab, id)
+        assert world.believed(0, id) == world.copies(id)
 
 
-def test_a_holder_that_was_away_hears_who_left() -> None:
+def test_a_holder_that_was_away_hears_who_left(make_world: Make) -> None:
     """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
     linked again: it may have acked the job, and must not take it as over while an unknown node has
     a copy."""
-    lab = Lab(3)
-    lab.wait(2)
-    id = lab.add(0, retry_s=100, replicate=1)
-    lab.pass_ms(1_000)
-    assert believed(lab, 2, id) == [0, 2]
-    lab.isolate(2)
-    lab.leave(0)
-    lab.pass_ms(5_000)
-    assert lab.holders_of(id) == [1, 2]
-    lab.link(0, 2)
-    lab.run()
-    assert believed(lab, 2, id) == [1, 2], "0 counts as a copy no more"
+    world = make_world(3, journal="off")
+    world.at(2, 7).wait()
+    id = world.at(0).add(retry=100, replicate=1)
+    world.pass_ms(1_000)
+    assert world.believed(2, id) == [0, 2]
+    world.isolate(2)
+    world.leave(0)
+    world.pass_ms(5_000)
+    assert world.holders(id) == [1, 2]
+    world.link(0, 2)
+    assert world.believed(2, id) == [1, 2], "0 counts as a copy no more"
 
 
-def test_who_has_heard_it_is_not_told_again() -> None:
+def test_who_has_heard_it_is_not_told_again(make_world: Make) -> None:
     """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
     linked again: it may have acked the job, and must not take it as over while an unknown node has
     a copy."""
-    lab = Lab(4)
-    id = lab.add(0, retry_s=100, replicate=4)
-    lab.leave(0)
-    lab.pass_ms(5_000)
-    assert lab.holders_of(id) == [1, 2, 3]
+    world = make_world(4, journal="off")
+    id = world.at(0).add(retry=100, replicate=4)
+    world.leave(0)
+    world.until(lambda: world.holders(id) == [1, 2, 3])
 
     def told_again() -> set[tuple[int, int]]:
-        lab.log.clear()
-        lab.isolate(3)
-        lab.heal()
-        lab.run()
-        return {(a, b) for a, b, m in lab.log if isinstance(m, Holders)}
+        world.forget_heard()
+        world.isolate(3)
+        world.link()
+        return {(a, b) for a, b, m in world.heard(Holders)}
 
     assert {(0, 3), (1, 3), (2, 3)} <= told_again(), "no heartbeat was answered yet"
-    lab.beat()
-    lab.beat()
+    world.beat()
+    world.beat()
     assert told_again() == set()
 
 
 @pytest.mark.parametrize("late", [1, 2])
-def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(late: int) -> None:
+def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(
+    make_world: Make, late: int
+) -> None:
     """R6.2 The other nodes that were asked for a copy of an ALO job get HOLDERS too. Otherwise a
     node whose copy arrives late would know only this node, and would end the job alone.
     """
-    lab = Lab(3)
-    lab.nodes[0].is_leaving = True
+    world = make_world(3, journal="off")
+    world.node(0).core.is_leaving = True
     other = 3 - late
-    lab.cut(0, other)  # it is asked second
-    lab.hold(0, late)
-    job, refused = lab.try_add(0, b"q", replicate=1, retry_s=10)
-    assert job is not None, refused
-    lab.pass_ms(60)  # it was asked twice
-    lab.link(0, other)
-    lab.pass_ms(60)  # and is not asked again meanwhile
-    assert copies(lab, job.id) == [other]
-    lab.release(0, late)
-    lab.run()
-    assert copies(lab, job.id) == [1, 2]
-    assert other in believed(lab, late, job.id)
-    assert on_ackjob(lab.nodes[late], job.id)
-    lab.run()
-    assert copies(lab, job.id) == []
+    world.cut(0, other)  # it is asked second
+    world.hold(0, late)
+    job = world.node(0).core.jobs[world.at(0, 1).begin_add(replicate=1, retry=10)]
+    world.pass_ms(60)  # it was asked twice
+    world.link(0, other)
+    world.pass_ms(60)  # and is not asked again meanwhile
+    assert world.copies(job.id) == [other]
+    world.release(0, late)
+    assert world.copies(job.id) == [1, 2]
+    assert other in world.believed(late, job.id)
+    assert on_ackjob(world.node(late).core, job.id)
+    world.settle()
+    assert world.copies(job.id) == []
 
 
-def test_the_node_that_handed_a_job_out_acts_first() -> None:
+def test_the_node_that_handed_a_job_out_acts_first(make_world: Make) -> None:
     """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
     delivery."""
     for seed in range(20):
-        lab = Lab(3)
-        lab.now_ms += seed * 1_009
-        ids = [lab.add(0, replicate=3, retry_s=10) for _ in range(5)]
+        world = make_world(3, journal="off")
+        world.pass_ms(seed * 109)
+        ids = [world.at(0).add(replicate=3, retry=10) for _ in range(5)]
         for id in ids:
-            assert lab.get(0) == [id]
-        lab.pass_ms(2_000)
+            assert world.at(0).get() == [id]
+        world.pass_ms(2_000)
         for id in ids:
-            first, *others = (n.jobs[id].qtime_ms for n in lab.nodes)
+            first, *others = (n.jobs[id].qtime_ms for n in world.cores)
             assert min(others) - first >= 50
 
 
-def test_a_leaving_node_remembers_an_ack_until_others_have_it() -> None:
+def test_a_leaving_node_remembers_an_ack_until_others_have_it(make_world: Make) -> None:
     """A3.4 A leaving node makes the record, and is not safe to stop before the record has ended
     (K7.3): a node that it informed may die before it has recorded the ack.
     """
-    lab = Lab(2)
-    id = lab.add(0, replicate=1, retry_s=1)
-    lab.cut(0, 1)
-    lab.nodes[1].is_leaving = True
-    stray_ack(lab, 1, id)
-    assert lab.nodes[1].strays and drain_left(lab.nodes[1]) == 1
-    lab.link(0, 1)
-    lab.pass_ms(3_000)
-    assert lab.get(0) == []
-    assert lab.states_of(id) == [-1, -1]
+    world = make_world(2, journal="off")
+    id = world.at(0).add(replicate=1, retry=1)
+    world.cut(0, 1)
+    world.node(1).core.is_leaving = True
+    stray_ack(world, 1, id)
+    assert world.node(1).core.strays and drain_left(world.node(1).core) == 1
+    world.link(0, 1)
+    world.pass_ms(3_000)
+    assert world.at(0).get() == []
+    assert world.states(id) == [-1, -1]

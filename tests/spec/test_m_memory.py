@@ -9,12 +9,12 @@ from test_w_away import MAKER, linked, made_there
 from tuque.core.dispatch.messages import on_link_down
 from tuque.core.queues.procedures import memory_level
 
-OOM = "OOM command not allowed when used memory > 'maxmemory'."
+OOM = "OOM command not allowed when used memory > 'maxmemory': let jobs end, or raise maxmemory"
 
 
 def fill(box: Box, percent: int) -> None:
     """Set the limit so that what is used now is that part of it."""
-    box.n.limits.memory_bytes = box.n.used_bytes() * 100 // percent
+    box.n.limits.memory_bytes = box.n.counted_bytes() * 100 // percent
 
 
 def test_counted_as_it_changes(box: Box) -> None:

@@ -51,6 +51,23 @@ def test_turns() -> None:
     assert guesses.turn_ms(A, b"bob", later) == later
 
 
+def test_a_user_that_was_off_logs_in_at_once(world: World) -> None:
+    """N6.8 The right password of a user that is off fails, and delays nobody: its programs log in
+    at once when the user is on again.
+    """
+    assert world.run("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~*") == b"OK"
+    wire = world.wire()
+    assert wire("AUTH", "bob", "secret") == b"OK"
+    assert world.run("ACL", "SETUSER", "bob", "off") == b"OK"
+    for _ in range(12):
+        assert str(world.wire()("AUTH", "bob", "secret")).startswith("WRONGPASS")
+    assert world.run("ACL", "SETUSER", "bob", "on") == b"OK"
+    assert world.wire()("AUTH", "bob", "secret") == b"OK"
+    for _ in range(3):
+        assert str(world.wire()("AUTH", "bob", "wrong")).startswith("WRONGPASS")
+    assert world.wire()("AUTH", "bob", "secret") is None, "it waits for its turn"
+
+
 def test_turns_of_address_and_user() -> None:
     """N6.2 Turns are taken for the address (of IPv6 its first 64 bits). A user that has logged in
     from an address before takes turns only for failures of that user from there. Failures at other

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import Err, encode
+from tuque.core.node.tables import bare_size
 from world import World
 from world_wires import Wire
 
@@ -169,26 +170,71 @@ def test_released_groups_make_room(world: World) -> None:
     assert "NOGROUP" in str(root("LEASE", "INFO", "g7"))
 
 
-def test_names_that_are_waited_for(world: World) -> None:
-    """N11.9 A tenant's GETJOB that would wait, and its PAUSE, make no queues if the tenant's queues
+def test_names_of_queues(world: World) -> None:
+    """N11.9 A tenant's PAUSE, and what adds jobs to one queue, make no queue if the tenant's queues
     would cost more than a quarter of `maxmemory`, without their jobs
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert root("CONFIG", "SET", "maxmemory", "8mb") == b"OK"
     full = b"-QUOTA tenant 'anns' has queues of "
+    for word in ("PAUSE", "ADDJOB"):
+        for i in range(1_000):
+            name = f"{word}{i}" + 9_000 * "p"
+            if word == "PAUSE":
+                said = ann.say(encode(word, name, "in"))
+            else:
+                said = ann.say(encode(word, name, "b", 0))
+                ann.say(encode("DELJOB", said[1:-2]))
+            if said.startswith(b"-"):
+                break
+        assert said.startswith(full) and said.endswith(b"use fewer names\r\n")
+        held = int(world.n.book.owners[b"anns"].queue_bytes)
+        assert 2 << 20 >= held > (2 << 20) - 750 - 4 * 9_010
+    assert isinstance(bob("ADDJOB", "q" * 9_000, "b", 0), bytes)
+    assert ann.say(encode("PAUSE", f"PAUSE0{9_000 * 'p'}", "in")) == b"+in\r\n"  # it is there
+
+
+def test_names_that_are_waited_for(world: World) -> None:
+    """N11.9 Of what bare queues may use (M5.4) a tenant has at most a quarter: `-QUOTA tenant
+    '<name>' waits for new queues of <n> bytes, a quarter of what all may have: wait for fewer
+    names`.
+
+    M5.4 A queue that a GETJOB has made by waiting is bare until it has a job or a pause. Bare
+    queues may use an eighth of `maxmemory`
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    assert root("CONFIG", "SET", "maxmemory", "8mb") == b"OK"
+    full = b"-QUOTA tenant 'anns' waits for new queues of "
     said, rounds = b"", 0
-    while said == b"" and rounds < 20:
-        names = [f"{rounds}_{i}" + 900 * "n" for i in range(100)]
+    before = world.n.counted_bytes()
+    while said == b"" and rounds < 100:
+        names = [f"{rounds}_{i}" + 900 * "n" for i in range(5)]
         said = world.user("ann").say(encode("GETJOB", "TIMEOUT", 60_000, "FROM", *names))
         rounds += 1
     assert said.startswith(full) and said.endswith(b"wait for fewer names\r\n")
-    held = int(world.n.book.owners[b"anns"].queue_bytes)
-    assert 2 << 20 >= held > (2 << 20) - 100 * (750 + 4 * 910)
-    for i in range(100):
-        said = ann.say(encode("PAUSE", f"{i}" + 900 * "p", "in"))
-        if said.startswith(b"-"):
-            break
-    assert said.startswith(full)
+    held = int(world.n.book.owners[b"anns"].bare_bytes)
+    assert 1 << 18 >= held > (1 << 18) - 5 * (1_200 + 5 * 910)
+    assert world.n.counted_bytes() - before < 1 << 18
     assert ann.say(encode("GETJOB", "NOHANG", "FROM", *names)) == b"*-1\r\n"
-    assert ann.say(encode("PAUSE", f"0_0{900 * 'n'}", "in")) == b"+in\r\n"  # it is there
     assert bob.say(encode("GETJOB", "TIMEOUT", 60_000, "FROM", "q")) == b""
+    for i in range(5):  # with jobs they are queues as others are
+        assert isinstance(ann("ADDJOB", f"0_{i}" + 900 * "n", "b", 0), bytes)
+    assert world.user("ann").say(encode("GETJOB", "TIMEOUT", 60_000, "FROM", *names)) == b""
+    assert world.n.bare_bytes == sum(bare_size(name) for name in world.n.bare)
+
+
+def test_queues_that_nobody_waits_for_make_room(world: World) -> None:
+    """M4.1 10 s at level 1, 2 s at level 2 and above, and while bare queues (M5.4) use more than
+    half of what they may.
+    """
+    root = world.wire()
+    assert root("CONFIG", "SET", "maxmemory", "8mb") == b"OK"
+    wires = []
+    while 2 * world.n.bare_bytes <= 1 << 20:
+        wires.append(world.wire())
+        names = [f"{len(wires)}_{i}" + 900 * "n" for i in range(20)]
+        assert wires[-1]("GETJOB", "TIMEOUT", 0, "FROM", *names) is None
+    for wire in wires:
+        wire.close()
+    pass_s(world, 5)
+    assert 2 * world.n.bare_bytes <= 1 << 20 and len(world.n.queues) < 20 * len(wires)

@@ -346,7 +346,10 @@ def test_log_ins(world: World) -> None:
 
 
 def test_passwords_are_nowhere(world: World) -> None:
-    """N4.5 Passwords and hashes are not in the log, MONITOR, SLOWLOG or CONFIG GET."""
+    """N4.5 Passwords and hashes are not in the log, MONITOR, SLOWLOG or CONFIG GET, nor in the
+    reply to a wrong order: it shows no word that may be one, such as a password whose `>` was
+    forgotten.
+    """
     root, monitor = world.wire(), world.wire()
     root("CONFIG", "SET", "slowlog-log-slower-than", 0)
     monitor.say(encode("MONITOR"))
@@ -355,7 +358,13 @@ def test_passwords_are_nowhere(world: World) -> None:
     root("AUTH", "bob", "sesame")
     root("AUTH", "bob", "sesame2")
     root("HELLO", "AUTH", "bob", "sesame")
-    root("CONFIG", "SET", "requirepas", "sesame")
+    root("HELLO", 3, "AUT", "bob", "sesame")
+    replies = [root("CONFIG", "SET", "requirepas", "sesame")]
+    replies.append(root("CONFIG", "SET", "requirepass", "sesame\n"))
+    for words in (["sesame"], [" >sesame"], ["!sesame"], ["#sesame"], [">sesame", "nosuch"]):
+        replies.append(root("ACL", "SETUSER", "bob", *words))
+    replies.append(root("ACL", "SETUSER", ">sesame", "on"))
+    assert all(str(reply).startswith("ERR ") for reply in replies)
     seen = monitor.hear()
     assert b'"ACL" "SETUSER" "bob" "on" "(redacted)"' in seen
     assert b'"~q" "+qlen"' in seen
@@ -363,6 +372,7 @@ def test_passwords_are_nowhere(world: World) -> None:
         seen,
         str(root("SLOWLOG", "GET", 128)),
         str(root("CONFIG", "GET", "*")),
+        str(replies),
     ):
         assert "sesame" not in str(told)
 
@@ -427,9 +437,9 @@ def test_a_file_that_is_cut(world: World, tmp_path: Path) -> None:
     ("line", "why"),
     [
         ("bob on", "begins with"), ("user", "begins with"), ("user bob on >pw", "hashes, not"),
-        ("user bob what", "what"), ("user bob on\nuser bob off", "twice"),
+        ("user bob what", r":1: '\.\.\.': there is no"), ("user bob on\nuser bob off", "twice"),
         ("user b\xe9b on", "printable"), ("user bob" + 150_000 * " ~a", "more than 262144 bytes"),
-        ("user bob " + 500 * "x", "x" * 128 + r"\.\.\.'"),
+        ("user bob +" + 500 * "x", "x" * 127 + r"\.\.\.'"),
     ],
 )  # fmt: skip
 def test_faults_of_the_users_file(tmp_path: Path, line: str, why: str) -> None:

@@ -157,10 +157,18 @@ def test_no_own_copy_when_memory_is_short(world: World) -> None:
     """R1.5 If only the missing own copy is the reason, this follows: `, since I'm unable to hold a
     copy of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of
     memory`.
+
+    If memory is the reason and the node knows no other one: `-OOM used memory is above 75 % of
+    'maxmemory', and there is no other node: let jobs end, or raise maxmemory`
     """
     world.add()
-    world.n.limits.memory_bytes = world.n.used_bytes() * 5 // 4
+    world.n.limits.memory_bytes = world.n.counted_bytes() * 5 // 4
+    full = "OOM used memory is above 75 % of 'maxmemory', and there is no other node"
+    said = world.run("ADDJOB", "q", "b", "0")
+    assert said == f"{full}: let jobs end, or raise maxmemory"
+    world.n.others = 2  # it knows one, which cannot be reached
     assert world.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm out of memory"
+    world.n.others = 0
 
 
 def test_maxlen(world: World) -> None:

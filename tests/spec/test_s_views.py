@@ -383,8 +383,7 @@ def test_who_may_debug(make_world: Callable[..., World], allowed: str, reply: st
 
 def test_info(world: World) -> None:
     """S8.1 The sections of Disque with their fields, then ours: the ledger (G9), memory levels,
-    events. Section Memory has `used_memory_jobs`, and `used_memory_clients` for everything else:
-    clients, queues, journal and events not yet written.
+    events. Section Memory has the memory used by class, `used_memory_jobs` and so on.
     """
     text = world.run("INFO").decode()
     titles = [line[2:] for line in text.split("\r\n") if line.startswith("# ")]

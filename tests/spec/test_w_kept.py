@@ -15,7 +15,7 @@ from tuque.server.loop.housekeeping import keep_house
 
 def fill(box: Box, percent: int) -> None:
     """Set the limit so that what is used now is that part of it."""
-    box.n.limits.memory_bytes = box.n.used_bytes() * 100 // percent
+    box.n.limits.memory_bytes = box.n.counted_bytes() * 100 // percent
 
 
 def one_done(box: Box, result: str, keep_s: int = 60) -> bytes:
@@ -174,7 +174,7 @@ def test_results_go_before_jobs_are_refused(box: Box) -> None:
     kept = one_done(box, "r" * 1_000)
     fill(box, 90)
     keep_house(box.server)
-    assert box.run("ADDJOB", "q", "b", 0).startswith("NOREPL")
+    assert box.run("ADDJOB", "q", "b", 0).startswith("OOM")
     assert fields(box.run("RESULT", kept))["result"] == b"r" * 1_000, "it would not help"
     fill(box, 98)
     box.run("PING")
@@ -223,7 +223,7 @@ def test_full_of_letters_is_told(box: Box, caplog: pytest.LogCaptureFixture) -> 
     assert own_lines(caplog)[-1].endswith(
         "without its dead letters this node would take jobs, replay or purge them"
     )
-    assert box.run("ADDJOB", "q", "b", 0).endswith(f"I'm out of memory: 3 {words}")
+    assert box.run("ADDJOB", "q", "b", 0).endswith(f"there is no other node: 3 {words}")
     fill(box, 110)
     assert box.run("ADDJOB", "q", "b", 0) == (
         f"OOM command not allowed when used memory > 'maxmemory': 3 {words}"
@@ -234,7 +234,7 @@ def test_full_of_letters_is_told(box: Box, caplog: pytest.LogCaptureFixture) -> 
         one_done(box, "small")
     fill(box, 90)
     assert box.run("ADDJOB", "q", "b", 0).endswith(
-        "I'm out of memory: 1 MB are kept outcomes, lower results-max-bytes or raise maxmemory"
+        "there is no other node: 1 MB are kept outcomes, lower results-max-bytes or raise maxmemory"
     )
     box.run("CONFIG", "SET", "results-max-bytes", 10_000)
     box.pass_ms(10)
@@ -256,7 +256,7 @@ def test_full_of_letters_and_outcomes_is_told(box: Box, room: str) -> None:
     spare = 1_000_000 if room == "either" else 5_000_000
     n.limits.memory_bytes = (n.used_bytes() - spare) * 4 // 3
     assert memory_level(n) == (1 if room == "either" else 3)
-    error = "I'm out of memory" if room == "either" else "OOM command not allowed"
+    error = "there is no other node" if room == "either" else "OOM command not allowed"
     said = box.run("ADDJOB", "q", "b", 0)
     assert error in said and said.endswith(
         ": 3 MB are dead letters and 4 MB kept outcomes, replay or purge the letters, "

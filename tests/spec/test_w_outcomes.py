@@ -19,7 +19,7 @@ from tuque.tubes.policy import tubes_of
 
 def test_done(box: Box) -> None:
     """W7.1 The job ends as ACKJOB would end it, whichever run says so, `-` too; so does a task of a
-    tube. The reply is how many ended now.
+    tube. The reply is how many ended at this node now
     """
     box.run("TUBE", "CREATE", "tube", "fifo")
     task = box.add("tube")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from journal_lab import PATH, START_MS, Lab, restarted
 from test_journal_cuts import copy_of, segment
-from test_journal_thread import add, commit, opened, wait_for
+from test_journal_thread import add, commit, opened
 
 from tuque.store.disk import MemoryDisk
 from tuque.store.frames import (
@@ -18,6 +18,7 @@ from tuque.store.frames import (
     decode_header,
 )
 from tuque.store.repair import check_dir, repair_dir
+from until import until
 
 NEXT_BOOT = b"the next boot"
 
@@ -214,7 +215,9 @@ def test_a_start_syncs_what_it_continues() -> None:
     assert len(again.n.jobs) == 4
 
 
-@pytest.mark.parametrize("policy", ["everysec", "always", "no"])
+@pytest.mark.parametrize(
+    "policy", [pytest.param("everysec", marks=pytest.mark.slow), "always", "no"]
+)
 def test_an_idle_thread_marks_once(tmp_path: Path, policy: str) -> None:
     n, committer = opened(tmp_path, policy)
     journal = committer.journal
@@ -222,11 +225,11 @@ def test_an_idle_thread_marks_once(tmp_path: Path, policy: str) -> None:
         add(n)
         commit(n, committer)
         if policy == "no":
-            wait_for(lambda: committer.waiting_bytes() == 0, "the write")
+            until(lambda: committer.waiting_bytes() == 0, "show the write")
             assert not journal.must_mark()
             break
-        wait_for(lambda: committer.durable_seq == committer.seq, "the sync")
-        wait_for(lambda: journal.marked_seq == committer.seq, "the mark")
+        until(lambda: committer.durable_seq == committer.seq, "show the sync")
+        until(lambda: journal.marked_seq == committer.seq, "show the mark")
     (file,) = (tmp_path / "journal").glob("*.log")
     header = decode_header(file.read_bytes(), "x")
     assert header is not None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
-from tuque.store.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk, PowerCut
 from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError
 from tuque.store.repair import DAMAGED, TORN, check_dir, repair_dir
 
@@ -208,3 +209,81 @@ def test_any_noise_in_the_files_is_repaired_or_refused() -> None:
         repair_dir(lab.disk, report)
         assert check_dir(lab.disk, PATH).is_ok()
         assert set(restarted(lab.disk, START_MS).n.jobs) <= set(ids)
+
+
+# ---- whole files in the place of others
+
+
+def three_segments() -> tuple[MemoryDisk, list[str]]:
+    """The closed journal of 30 jobs, ten in each segment, and the paths of these."""
+    lab = Lab()
+    lab.start()
+    for i in range(30):
+        lab.add(b"q", b"body %d" % i)
+        if i in (9, 19):
+            assert lab.committer.journal.next_segment(lab.n.now_ms)
+    lab.committer.close(lab.n.now_ms)
+    disk = lab.disk
+    assert isinstance(disk, MemoryDisk)
+    return disk, sorted(f"{PATH}/{n}" for n in disk.listdir(PATH) if n.endswith(".log"))
+
+
+def put(disk: MemoryDisk, path: str, data: bytes) -> None:
+    """Write a whole file."""
+    handle = disk.open_append(path)
+    disk.file(path).data[:] = data
+    disk.close(handle)
+    disk.fsync_dir(PATH)
+
+
+PLACES = {  # the file in each place, and how many of the 30 jobs are left
+    "the last two swapped": ([0, 2, 1], 30),
+    "the first two swapped": ([1, 0, 2], 30),
+    "all in a circle": ([1, 2, 0], 30),
+    "the last one twice, behind": ([0, 1, 2, 2], 30),
+    "the first one twice, behind": ([0, 1, 2, 0], 30),
+    "the second one over the last": ([0, 1, 1], 20),
+    "the last one over the second": ([0, 2, 2], 20),
+    "the first one over the last": ([0, 1, 0], 20),
+}
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+@pytest.mark.parametrize(("order", "left"), PLACES.values(), ids=PLACES)
+def test_whole_files_in_the_place_of_others(
+    order: list[int], left: int, has_manifest: bool
+) -> None:
+    """J7.2 A file that has the place of another one gets back its own, by the number in its header;
+    a copy of a file that is there is moved to a file of its name with `.copy`."""
+    disk, paths = three_segments()
+    held = [bytes(disk.file(path).data) for path in paths]
+    places = [*paths, paths[-1].replace("3.log", "4.log")]
+    for path, at in zip(places, order, strict=False):
+        put(disk, path, held[at])
+    if not has_manifest:
+        disk.unlink(f"{PATH}/{MANIFEST}")
+    report = check_dir(disk, PATH, BOOT_ID)
+    is_extra = len(order) > 3 and has_manifest  # which the manifest does not name
+    assert report.is_ok() is is_extra
+    repair_dir(disk, report)
+    assert check_dir(disk, PATH, BOOT_ID).is_ok()
+    kept = {bytes(file.data) for file in disk.names.values()}
+    assert {held[at] for at in order[1:]} <= kept  # nothing is thrown away
+    assert len(restarted(disk, START_MS).n.jobs) == left
+
+
+def test_a_repair_that_ends_while_files_move_goes_on() -> None:
+    """J7.2 A file that has the place of another one gets back its own, by the number in its header;
+    a copy of a file that is there is moved to a file of its name with `.copy`."""
+    for most in range(1, 12):
+        disk, paths = three_segments()
+        held = [bytes(disk.file(path).data) for path in paths]
+        for path, at in zip(paths, [2, 0, 1], strict=True):
+            put(disk, path, held[at])
+        report = check_dir(disk, PATH, BOOT_ID)
+        disk.cut_at = disk.ops + most
+        with suppress(PowerCut):
+            repair_dir(disk, report)
+        disk.process_crash()
+        repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+        assert len(restarted(disk, START_MS).n.jobs) == 30

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from journal_lab import NODE_ID, START_MS, state_of
@@ -21,13 +20,7 @@ from tuque.server.journal.thread import FRAME, Bell, Item, JournalThread
 from tuque.store.disk import Disk
 from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.002)
+from until import until
 
 
 def opened(path: Path, policy: str, disk: Disk | None = None) -> tuple[Node, Committer]:
@@ -95,7 +88,7 @@ def test_everysec_holds_nothing_but_custody_and_syncs_within_a_second(tmp_path: 
     add(n)
     seq = commit(n, committer)
     assert not committer.must_hold(seq)
-    wait_for(lambda: committer.durable_seq >= seq, "the sync of the second")
+    until(lambda: committer.durable_seq >= seq, "show the sync of the second")
 
     def take_custody() -> None:
         add(n, retry_s=0)
@@ -117,7 +110,7 @@ def test_without_sync_a_frame_is_in_the_file_when_commit_returns(tmp_path: Path)
     (file,) = (tmp_path / "journal").glob("*.log")
     at_once = 0
     for _ in range(50):
-        wait_for(lambda: committer.waiting_bytes() == 0, "the thread's turn")
+        until(lambda: committer.waiting_bytes() == 0, "show the thread's turn")
         size = file.stat().st_size
         add(n)
         commit(n, committer)
@@ -219,7 +212,7 @@ def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     while turns < 10_000 and not is_done():
         pass
     if committer.is_rewriting():
-        wait_for(is_done, "the rewrite")
+        until(is_done, "show the rewrite")
     assert turns > 20
     assert committer.rewrite_now(n) == ""
     add(n)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "ARCHITECTURE.md"
 NAMES = re.compile(r" (\w+(?:, \w+)*)(?: {2,}|$)")
 FILE = re.compile(r"`([\w./]+\.py)`")
+
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 Edge = tuple[str, str, str]  # package, package that it imports, module where it does
 
@@ -52,7 +55,8 @@ def imports(path: Path, packages: set[str]) -> Iterator[Edge]:
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """Modules, and names that may be modules; not those that only type checkers import."""
-    for node in ast.iter_child_nodes(tree):
+    # An import is a statement: expressions, most of a tree, are not looked at.
+    for node in chain.from_iterable(getattr(tree, part, ()) for part in BLOCKS):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.Import):

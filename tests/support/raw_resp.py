@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import hiredis
-
-from until import until
 
 DEADLINE_S = 60.0
 
@@ -44,13 +41,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value
-
-
-def wait_for(
-    what: Callable[[], Any], told: str | Callable[[], str] = "", deadline_s: float = DEADLINE_S
-) -> Any:
-    """`until`, under the name that some tests have for it."""
-    return until(what, told, most_s=deadline_s)
 
 
 class Wire:

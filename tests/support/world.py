@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from itertools import combinations
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from sim.engine.clock import START_MS
 from sim.engine.network import Line
 from told_events import Told
 from tuque.core.life.dead_letters import letters_from
 from tuque.core.life.outcomes import outcome_of
-from tuque.core.model.job import Job
-from tuque.core.msgs import AnyMessage
+from tuque.core.model.job import ACKED, Job
+from tuque.core.msgs import AnyMessage, Message, NeedJobs
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
@@ -46,7 +48,7 @@ from world_machines import (
     listen,
     options_of,
 )
-from world_trace import Trace
+from world_trace import QUIET, Trace
 from world_wires import IprotoWire, Wire
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
 FORMING_MS: Final = 20_000
 LETTERS_MAX: Final = 1_000
+FILLER: Final = 200_000  # bytes of a message that fills a link
+Said = TypeVar("Said")
 
 
 NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
@@ -148,9 +152,9 @@ class NodeAt:
 
     @property
     def core(self) -> Node:
-        """Its core, at the time of the world unless the process stands still."""
+        """Its core, at the time of its clock unless the process stands still."""
         shell = self.shell
-        n, now_ms = shell.n, self.world.now_ms
+        n, now_ms = shell.n, shell.clock.now_ms()
         if n.now_ms < now_ms and not shell.is_paused:
             set_time(n, now_ms)
         return n
@@ -246,7 +250,7 @@ class World:
         self.workers: list[WorkerAt] = []
         self._loop: WorldLoop | None = None  # of workers at work
         self._ports = 40_000
-        self._first: Wire | None = None
+        self._standing: dict[tuple[int, int], Wire] = {}
         self._bugs = 0
         words = {"appendonly": "no" if journal == "off" else "yes", **NO_WATCH}
         words |= {"appendfsync": journal} if journal != "off" else {}
@@ -302,6 +306,13 @@ class World:
         """The same, after bytes only."""
         self.time.run(self.time.now_us)
 
+    def step(self) -> bool:
+        """Run the next thing that is to be done at this instant; False if there is none.
+
+        Does not look at the nodes, as that gives each of them a turn to run: there would be no end.
+        """
+        return self.time.step()
+
     def look(self) -> None:
         """Have each node run a turn."""
         for machine in self.machines:
@@ -346,6 +357,11 @@ class World:
         """Node i."""
         return self.nodes[i]
 
+    @property
+    def cores(self) -> list[Node]:
+        """The cores of the nodes that are up."""
+        return [node.core for node in self.up()]
+
     def disk(self, i: int = 0) -> DiskAt:
         """Its disk."""
         return self._disks[i]
@@ -366,6 +382,13 @@ class World:
     def wire(self, i: int = 0, address: str = "") -> Wire:
         """A new connection that speaks RESP; `address` is the client's."""
         return Wire(self, i, address)
+
+    def at(self, i: int, number: int = 0) -> Wire:
+        """The client of that number at node i; it connects when it is first asked for."""
+        found = self._standing.get((i, number))
+        if found is None or found.is_closed:
+            found = self._standing[i, number] = self.wire(i)
+        return found
 
     def user(self, name: str, i: int = 0) -> Wire:
         """A new connection that is logged in as a user of any password."""
@@ -434,6 +457,12 @@ class World:
         self.machines[i].kill()
         self.settle()
 
+    def restart(self, i: int, disk: str = "kept") -> None:
+        """Kill a node, and start it again from its disk: it reaches nobody until `link`."""
+        self.isolate(i)
+        self.kill(i)
+        self.start(i, disk)
+
     def stop(self, i: int) -> None:
         """Stop a node in order."""
         self.node(i).server.stop_requested = "signal"
@@ -474,24 +503,81 @@ class World:
         self.lab.net.heal()
         self.settle()
 
-    def link(self) -> None:
-        """Heal; nodes dial each other now, and not when it is time to. Fails unless all link."""
-        self.lab.net.heal()
-        for node in self.up():
-            members = node.server.members
-            for one in members.by_id.values():
-                if not one.is_linked and members.n.node_id < one.node_id:
-                    one.dial_ms = members.beat_ms = self.now_ms
-        self.until(self.is_whole)
+    def link(self, *pair: int) -> None:
+        """Heal two nodes, or all: they dial each other now, and not when it is time to.
+
+        Fails unless they link.
+        """
+        for a, b in combinations(sorted(set(pair or self.numbers())), 2):
+            self.dial(a, b)
+        self.until(lambda: self.linked(*(pair or self.numbers())))
+
+    def join(self, a: int, b: int) -> None:
+        """The same for two nodes; what they say on the new link is on its way."""
+        self.dial(min(a, b), max(a, b))
+        self.look()
+        while not self.linked(a, b):
+            assert self.step(), f"no link\n{self.tail()}"
+
+    def dial(self, a: int, b: int) -> None:
+        """Nothing is cut or held between two nodes; it is time for a to dial b."""
+        for line in self.lines(a, b):
+            line.is_cut = False
+            for pipe in line.pipes:
+                pipe.pump()
+        if self.node(a).is_up and self.node(b).is_up and not self.linked(a, b):
+            members = self.node(a).server.members
+            members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
+
+    def linked(self, *numbers: int) -> bool:
+        """Whether those of these nodes that are up have links to each other."""
+        ups = [self.node(i) for i in numbers if self.node(i).is_up]
+        return all(
+            not one.server.is_loading and other.server.members.by_id[one.machine.node_id].is_linked
+            for one in ups
+            for other in ups
+            if one is not other
+        )
+
+    def beat(self) -> None:
+        """All nodes say heartbeats now, and not when it is time to: the second ones answer."""
+        for _ in range(2):
+            for node in self.up():
+                node.server.members.beat_ms = self.now_ms
+            self.settle()
 
     def hold(self, a: int, b: int) -> None:
         """Let nothing from a arrive at b until `release`."""
         self.lab.net.set_cut(f"n{a}", f"n{b}", True)
 
+    def fill(self, a: int, b: int) -> None:
+        """The same; so much waits there that the link has no room. `bus_buffer_limit` is small."""
+        self.hold(a, b)
+        slot = self.slot(a, b)
+        while self.node(a).core.peers[slot].has_room:
+            self.send(a, b, NeedJobs(b"-" * FILLER, 0, False))
+
     def release(self, a: int, b: int) -> None:
         """Let held messages arrive."""
         self.lab.net.set_cut(f"n{a}", f"n{b}", False)
         self.settle()
+
+    def on_way(self, a: int, b: int) -> int:
+        """The bytes on their way from a to b: those that `hold` keeps."""
+        return sum(pipe.flying for pipe in self.lines(a, b)[0].pipes)
+
+    def forget(self, a: int, b: int) -> None:
+        """Node a forgets node b, as CLUSTER FORGET has it do; b may be a voter."""
+        server = self.node(a).server
+        assert server.members.forget(self.machines[b].node_id)
+        assert server.bus is not None
+        server.bus.close_stale()
+        self.settle()
+
+    def leave(self, i: int, is_leaving: bool = True) -> None:
+        """CLUSTER LEAVING yes|no at node i."""
+        reply = self.at(i)("CLUSTER", "LEAVING", "yes" if is_leaving else "no")
+        assert reply == b"OK", reply
 
     def slot(self, a: int, b: int) -> int:
         """The slot of node b on node a."""
@@ -507,6 +593,14 @@ class World:
     def holders(self, id: bytes) -> list[int]:
         """The nodes that have a record of the job."""
         return [i for i in self.numbers() if id in self.node(i).jobs_now()]
+
+    def copies(self, id: bytes) -> list[int]:
+        """The nodes with an open copy."""
+        return [i for i in self.holders(id) if self.node(i).core.jobs[id].state != ACKED]
+
+    def believed(self, i: int, id: bytes) -> list[int]:
+        """The nodes that have a copy according to node i."""
+        return self.numbers_in(i, self.node(i).core.jobs[id].holders)
 
     def states(self, id: bytes) -> list[int]:
         """Its state on each node, -1 where it is unknown."""
@@ -554,6 +648,21 @@ class World:
         known = [machine.node_id for machine in self.machines]
         found = [known.index(n.peers[k].node_id) for k in range(len(n.peers)) if slots >> k & 1]
         return sorted(found)
+
+    def heard(self, kind: type[Said] | UnionType = Message) -> list[tuple[int, int, Said]]:
+        """Messages of that kind in the order of their arrival: from, to, what.
+
+        Without those that nodes say whatever happens. All since `forget_heard` or `trace`.
+        """
+        return [
+            (a, b, cast(Said, m))
+            for _, a, b, m in self.lab.heard
+            if isinstance(m, kind) and not isinstance(m, QUIET)
+        ]
+
+    def forget_heard(self) -> None:
+        """What arrived up to now is not told any more."""
+        self.lab.heard.clear()
 
     def trace(self) -> list[str]:
         """What nodes said since the last call, and what became of jobs, as in tests/golden."""
@@ -605,9 +714,7 @@ class World:
     @property
     def run(self) -> Wire:
         """The first client of node 0."""
-        if self._first is None or self._first.is_closed:
-            self._first = self.wire()
-        return self._first
+        return self.at(0)
 
     def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
@@ -622,12 +729,12 @@ class World:
         return self.run.info(section)
 
     def add(
-        self, queue: str = "q", body: str | bytes = "body", *words: str, **options: Any
+        self, queue: str | bytes = "q", body: str | bytes = "body", *words: str, **options: Any
     ) -> bytes:
         """ADDJOB; the id."""
         return self.run.add(queue, body, *words, **options)
 
-    def get(self, *queues: str, count: int = 1) -> list[bytes]:
+    def get(self, *queues: str | bytes, count: int = 1) -> list[bytes]:
         """GETJOB NOHANG; the ids."""
         return self.run.get(*queues, count=count)
 
@@ -639,7 +746,7 @@ class World:
         """The state that SHOW tells, `gone` for an unknown job."""
         return self.run.state(job_id)
 
-    def qlen(self, queue: str = "q") -> int:
+    def qlen(self, queue: str | bytes = "q") -> int:
         """QLEN."""
         return self.run.qlen(queue)
 

@@ -125,6 +125,13 @@ class HandTime(Time):
             event()
         self.now_us = max(self.now_us, until_us)
 
+    def step(self) -> bool:
+        """Run the next event of this instant; False if there is none."""
+        if not self.heap or self.heap[0][0] > self.now_us:
+            return False
+        heappop(self.heap)[3]()
+        return True
+
     def next_us(self) -> int:
         """When something is due next."""
         return self.heap[0][0] if self.heap else NEVER

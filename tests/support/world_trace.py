@@ -24,6 +24,7 @@ from tuque.core.msgs import (
     Slots,
     TopicsTold,
     TubePulse,
+    TubesTold,
     Working,
     YourJobs,
 )
@@ -32,7 +33,7 @@ from tuque.core.node.node import Node
 if TYPE_CHECKING:
     from world import World
 
-QUIET: Final = Heartbeat | Slots | TopicsTold | TubePulse  # said whatever happens
+QUIET: Final = Heartbeat | Slots | TopicsTold | TubePulse | TubesTold  # said whatever happens
 
 
 def index(node: str) -> int:
@@ -76,13 +77,21 @@ class Trace:
 
     def lines(self, heard: list[tuple[int, int, int, AnyMessage]]) -> list[str]:
         """The messages that arrived, then the jobs whose states changed."""
+        return self.messages(heard) + self.changes()
+
+    def shows(self, m: AnyMessage) -> bool:
+        """Whether a message is worth a line."""
+        return not isinstance(m, QUIET)
+
+    def messages(self, heard: list[tuple[int, int, int, AnyMessage]]) -> list[str]:
+        """The messages that arrived."""
         found = []
         for at_ms, a, b, m in heard:
-            if not isinstance(m, QUIET):
+            if self.shows(m):
                 kind = type(m).__name__.upper()
                 at = f"  +{self.world.start_ms + at_ms - self.began_ms}ms"
-                found.append(f"{at} {letter(a)} > {letter(b)} {kind} {self.said(a, m)}".rstrip())
-        return found + self.changes()
+                found.append(f"{at} {letter(a)} > {letter(b)} {kind} {self.said(a, m)}")
+        return found
 
     def said(self, a: int, m: AnyMessage) -> str:
         """The fields of a message that matter."""

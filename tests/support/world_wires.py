@@ -139,6 +139,7 @@ class Wire(RawWire):
 
     def __init__(self, world: World, i: int, address: str = "") -> None:
         super().__init__(world, i, CLIENTS, address)
+        self._served: list[bytes] = []
         self._reader = hiredis.Reader(replyError=Err, protocolError=Err)
 
     def __call__(self, *words: str | bytes | int) -> Any:
@@ -186,7 +187,13 @@ class Wire(RawWire):
 
     def take_all(self) -> list[Any]:
         """All replies that are there."""
-        data = self.bytes_now()
+        self.world.settle_wires()
+        return self.values()
+
+    def values(self) -> list[Any]:
+        """The replies that have come; what is to be done now is not carried out."""
+        data = bytes(self.unread)
+        self.unread.clear()
         self._reader.feed(data)
         found: list[Any] = []
         while (value := self._reader.gets()) is not False:
@@ -203,16 +210,51 @@ class Wire(RawWire):
     # ---- shortcuts
 
     def add(
-        self, queue: str = "q", body: str | bytes = "body", *words: str, **options: Any
+        self, queue: str | bytes = "q", body: str | bytes = "body", *words: str, **options: Any
     ) -> bytes:
-        """ADDJOB; the id. An option is a word, or a name with its number."""
-        for name, value in options.items():
-            words += (name,) if value is True else (name, str(int(value)))
-        reply = self("ADDJOB", queue, body, 0, *words)
+        """ADDJOB; the id. An option is a word, or a name with its number; so is `timeout_ms`."""
+        self.send_add(queue, body, *words, **options)
+        reply = self.take()
         assert isinstance(reply, Status), reply
         return bytes(reply)
 
-    def get(self, *queues: str, count: int = 1) -> list[bytes]:
+    def begin_add(
+        self, queue: str | bytes = "q", body: str | bytes = "body", *words: str, **options: Any
+    ) -> bytes:
+        """The same, whose reply has not come; the id of the job, which the node has by now."""
+        jobs = self.world.node(self.i).core.jobs
+        before = set(jobs)
+        self.send_add(queue, body, *words, **options)
+        assert not self.unread, bytes(self.unread)
+        (id,) = set(jobs) - before
+        return id
+
+    def send_add(
+        self,
+        queue: str | bytes,
+        body: str | bytes,
+        *words: str,
+        timeout_ms: int = 0,
+        **options: Any,
+    ) -> None:
+        """ADDJOB; its reply is not read."""
+        for name, value in options.items():
+            words += (name,) if value is True else (name, str(int(value)))
+        self.send("ADDJOB", queue, body, timeout_ms, *words)
+
+    def wait(self, *queues: str | bytes, timeout_ms: int = 0) -> None:
+        """GETJOB, whose reply comes when there is a job: see `served`."""
+        words = ("TIMEOUT", timeout_ms) if timeout_ms else ()
+        self.send("GETJOB", *words, "FROM", *(queues or ("q",)))
+
+    def served(self) -> list[bytes]:
+        """The ids of all jobs that came after a `wait`."""
+        for reply in self.take_all():
+            assert reply is NULL or isinstance(reply, list), reply
+            self._served += [] if reply is NULL else [job[1] for job in reply]
+        return list(self._served)
+
+    def get(self, *queues: str | bytes, count: int = 1) -> list[bytes]:
         """GETJOB NOHANG; the ids."""
         reply = self("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)))
         assert reply is NULL or isinstance(reply, list), reply
@@ -231,7 +273,7 @@ class Wire(RawWire):
         shown = self.show(job_id)
         return shown["state"].decode() if shown else "gone"
 
-    def qlen(self, queue: str = "q") -> int:
+    def qlen(self, queue: str | bytes = "q") -> int:
         """QLEN."""
         return int(self("QLEN", queue))
 

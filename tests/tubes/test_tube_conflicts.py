@@ -45,7 +45,6 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
     lab = HomesLab(5, has_journal=True)
     lab.isolate(0)
     lab.make(3)
-    lab.put(3)
     lab.live(1000)
     lab.die(3)
     lab.force(4)
@@ -114,7 +113,6 @@ def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
     A node that set this tube aside counts as such, although it reports what it knows of it."""
     lab = HomesLab(3)
     lab.make(2)
-    lab.put(2)
     lab.live(1000)
     lab.isolate(0)
     lab.die(2)  # it had no journal
@@ -192,7 +190,6 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
     lab.isolate(0)
     lab.make(0)
     lab.make(1)
-    lab.put(1)
     lab.live(1000)
     assert lab.tube(2).maker == lab.nodes[1].node_id
     lab.cut(1, 2)
@@ -202,15 +199,36 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
     lab.die(2)
     lab.link(1, 2)
     lab.live(2000)
-    assert lab.tube(1).is_mine and sorted(lab.tube(1).tasks) == [0]
+    assert lab.tube(1).is_mine
+
+
+def test_no_conflict_of_names_drops_a_replica_with_tasks() -> None:
+    """K3.5 No conflict of names drops tasks: a node that has a replica with tasks of one tube does
+    not follow another one of that name (T17.5) before the first one is dropped.
+    """
+    lab = HomesLab(3, has_journal=True)
+    lab.isolate(0)
+    lab.make(0)
+    lab.make(1)
+    lab.put(1)
+    lab.live(1000)
+    lab.link(0, 1)
+    lab.link(0, 2)
+    lab.live(2000)
+    tube = lab.tube(2)
+    assert (tube.maker, list(tube.copies)) == (lab.nodes[1].node_id, [0])
+    assert tube.conflict == lab.tube(1).conflict == lab.nodes[0].node_id
+    remove_tube(lab.nodes[1], lab.t(1), lab.tube(1))
+    lab.live(2000)
+    assert lab.tube(2).maker == lab.tube(1).maker == lab.nodes[0].node_id
 
 
 @pytest.mark.parametrize("say_it", [on_unknown_ack, on_unknown_fastack])
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],
 ) -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task. An ack or end (A4, A10) and a
-    question (K5.2) are answered as for an unknown job"""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12. An ack or end
+    (A4, A10) and a question (K5.2) are answered as for an unknown job"""
     lab = HomesLab(2)
     lab.make(0, temporary=True)
     task = lab.put(0)
@@ -225,7 +243,7 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
 
 
 def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task."""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.live(1000)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tube_home import Home, refused
+from tube_world import TubeWorld, refused
 
 from tuque.core.dispatch.timers import tick
 from tuque.core.model.task import Task
@@ -75,7 +75,7 @@ def test_a_type_has_one_driver() -> None:
 @pytest.mark.parametrize("type", [Fifo, UTube, UTubeTtl, LimFifoTtl])
 def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
     """T3.6 Tubes that waited for the type (T14.5) then start."""
-    home = Home()
+    home = TubeWorld()
     n, t = home.n, home.t
     t.drivers[b"late"] = Absent
     tube = home.make("late", capacity=7)
@@ -92,7 +92,7 @@ def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
     assert home.woken() == [(5, 5)], "the smallest pri"
     keyed = tube.driver.is_keyed
     assert home.make("late", "new").type == b"late"
-    home.pass_ms(60)
+    home.tick_ms(60)
     taken = [home.take(tube) for _ in range(7)]
     assert len([number for number in taken if number is not None]) == (2 if keyed else 5)
     if type is LimFifoTtl:
@@ -107,7 +107,7 @@ def test_a_taken_task_is_held_by_a_type_that_comes_later() -> None:
     """T3.6 Tubes that waited for the type (T14.5) then start.
 
     As after a start, a sub-queue with a TAKEN task is busy."""
-    home = Home()
+    home = TubeWorld()
     n, t = home.n, home.t
     register_driver(n, t, b"late", UTube)
     tube = home.make("late")
@@ -136,7 +136,7 @@ class Broken(Driver):
 
 def test_a_driver_that_fails_changes_nothing() -> None:
     """T3.6 and nothing has changed."""
-    home = Home()
+    home = TubeWorld()
     n, t = home.n, home.t
     t.drivers[b"late"] = Absent
     fine, tube = home.make("late", "fine"), home.make("late")
@@ -200,7 +200,7 @@ def test_what_a_driver_raises_stops_its_tube_only(
     T3.8 This holds for whatever Python can raise, SystemExit included"""
     monkeypatch.setattr(Faulty, "where", where)
     monkeypatch.setattr(Faulty, "raised", raised)
-    home = Home()
+    home = TubeWorld()
     n, t = home.n, home.t
     register_driver(n, t, b"faulty", Faulty)
     tube, sound = home.make("faulty"), home.make("fifo", "sound")
@@ -235,7 +235,7 @@ def test_who_runs_the_node_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """T3.8 but not for KeyboardInterrupt."""
     monkeypatch.setattr(Faulty, "where", "first")
     monkeypatch.setattr(Faulty, "raised", KeyboardInterrupt)
-    home = Home()
+    home = TubeWorld()
     register_driver(home.n, home.t, b"faulty", Faulty)
     tube = home.make("faulty")
     with pytest.raises(KeyboardInterrupt):
@@ -253,7 +253,7 @@ class Mute(BaseException):
 def test_a_driver_that_exits_where_it_is_made() -> None:
     """T3.8 It also holds for what is raised when a type or a callback is loaded or registered: it
     neither ends a node nor prevents its start."""
-    home = Home()
+    home = TubeWorld()
     for error in (SystemExit(3), Mute(), AssertionError("oh")):
 
         def factory(error: BaseException = error) -> Driver:
@@ -269,7 +269,7 @@ def test_a_driver_that_cannot_be_made_later() -> None:
     """T3.8 it stops that tube and nothing else.
 
     The type worked when it was registered."""
-    home = Home()
+    home = TubeWorld()
     made: list[Driver] = []
 
     def factory() -> Driver:
@@ -282,5 +282,5 @@ def test_a_driver_that_cannot_be_made_later() -> None:
     tube = home.make("late")
     home.put(tube)
     assert home.take(tube) is None
-    assert "its file is away" in home.t.notes[0]
+    assert "its file is away" in home.node().log[-1]
     check(home.n)

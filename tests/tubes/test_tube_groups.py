@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_home import START_MS, Home, again
+from tube_world import TubeWorld
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.copies.ack import on_ackjob
@@ -14,7 +14,6 @@ from tuque.core.life.outcomes import on_done
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob, wait
 from tuque.core.queues.procedures import check
-from tuque.store.disk import MemoryDisk
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
     CONTINUE,
@@ -76,14 +75,14 @@ def results_of(n: Node, tube: Tube, group: bytes) -> list[bytes | None]:
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_survive_restarts(seed: int) -> None:
     """T50.4 So the callback is there once, over starts and changes of the leader."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     tube = home.t.by_name[b"t"]
     group = created(home.n, tube)
     ids = [child_job(home.n, i) for i in range(SIZE)]
     for i, id in enumerate(ids):
         assert groups.add(home.n, home.t, tube, groups.group_of(home.n, tube, group), i, id)
-    home.turn()
+    home.settle()
     chance = random.Random(seed)
     calls: list[bytes] = []
     for _ in range(60):
@@ -92,11 +91,11 @@ def test_groups_survive_restarts(seed: int) -> None:
         on_done(home.n, ids[at], 0, b"r%d" % at)
         shell(home.n)
         if chance.random() < 0.4:
-            home.turn()
+            home.settle()
             if chance.random() < 0.5:
-                home = again(home, chance.randrange(3_000))
+                home.restart(chance.randrange(3_000))
         elif chance.random() < 0.3:
-            home = again(home)  # what this turn has done is lost
+            home.restart()  # what this turn has done is lost
         calls += [job.id for job in on_getjob(home.n, 9, [b"t"], 9)]
         check(home.n)
     for i in range(SIZE):
@@ -118,8 +117,8 @@ def test_groups_survive_restarts(seed: int) -> None:
 
 def test_what_was_noted_needs_no_outcome_any_more() -> None:
     """T50.1 they are in the journal and its copies, and count as delayed."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     tube = home.t.by_name[b"t"]
     group = created(home.n, tube)
     ids = [child_job(home.n, i) for i in range(SIZE)]
@@ -130,9 +129,9 @@ def test_what_was_noted_needs_no_outcome_any_more() -> None:
         for id in part:
             on_done(home.n, id, 0, b"r" + id[-1:])
         shell(home.n)
-        home.turn()
+        home.settle()
         home.pass_ms(2 * 3_600_000)  # nothing is kept of the job
-        home = again(home)
+        home.restart()
         home.pass_ms(1_000)
         shell(home.n)
     tube = home.t.by_name[b"t"]

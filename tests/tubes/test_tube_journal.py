@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
-from journal_home import NODE_ID, PATH, START_MS, Home, again
+from tube_world import TubeWorld, files_of, loaded
 
+from sim.engine.clock import START_MS
+from sim.engine.disk import PATH
 from tuque.core.dispatch.timers import tick
 from tuque.core.model.job import Job
+from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
@@ -17,11 +21,11 @@ from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.server.replies.errors import text_of
-from tuque.store.disk import MemoryDisk
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, operations, sessions
 from tuque.tubes.tasks.admin import register_driver
@@ -32,12 +36,13 @@ TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl"]
 State = dict[bytes, object]
 
 
-def facts(home: Home) -> State:
+def facts(n: Node) -> State:
     """What a restart must give back: a TAKEN task is READY then."""
     found: State = {}
-    for one in home.t.rights.listing(b""):
+    t = tubes_of(n)
+    for one in t.rights.listing(b""):
         found[b"%s on %s by %s" % (one.holder, one.tube, one.prefix)] = one.bits
-    for name, tube in home.t.by_name.items():
+    for name, tube in t.by_name.items():
         found[name] = (
             tube.number,
             tube.type,
@@ -72,14 +77,46 @@ def facts(home: Home) -> State:
     return found
 
 
-def act(home: Home, rng: random.Random) -> None:
-    """One thing that happens; the turn ends with it."""
+def made(home: TubeWorld, name: bytes, type: bytes, temporary: bool = False) -> Tube:
+    """A tube, with a word for each change."""
+    o = TubeOptions()
+    o.temporary = temporary
+    o.on_task_change = b"on " + name
+    o.capacity = 20 if type == b"limfifottl" else 0
+    tube = admin.create_tube(home.n, home.t, name, type, o, b"")
+    home.settle()
+    return tube
+
+
+def put(home: TubeWorld, tube: Tube, body: bytes = b"body", **options: int) -> Task:
+    """A task on disk, whose priority and sub-queue come from the length of its body."""
+    spec = PutSpec()
+    for word, value in options.items():
+        setattr(spec, word, value)
+    spec.utube = b"k%d" % (len(body) % 3)
+    task = operations.put(home.n, home.t, tube, body, len(body) % 3, spec, 1, 1)
+    assert task is not None
+    home.settle()
+    return task
+
+
+def pass_in_turns(home: TubeWorld, ms: int, look: Callable[[], object]) -> None:
+    """Let time pass, and look after each instant at which something runs."""
+    end_ms = home.now_ms + ms
+    while home.next_ms() < end_ms:
+        home.pass_ms(home.next_ms() - home.now_ms)
+        look()
+    home.pass_ms(end_ms - home.now_ms)
+
+
+def act(home: TubeWorld, rng: random.Random, look: Callable[[], object] = int) -> None:
+    """One thing that happens, and `look` after each turn; the turn ends with it."""
     n, t = home.n, home.t
     tubes, choice = list(t.by_name.values()), rng.randrange(26)
     if not tubes or choice == 0:
         name = b"t%d" % rng.randrange(5)
         if name not in t.by_name:
-            home.make(name, TYPES[rng.randrange(5)], rng.randrange(6) == 0)
+            made(home, name, TYPES[rng.randrange(5)], rng.randrange(6) == 0)
         return
     tube = rng.choice(tubes)
     number = rng.choice(list(tube.tasks) or [0])
@@ -88,7 +125,7 @@ def act(home: Home, rng: random.Random) -> None:
         if choice < 7 and not tube.is_full():
             spans = {"ttl_ms": rng.choice((-1, 3000, 90_000)), "ttr_ms": rng.choice((-1, 700))}
             delay_ms = rng.choice((-1, 500, 2500))
-            home.put(tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
+            put(home, tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
         elif choice < 12:
             operations.take(n, t, tube, client)
         elif choice == 12:
@@ -118,118 +155,110 @@ def act(home: Home, rng: random.Random) -> None:
             who, prefix = rng.choice((b"ubob", b"rall")), rng.choice((b"mine", None))
             admin.revoke(n, t, who, tube, rng.randrange(4), prefix)
         else:
-            home.pass_ms(rng.randrange(1500))
+            pass_in_turns(home, rng.randrange(1500), look)
     except (TubeError, KeyError):  # KeyError: the tube has no task
         pass
-    home.turn()
-
-
-def segment(disk: MemoryDisk) -> str:
-    return f"{PATH}/" + max(name for name in disk.listdir(PATH) if name.endswith(".log"))
-
-
-def cut(files: dict[str, bytes], name: str, size: int) -> MemoryDisk:
-    """The disk with one file cut off there."""
-    disk = MemoryDisk()
-    disk.makedirs(PATH)
-    for path, data in files.items():
-        handle = disk.open_append(path)
-        disk.write(handle, data[:size] if path == name else data)
-    return disk
+    home.settle()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
     """T14.4 If a journal is truncated anywhere, the tubes are as they were after some call;"""
-    home = Home(MemoryDisk(), START_MS)
+    home = TubeWorld(has_journal=True)
     rng = random.Random(seed)
-    name = segment(home.disk)
-    states = [(home.disk.size(name), facts(home))]
-    for _ in range(300):
-        act(home, rng)
+    name = home.segment()
+    states = [(home.files.size(name), facts(home.n))]
+
+    def look() -> None:
         check(home.n)
-        states.append((home.disk.size(name), facts(home)))
-    files = {path: bytes(file.data) for path, file in home.disk.names.items()}
+        states.append((home.files.size(name), facts(home.n)))
+
+    for _ in range(300):
+        act(home, rng, look)
+        look()
+    files = files_of(home.files)
     ends = sorted({end for end, _ in states})
     assert len(ends) > 80, "too little was recorded"
     for i, end in enumerate(ends):
         torn = ends[i + 1] - 1 if i + 1 < len(ends) and i % 5 == 0 else end
-        restarted = Home(cut(files, name, torn), home.n.now_ms, b"2")
+        restarted = loaded(home, files, name, torn)
         expected = [state for at, state in states if at <= end][-1]
         assert facts(restarted) == expected, (i, end)
 
 
 def test_a_snapshot_tells_it_all() -> None:
     """J6, T14.1: after a rewrite the tubes are the same, also with changes while it runs."""
-    home = Home(MemoryDisk(), START_MS)
+    home = TubeWorld(has_journal=True)
     rng = random.Random(99)
     for _ in range(200):
         act(home, rng)
-    assert home.committer.start_rewrite(home.n, home.n.now_ms)
+    home.rewrite()
     for _ in range(200):
         act(home, rng)
-    assert not home.committer.is_rewriting()
-    assert len(home.disk.names) < 6
-    assert facts(again(home, 0)) == facts(home)
+    assert not home.is_rewriting()
+    assert len(home.files.names) < 6
+    before = facts(home.n)
+    home.restart(0)
+    assert facts(home.n) == before
 
 
 def test_grants_outlive_a_restart() -> None:
     """T10.3 Grants add up, survive a restart, and are in every snapshot."""
-    home = Home(MemoryDisk(), START_MS)
-    bob, tube = user_key(b"bob"), home.make(b"t", b"fifo")
-    dropped = home.make(b"u", b"fifo")
+    home = TubeWorld(has_journal=True)
+    bob, tube = user_key(b"bob"), made(home, b"t", b"fifo")
+    dropped = made(home, b"u", b"fifo")
     admin.grant(home.n, home.t, bob, tube, CALL)
     admin.grant(home.n, home.t, bob, tube, TRUNCATE, b"mine")
     admin.grant(home.n, home.t, role_key(b"all"), tube, CALL)
     admin.grant(home.n, home.t, bob, dropped, CALL)
     admin.revoke(home.n, home.t, role_key(b"all"), tube, CALL, None)
     admin.drop(home.n, home.t, dropped)
-    home.make(b"u", b"fifo")
+    made(home, b"u", b"fifo")
     for _ in range(2):
-        home = again(home)
+        home.restart()
         assert home.t.rights.may([bob], b"queue.tube.t:take")
         assert home.t.rights.may([bob], b"mine.t:truncate")
         assert [one.holder for one in home.t.rights.listing(b"")] == [bob, bob]
-        home.make(b"u%d" % len(home.t.by_name), b"fifo")
-        assert home.committer.start_rewrite(home.n, home.n.now_ms)
-        while home.committer.is_rewriting():
+        made(home, b"u%d" % len(home.t.by_name), b"fifo")
+        home.rewrite()
+        while home.is_rewriting():
             home.pass_ms(10)
 
 
 def test_numbers_and_tokens_go_on_after_a_restart() -> None:
     """T2.1, T5.1: never twice, not even when everything was deleted."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"fifo")
-    passing = home.make(b"tmp", b"fifo", temporary=True)
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifo")
+    passing = made(home, b"tmp", b"fifo", temporary=True)
     for _ in range(3):
-        home.put(tube)
-        home.put(passing)
+        put(home, tube)
+        put(home, passing)
     task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
     token = task.token
     admin.truncate(home.n, home.t, tube)
-    home.turn()
+    home.settle()
     for i in range(2):
-        home = again(home)
+        home.restart()
         tube, passing = home.t.by_name[b"t"], home.t.by_name[b"tmp"]
-        assert home.put(tube).number == 3 + i
-        assert 3 <= home.put(passing).number <= 3 + 1000 * (i + 1)
+        assert put(home, tube).number == 3 + i
+        assert 3 <= put(home, passing).number <= 3 + 1000 * (i + 1)
         task = operations.take(home.n, home.t, tube, 1)
         assert task is not None and task.token > token
         token = task.token
         operations.ack(home.n, home.t, tube, 1, task.number)
-        home.turn()
+        home.settle()
 
 
 def test_a_taken_task_is_ready_after_a_restart() -> None:
     """T14.2 A TAKEN task becomes READY if the session that held it has ended;"""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"utube")
-    home.put(tube, b"abc")
-    home.put(tube, b"def")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"utube")
+    put(home, tube, b"abc")
+    put(home, tube, b"def")
     operations.take(home.n, home.t, tube, 1)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     tube = home.t.by_name[b"t"]
     assert [chr(task.status) for task in tube.tasks.values()] == ["r", "r"]
     assert admin.statistics(home.t, tube)["calls"]["release"] == 1
@@ -237,13 +266,13 @@ def test_a_taken_task_is_ready_after_a_restart() -> None:
 
 def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
     """T14.2 those taken with GETJOB stay TAKEN until their time."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"utubettl")
-    home.put(tube, b"abc", ttr_ms=5000)
-    home.put(tube, b"def")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"utubettl")
+    put(home, tube, b"abc", ttr_ms=5000)
+    put(home, tube, b"def")
     assert len(on_getjob(home.n, 7, [b"t"], 2)) == 1
-    home.turn()
-    home = again(home, 1000)
+    home.settle()
+    home.restart(1000)
     tube = home.t.by_name[b"t"]
     assert [chr(task.status) for task in tube.tasks.values()] == ["t", "r"]
     assert on_getjob(home.n, 8, [b"t"], 2) == []  # its sub-queue is busy
@@ -254,22 +283,22 @@ def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
 
 def test_shared_sessions_outlive_a_restart() -> None:
     """T14.3 Sessions survive a restart only with in_replicaset."""
-    home = Home(MemoryDisk(), START_MS)
+    home = TubeWorld(has_journal=True)
     admin.cfg(home.n, home.t, 3000, True)
-    tube = home.make(b"t", b"fifo")
-    home.put(tube)
+    tube = made(home, b"t", b"fifo")
+    put(home, tube)
     operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     tube = home.t.by_name[b"t"]
     assert sessions.identify(home.n, home.t, 5, b"", uuid) == uuid
     home.pass_ms(5000)
     assert chr(operations.ack(home.n, home.t, tube, 5, 0).status) == "-"
-    home.put(tube)
+    put(home, tube)
     operations.take(home.n, home.t, tube, 5)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     tube = home.t.by_name[b"t"]
     home.pass_ms(2980)
     assert chr(tube.tasks[1].status) == "t"
@@ -282,16 +311,17 @@ def test_shared_sessions_outlive_a_restart() -> None:
 
 def test_a_slow_load_takes_no_time_from_sessions() -> None:
     """T14.3 Clients can then join them again for ttr of cfg, counted from the end of the load."""
-    home = Home(MemoryDisk(), START_MS)
+    home = TubeWorld(has_journal=True)
     admin.cfg(home.n, home.t, 3000, True)
-    tube = home.make(b"t", b"fifo")
-    home.put(tube)
+    tube = made(home, b"t", b"fifo")
+    put(home, tube)
     operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
-    home.turn()
-    home.disk.locks.clear()
-    n = Node(NODE_ID, b"2", START_MS)
-    loader = Loader(home.disk, PATH, home.committer.boot, True)
+    home.settle()
+    home.kill(0)
+    machine = home.machines[0]
+    n = Node(machine.node_id, b"2", START_MS)
+    loader = Loader(home.files, PATH, machine.clock.boot_record(), True)
     while not loader.step(n, 1):
         n.now_ms += 1000
     n.now_ms += 2900
@@ -302,35 +332,35 @@ def test_a_slow_load_takes_no_time_from_sessions() -> None:
 def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
     """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
     (T5.1)."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifo")
     for shared in (False, True):
-        home.put(tube)
+        put(home, tube)
         admin.cfg(home.n, home.t, None, shared)
         sessions.session_for(home.n, home.t, 1)
-        home.turn()
+        home.settle()
         records = home.n.records
         assert records is not None
         before = (records.count, records.binding_count)
         operations.take(home.n, home.t, tube, 1)
         told = (records.count - before[0], records.binding_count - before[1])
         assert told == (1, 1 if shared else 0)
-        home.turn()
+        home.settle()
 
 
 def test_a_temporary_tube_comes_back_empty() -> None:
     """T2.5 only the definition and the numbers used are in the journal"""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"fifottl", temporary=True)
-    size = home.disk.size(segment(home.disk))
-    home.put(tube)
-    first = home.disk.size(segment(home.disk)) - size
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifottl", temporary=True)
+    size = home.files.size(home.segment())
+    put(home, tube)
+    first = home.files.size(home.segment()) - size
     for _ in range(50):
-        home.put(tube)
+        put(home, tube)
         operations.take(home.n, home.t, tube, 1)
-        home.turn()
-    assert home.disk.size(segment(home.disk)) == size + first
-    home = again(home)
+        home.settle()
+    assert home.files.size(home.segment()) == size + first
+    home.restart()
     assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
 
 
@@ -340,8 +370,8 @@ def test_a_temporary_tube_comes_back_empty() -> None:
 )
 def test_a_number_below_zero_is_refused(field: str) -> None:
     """The whole task, and what has changed in it."""
-    home = Home(MemoryDisk(), START_MS)
-    task = home.put(home.make(b"t", b"fifottl"))
+    home = TubeWorld(has_journal=True)
+    task = put(home, made(home, b"t", b"fifottl"))
     for is_whole in (True, False):
         for value in (0, -1):
             setattr(task, field, value)
@@ -360,15 +390,15 @@ def test_a_number_below_zero_is_refused(field: str) -> None:
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
     """T14.5 It delivers no task until its type is registered (T3.6) or the node starts with it."""
-    home = Home(MemoryDisk(), START_MS)
+    home = TubeWorld(has_journal=True)
     register_driver(home.n, home.t, b"mine", UTube)
-    tube = home.make(b"t", b"mine")
-    home.put(tube)
+    tube = made(home, b"t", b"mine")
+    put(home, tube)
     for _ in range(2):
-        home = again(home)
-        assert "type mine, which is not installed" in home.loader.notes[0]
+        home.restart()
+        assert any("type mine, which is not installed" in line for line in home.node().log)
         tube = home.t.by_name[b"t"]
-        home.put(tube)
+        put(home, tube)
         assert operations.take(home.n, home.t, tube, 1) is None
         check(home.n)
     assert len(tube.tasks) == 3
@@ -376,18 +406,18 @@ def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
 
 def test_what_is_no_record_is_refused() -> None:
     """Every record cut short, or with a length too large, is refused, never misread."""
-    home = Home(MemoryDisk(), START_MS)
-    records = Records()
-    home.n.records = records
-    tube = admin.create_tube(home.n, home.t, b"t", b"utube", TubeOptions(), b"")
+    n = Node(b"a" * 40, b"seed", START_MS)
+    t, records = tubes_of(n), Records()
+    n.records = records
+    tube = admin.create_tube(n, t, b"t", b"utube", TubeOptions(), b"")
     spec = PutSpec()
     spec.utube = b"key"
-    operations.put(home.n, home.t, tube, b"body", 1, spec, 1, 1)
-    operations.bury(home.n, home.t, tube, 0)
-    admin.cfg(home.n, home.t, 5, True)
-    admin.grant(home.n, home.t, user_key(b"bob"), tube, CALL)
-    sessions.session_for(home.n, home.t, 1)
-    admin.drop(home.n, home.t, tube)
+    operations.put(n, t, tube, b"body", 1, spec, 1, 1)
+    operations.bury(n, t, tube, 0)
+    admin.cfg(n, t, 5, True)
+    admin.grant(n, t, user_key(b"bob"), tube, CALL)
+    sessions.session_for(n, t, 1)
+    admin.drop(n, t, tube)
     payload = records.take()
     pos = 0
     kinds = []

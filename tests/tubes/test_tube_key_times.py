@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_home import START_MS, Home, again
+from tube_world import TubeWorld
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from sim.engine.clock import START_MS
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.dispatch.timers import next_timer_ms
@@ -16,7 +17,6 @@ from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
-from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import (
     UNTIL_MAX_MS,
     Keys,
@@ -56,9 +56,9 @@ def tube_of(n: Node) -> Tube:
     return tubes_of(n).by_name[b"t"]
 
 
-def new_home() -> Home:
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+def new_home() -> TubeWorld:
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     return home
 
 
@@ -74,9 +74,9 @@ def test_a_key_for_a_time_survives_restarts() -> None:
     assert take(home.n, 1) == [first]
     home.pass_ms(10_000)
     assert on_ackjob(home.n, first)
-    home.turn()
+    home.settle()
     for _ in range(2):
-        home = again(home)
+        home.restart()
         assert add(home.n, b"ended") == (first, False)
         assert add(home.n, b"waiting") == (waiting, False)
         check(home.n)
@@ -93,8 +93,8 @@ def test_a_key_whose_time_ends_while_the_node_is_down_is_free() -> None:
     home = new_home()
     first, _ = add(home.n, b"k")
     assert on_deljob(home.n, first)
-    home.turn()
-    home = again(home, MINUTE_MS)
+    home.settle()
+    home.restart(MINUTE_MS)
     assert add(home.n, b"k")[1]
     home.pass_ms(100)
     assert [is_apart(task.subqueue) for task in tube_of(home.n).tasks.values()] == [False]
@@ -106,11 +106,11 @@ def test_a_snapshot_has_the_keys_that_are_taken_for_a_time() -> None:
     home = new_home()
     first, _ = add(home.n, b"k")
     assert on_deljob(home.n, first)
-    home.turn()
-    assert home.committer.start_rewrite(home.n, home.n.now_ms)
-    while home.committer.is_rewriting():
+    home.settle()
+    home.rewrite()
+    while home.is_rewriting():
         home.pass_ms(10)
-    home = again(home)
+    home.restart()
     assert add(home.n, b"k") == (first, False)
 
 
@@ -163,8 +163,8 @@ def test_truncate_frees_keys_and_a_deleted_keeper_does() -> None:
     assert admin.truncate(home.n, home.t, tube) == 2
     assert tube.tasks == {} and tube.driver.bytes_used == 0
     assert add(home.n, b"a")[1] and add(home.n, b"b")[1]
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert len(tube_of(home.n).tasks) == 2
     check(home.n)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
-from tube_home import Home
+from tube_world import TubeWorld
 
 from tuque.core.dispatch.timers import tick
 from tuque.core.queues.procedures import check
@@ -145,7 +145,7 @@ def test_nothing_happens_while_all_wait() -> None:
 def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
     """T42.3 As many lanes of a rate may go as it has tokens. While others wait, one timer of the
     rate is set, at its next token; each take sets it anew."""
-    home = Home()
+    home = TubeWorld()
     n, t = home.n, home.t
     tube = home.make("tasks")
     for number in range(400):  # two tasks of each key
@@ -154,7 +154,7 @@ def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
         pass
     operations.wait(n, t, tube, 1, 0)
     assert tube.taken == 200 and home.woken() == []
-    assert t.next_ms(n) > START_MS + 10**12  # places come back with tasks, at no instant
+    assert t.next_ms(n) > home.start_ms + 10**12  # places come back with tasks, at no instant
     for _ in range(20):
         home.put(tube, keys=pack(keys_of(rate=b"r", gap_ns=10 * SECOND_NS)))
     assert home.woken() == [(1, 400)]  # it waited for any; one token was there
@@ -167,5 +167,5 @@ def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
         while home.take(tube) is not None:
             pass
     assert wakes == 19
-    assert n.now_ms == START_MS + 190_000
+    assert n.now_ms == home.start_ms + 190_000
     check(n)

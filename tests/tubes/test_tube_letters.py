@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from journal_home import PATH, START_MS, Home, again
 from lives_lab import LivesLab, add, begin, fail, letters, take, why
+from tube_world import TubeWorld, files_of, loaded
 
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.life.dead_letters import (
@@ -20,7 +20,6 @@ from tuque.core.model.task import BURIED, READY, Task
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
-from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import is_sound, with_work, work_of
 from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.policies.next_task import Tasks
@@ -44,14 +43,14 @@ def state(n: Node, id: bytes) -> bytes:
     return word
 
 
-def dead_home() -> tuple[Home, bytes]:
+def dead_home() -> tuple[TubeWorld, bytes]:
     """A node with one dead task."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n, attempts=1, unique=b"u", ttl_s=100)
     assert take(home.n) == [id]
     assert fail(home.n, id, begin(home.n, id)) == DIED
-    home.turn()
+    home.settle()
     return home, id
 
 
@@ -74,11 +73,11 @@ def test_a_journal_cut_at_every_byte() -> None:
     """T48.8 in one change it is BURIED in its tube, under its id, with cause, reason, attempts, and
     the first and last failure."""
     home, first = dead_home()
-    name = f"{PATH}/" + max(one for one in home.disk.listdir(PATH) if one.endswith(".log"))
-    begins = home.disk.size(name)
+    name = home.segment()
+    begins = home.files.size(name)
     states = [(begins, facts(home.n))]
     second = add(home.n, attempts=2)
-    home.turn()
+    home.settle()
     for step in ("take", "fail", "take", "fail", "replay", "purge"):
         if step == "take":
             assert take(home.n) == [second]
@@ -92,17 +91,12 @@ def test_a_journal_cut_at_every_byte() -> None:
         else:
             letter = letter_of(home.n, second)
             assert letter is not None and purge(home.n, letter)
-        home.turn()
-        states.append((home.disk.size(name), facts(home.n)))
+        home.settle()
+        states.append((home.files.size(name), facts(home.n)))
     assert len({end for end, _ in states}) == 7
-    files = {path: bytes(file.data) for path, file in home.disk.names.items()}
+    files = files_of(home.files)
     for size in range(begins, len(files[name]) + 1):
-        disk = MemoryDisk()
-        disk.makedirs(PATH)
-        for path, data in files.items():
-            disk.write(disk.open_append(path), data[:size] if path == name else data)
-        n = Home(disk, home.n.now_ms, b"2").n
-        check(n)
+        n = loaded(home, files, name, size)
         dead = letters(n)
         found = facts(n)[-1]
         assert found in [rows[-1] for _, rows in states]
@@ -113,16 +107,16 @@ def test_a_journal_cut_at_every_byte() -> None:
 
 def test_letters_keep_their_order_and_cursors() -> None:
     """T48.15 The cursor of LIST stays good at a new leader."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = [add(home.n, attempts=1) for _ in range(5)]
     died = [ids[i] for i in (3, 0, 4, 2, 1)]
     for id in died:
         operations.bury(home.n, home.t, home.t.by_name[b"t"], task_of(home.n, id).number)
-        home.turn()
+        home.settle()
     assert letters(home.n) == died
     cursor = letters_from(home.n, b"t", 0, 2)[1].life.serial
-    home = again(home)
+    home.restart()
     assert letters(home.n) == died
     assert [one.job.id for one in letters_from(home.n, b"t", cursor, 9)] == died[2:]
     check(home.n)
@@ -137,14 +131,14 @@ def task_of(n: Node, id: bytes) -> Task:
 def test_the_detail_is_there_after_a_restart() -> None:
     """T48.2 without the detail of FAIL, but for the last one of a dead letter."""
     home, id = dead_home()
-    home = again(home)
+    home.restart()
     fields, _ = result_fields(home.n, id)
     assert fields is not None
     assert (fields["state"], fields["cause"], fields["reason"]) == (b"dead", b"failed", b"no luck")
     assert (fields["detail"], fields["attempt"]) == (b"trace", 1)
     again_ready(home.n, id)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     life = life_of(home.n, id)
     assert life is not None and (life.replays, life.failed, life.last) == (1, 0, None)
     check(home.n)
@@ -174,8 +168,8 @@ def test_a_dead_task_stays_for_dead_keep_days() -> None:
     assert task_of(home.n, id).status == READY  # its ttl begins anew
     take(home.n)
     fail(home.n, id, begin(home.n, id), True)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     home.pass_ms(499_000)
     assert letters(home.n) == [id]
     home.pass_ms(2_000)
@@ -185,8 +179,8 @@ def test_a_dead_task_stays_for_dead_keep_days() -> None:
 
 def test_the_oldest_go_above_the_bound() -> None:
     """T48.15 Above `dead-max-bytes` the leader removes the oldest (W6.6)"""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = []
     for _ in range(6):
         ids.append(add(home.n, attempts=1))
@@ -195,8 +189,8 @@ def test_the_oldest_go_above_the_bound() -> None:
         home.n.limits.dead_bytes = 3 * home.n.life.dead_bytes // max(1, len(letters(home.n)))
     assert letters(home.n) == ids[3:]
     assert home.n.life.dead_dropped == 3
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert letters(home.n) == ids[3:]
     check(home.n)
 
@@ -331,8 +325,8 @@ def test_letters_at_the_next_leader_are_replayed() -> None:
 def test_an_expired_task_at_a_leader() -> None:
     """T48.14 A task with ATTEMPTS whose ttl is over when it is READY or its attempt fails becomes
     dead with the cause `expired`; the reason is that of its last failure."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = [add(home.n, ttl_s=100), add(home.n, ttl_s=100), add(home.n, ttl_s=100)]
     plain = add(home.n, attempts=0, ttl_s=100)
     assert take(home.n) == [ids[0]]
@@ -343,13 +337,13 @@ def test_an_expired_task_at_a_leader() -> None:
     run = begin(home.n, ids[0])
     home.n.now_ms += 71_000
     assert fail(home.n, ids[0], run) == DIED
-    home.pass_ms(20)
+    home.pass_ms(71_020)
     assert sorted(letters(home.n)) == sorted(ids)
     lives = [home.n.life.by_id[id] for id in ids]
     assert [life.dead_cause for life in lives] == [b"expired"] * 3
     assert [life.failed for life in lives] == [2, 0, 0]
     assert plain not in home.n.jobs
     assert all(task_of(home.n, id).status == BURIED for id in ids)
-    home = again(home)
+    home.restart()
     assert sorted(letters(home.n)) == sorted(ids)
     check(home.n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tube_home import Home
+from tube_world import TubeWorld
 
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.queues.procedures import check
@@ -16,8 +16,8 @@ from tuque.tubes.types.utube import UTube
 
 
 @pytest.fixture
-def home() -> Home:
-    return Home()
+def home() -> TubeWorld:
+    return TubeWorld()
 
 
 def first(tube: Tube) -> int | None:
@@ -31,7 +31,7 @@ def first(tube: Tube) -> int | None:
     return min(free)[1] if free else None
 
 
-def step(home: Home, tube: Tube, dice: random.Random) -> None:
+def step(home: TubeWorld, tube: Tube, dice: random.Random) -> None:
     """One call, any."""
     n, t = home.n, home.t
     with_status: dict[int, list[Task]] = {}
@@ -64,7 +64,7 @@ def step(home: Home, tube: Tube, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_first_of_many_sub_queues(home: Home, seed: int) -> None:
+def test_the_first_of_many_sub_queues(home: TubeWorld, seed: int) -> None:
     """T3.3 as fifo and fifottl, but only among sub-queues without a TAKEN task."""
     dice = random.Random(seed)
     tube = home.make("utubettl")
@@ -82,7 +82,7 @@ def test_the_first_of_many_sub_queues(home: Home, seed: int) -> None:
     check(home.n)
 
 
-def test_of_sub_queues_that_are_gone_nothing_is_kept(home: Home) -> None:
+def test_of_sub_queues_that_are_gone_nothing_is_kept(home: TubeWorld) -> None:
     """M1: deleted in any order, tasks leave the lines that they stood in."""
     tube = home.make("utube")
     home.put(tube)

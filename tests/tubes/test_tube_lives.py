@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_home import START_MS, Home, again
 from lives_lab import LivesLab, add, begin, fail, letters, take, why
+from tube_world import TubeWorld
 
+from sim.engine.clock import START_MS
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.life.cancel_update import (
     ENDED,
@@ -40,7 +41,6 @@ from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task_life
-from tuque.store.disk import MemoryDisk
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import (
     Keys,
@@ -75,8 +75,8 @@ def test_a_run_survives_a_restart() -> None:
     T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
     fails with the cause `crashed`; at its TIMELIMIT with `timeout`.
     """
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     spec.retry_s = 30
     plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id  # it has no terms, no keys
@@ -84,9 +84,9 @@ def test_a_run_survives_a_restart() -> None:
     assert take(home.n) == [plain, id]
     home.pass_ms(7_000)
     runs = {one: begin(home.n, one) for one in (plain, id)}
-    home.turn()
+    home.settle()
     for _ in range(2):
-        home = again(home, 100_000)
+        home.restart(100_000)
         for one, run in runs.items():
             assert state(home.n, one) == (b"running", 1, b"w")
             life = life_of(home.n, one)
@@ -104,8 +104,8 @@ def test_a_run_survives_a_restart() -> None:
 def test_only_the_run_of_the_present_take_survives() -> None:
     """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
     the leader does not know (T48.4)."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("tasks")
     spec = AddSpec()
     spec.retry_s = 30
     plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id
@@ -115,8 +115,8 @@ def test_only_the_run_of_the_present_take_survives() -> None:
         assert on_release(home.n, one, begin(home.n, one), 0)
     assert take(home.n) == [plain, id]
     assert {task.subqueue == b"" for task in tube.tasks.values()} == {True, False}
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     for one in (plain, id):
         assert state(home.n, one) == (b"delivered", 0, b"")
     assert life_of(home.n, plain) is None
@@ -127,13 +127,13 @@ def test_only_the_run_of_the_present_take_survives() -> None:
 def test_failures_survive_a_restart() -> None:
     """T48.2 Terms, headers, the highest failed attempt and the first and last failure are part of
     the task: they are in its records and its copies, without the detail of FAIL."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     assert fail(home.n, id, begin(home.n, id)) == BACK
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     life = life_of(home.n, id)
     assert life is not None and life.last is not None
     assert (life.failed, life.terms.attempts, life.headers) == (1, 3, b"\x01a\x01\x00b")
@@ -141,14 +141,14 @@ def test_failures_survive_a_restart() -> None:
     assert take(home.n) == [id]
     run = begin(home.n, id)
     assert attempt_of(run) == 2
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert on_work(home.n, id, run - 1, 1) is not None
     assert on_work(home.n, id, run, 1) is None  # T48.4
     assert fail(home.n, id, run, True) == DIED
-    home.turn()
+    home.settle()
     check(home.n)
-    home = again(home)
+    home.restart()
     check(home.n)
     assert letters(home.n) == [id]
     letter = home.n.life.by_id[id]
@@ -161,13 +161,13 @@ def test_a_run_whose_start_was_lost_and_that_is_silent() -> None:
 
     T48.4 If none of them comes, no attempt counts.
     """
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     take(home.n)
-    home.turn()
+    home.settle()
     run = begin(home.n, id)  # no record of it is written
-    home = again(home)
+    home.restart()
     assert state(home.n, id) == (b"delivered", 0, b"")
     assert take(home.n) == []
     home.pass_ms(30_020)
@@ -175,41 +175,41 @@ def test_a_run_whose_start_was_lost_and_that_is_silent() -> None:
     assert why(on_work(home.n, id, run, 1)) in (NO_RUN_YET, STALE_RUN)
     assert attempt_of(begin(home.n, id)) == 1
     assert why(on_work(home.n, id, run, 1)) == STALE_RUN
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert on_release(home.n, id, run, 0) is False
     check(home.n)
 
 
 def test_a_cancel_survives_a_restart() -> None:
     """T48.10 The flag is part of the task (T48.2): a new leader knows it."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     run = begin(home.n, id)
     assert on_cancel(home.n, id, b"enough")[0] == FLAGGED
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert state(home.n, id) == (b"running", 1, b"w")
     assert why(on_work(home.n, id, run, 1)) == CANCELLED_JOB
     assert on_release(home.n, id, run, 0)
     assert id not in home.n.jobs
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert id not in home.n.jobs
     check(home.n)
 
 
 def test_a_result_survives_a_restart() -> None:
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n, keep_ms=60_000)
     take(home.n)
     run = begin(home.n, id)
     assert on_done(home.n, id, run, b"42", 1)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     kept = home.n.life.known(id)
     assert kept is not None and (kept.result, kept.run) == (b"42", run)
     assert id not in home.n.jobs
@@ -217,8 +217,8 @@ def test_a_result_survives_a_restart() -> None:
 
 def test_a_body_that_was_replaced_survives_a_restart() -> None:
     """T44.7 With ON replace a task that is READY or DELAYED gets the body of the ADDJOB"""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     keys = Keys()
     keys.unique = b"u"
@@ -227,8 +227,8 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
     for body in (b"one", b"another"):
         assert refusal(home.n, b"t", spec) is None
         on_addjob(home.n, b"t", body, spec)
-        home.turn()
-    home = again(home)
+        home.settle()
+    home.restart()
     assert [job.body for job in on_getjob(home.n, 9, [b"t"], 10)] == [b"another"]
     check(home.n)
 
@@ -347,20 +347,20 @@ def has_life(n: Node, id: bytes) -> bool:
 
 def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
     """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("tasks")
     schedules.add_schedule(home.n, home.t, tube, plan_with_life(), b"body")
     first = schedules.run_now(home.n, home.t, tube, b"s")
     assert first is not None and has_life(home.n, first.id)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     second = schedules.run_now(home.n, home.t, home.t.by_name[b"t"], b"s")
     assert second is not None
     assert has_life(home.n, first.id) and has_life(home.n, second.id)
     assert take(home.n) == [first.id, second.id]
     assert fail(home.n, first.id, begin(home.n, first.id)) == BACK
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     life = life_of(home.n, first.id)
     assert life is not None and life.failed == 1
     check(home.n)

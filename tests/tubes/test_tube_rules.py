@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tube_home import Home, refused
+from tube_world import TubeWorld, refused
 
 from refusals import words_of
 from tuque.core.copies.ack import (
@@ -25,7 +25,7 @@ from tuque.core.queues.requeue import (
     on_nack,
     on_working,
 )
-from tuque.core.queues.views import qpeek, qstat, show
+from tuque.core.queues.views import peeked, qstat, show
 from tuque.server.replies.errors import resp_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions
@@ -36,14 +36,14 @@ from tuque.tubes.tasks import admin, operations, sessions
 
 
 @pytest.fixture
-def home() -> Home:
-    return Home()
+def home() -> TubeWorld:
+    return TubeWorld()
 
 
 # ---- T1 jobs
 
 
-def add(home: Home, queue: bytes, **options: object) -> Task:
+def add(home: TubeWorld, queue: bytes, **options: object) -> Task:
     spec = AddSpec()
     for word, value in options.items():
         setattr(spec, word, value)
@@ -58,7 +58,7 @@ def add(home: Home, queue: bytes, **options: object) -> Task:
     return job
 
 
-def test_addjob_is_a_put_with_its_options(home: Home) -> None:
+def test_addjob_is_a_put_with_its_options(home: TubeWorld) -> None:
     """T1.1 TTL is ttl, RETRY ttr, DELAY delay, PRI pri, UTUBE utube."""
     tube = home.make("utubettl", ttl_ms=90_000, ttr_ms=7000, pri=4)
     task = add(home, b"t")
@@ -101,7 +101,7 @@ def test_addjob_is_a_put_with_its_options(home: Home) -> None:
     ],
 )
 def test_addjob_with_an_option_that_means_nothing_is_refused(
-    home: Home, type: str | None, options: dict[str, object], error: str
+    home: TubeWorld, type: str | None, options: dict[str, object], error: str
 ) -> None:
     """T1.2."""
     if type is not None:
@@ -111,7 +111,7 @@ def test_addjob_with_an_option_that_means_nothing_is_refused(
     assert not home.n.jobs
 
 
-def test_addjob_to_a_full_or_paused_tube_is_refused(home: Home) -> None:
+def test_addjob_to_a_full_or_paused_tube_is_refused(home: TubeWorld) -> None:
     """T1.2, T1.7."""
     home.make("limfifottl", capacity=1)
     add(home, b"t")
@@ -124,21 +124,21 @@ def test_addjob_to_a_full_or_paused_tube_is_refused(home: Home) -> None:
     refused(32, "Queue paused in input, try later", home.put, other)
 
 
-def test_a_task_of_getjob_is_nobodys_and_comes_back(home: Home) -> None:
+def test_a_task_of_getjob_is_nobodys_and_comes_back(home: TubeWorld) -> None:
     """T1.3 they come back after ttr; a task without ttr comes back after `default-retry-max`"""
     tube = home.make("fifo")
     home.put(tube)
     (job,) = on_getjob(home.n, 1, [b"plain", b"t"], 5)
     sessions.on_client_gone(home.n, home.t, 1)
-    home.pass_ms(299_000)
+    home.tick_ms(299_000)
     assert tube.taken == 1
     refused(32, "Task was not taken", home.ack, tube, 0)
-    home.pass_ms(1_020)
+    home.tick_ms(1_020)
     assert (tube.taken, home.calls(tube)["ttr"]) == (0, 1)
     assert not on_ackjob(home.n, job.id, 1)
 
 
-def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: Home) -> None:
+def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: TubeWorld) -> None:
     """T1.4 They act on a task that is TAKEN and held by no session or by the caller's."""
     tube = home.make("fifottl", ttr_ms=10_000)
     first, second = home.put(tube), home.put(tube)
@@ -149,19 +149,19 @@ def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: Hom
         assert not on_ackjob(n, first.id, client) and not on_fastack(n, first.id, client)
         assert not on_nack(n, first.id, 0, client)
         refused(32, "Task was not taken", on_working, n, first.id, client)
-    home.pass_ms(6000)
+    home.tick_ms(6000)
     assert on_working(n, first.id, 1) is None
-    home.pass_ms(6000)
+    home.tick_ms(6000)
     assert on_ackjob(n, first.id, 1) and first.id not in n.jobs
     assert on_getjob(n, 5, [b"t"], 1) == [second]
     assert on_nack(n, second.id, 3000, 2) and chr(second.status) == "~"
-    home.pass_ms(3020)
+    home.tick_ms(3020)
     assert on_getjob(n, 5, [b"t"], 1) == [second]
     assert on_fastack(n, second.id, 9)
     check(n)
 
 
-def test_enqueue_deljob_deadletter_dequeue(home: Home) -> None:
+def test_enqueue_deljob_deadletter_dequeue(home: TubeWorld) -> None:
     """T1.5."""
     tube = home.make("fifo")
     task = home.put(tube)
@@ -183,14 +183,14 @@ def test_enqueue_deljob_deadletter_dequeue(home: Home) -> None:
     check(n)
 
 
-def test_a_tube_is_not_leased(home: Home) -> None:
+def test_a_tube_is_not_leased(home: TubeWorld) -> None:
     """T1.6."""
     home.make("fifo")
     _, told = on_open(home.n, b"group", b"owner", [b"q", b"t"])
     assert words_of(told) == b"ERR 't' is a tube: its tasks are taken one by one, not leased"
 
 
-def test_views_see_a_queue(home: Home) -> None:
+def test_views_see_a_queue(home: TubeWorld) -> None:
     """T1.7 READY is queued; TAKEN, DELAYED and BURIED are active."""
     tube = home.make("utubettl")
     a, b = home.put(tube, b"a", b"k"), home.put(tube, b"b", b"k")
@@ -201,7 +201,7 @@ def test_views_see_a_queue(home: Home) -> None:
     shown = show(home.n, late)
     assert [shown[name] for name in ("task", "status", "pri", "utube")] == [2, b"DELAYED", 0, b"k"]
     assert qstat(home.n, tube)["len"] == 1
-    assert qpeek(home.n, b"t", 5) == [[b"t", b.id, b"b"]]
+    assert peeked(tube.peek(5)) == [[b"t", b.id, b"b"]]
     set_pause(home.n, b"t", PAUSE_OUT)
     operations.bury(home.n, home.t, tube, 0)
     assert home.take(tube) is None and on_getjob(home.n, 1, [b"t"], 1) == []
@@ -209,7 +209,7 @@ def test_views_see_a_queue(home: Home) -> None:
     assert home.take(tube) == 1
 
 
-def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
+def test_a_job_that_was_on_its_way_is_no_task(home: TubeWorld) -> None:
     """T1.8 GETJOB gets them after the tasks, TAKE never;"""
     tube = home.make("fifo")
     home.n.policy = None  # as it was when the job was sent
@@ -232,7 +232,7 @@ def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
     assert on_getjob(home.n, 1, [b"t"], 5) == [stray]
 
 
-def tube_policy(home: Home, tube: Tube) -> Tubes:
+def tube_policy(home: TubeWorld, tube: Tube) -> Tubes:
     """Give node and tube their policy back."""
     fresh = tubes_of(home.n)
     fresh.by_name[tube.name] = tube
@@ -244,7 +244,7 @@ def tube_policy(home: Home, tube: Tube) -> Tubes:
 # ---- T2, T13 names and options
 
 
-def test_a_capacity_of_a_type_without_one(home: Home) -> None:
+def test_a_capacity_of_a_type_without_one(home: TubeWorld) -> None:
     """T2.5 Options that a type does not know, as a capacity of fifo, have no effect, as in the
     original. A capacity of the type `tasks` is refused: `tube '<name>': the type tasks has no
     capacity, use MAXLEN of ADDJOB, which refuses what is too much`.
@@ -259,7 +259,7 @@ def test_a_capacity_of_a_type_without_one(home: Home) -> None:
     assert home.make("fifo", "d", capacity=2).capacity == 2
 
 
-def test_what_create_tube_refuses(home: Home) -> None:
+def test_what_create_tube_refuses(home: TubeWorld) -> None:
     """T2.2, T2.3, T2.5, T2.6, T13.1."""
     tube = home.make("fifo")
     refused(32, "Space 't' already exists", home.make, "fifo")
@@ -304,7 +304,7 @@ def test_what_create_tube_refuses(home: Home) -> None:
     admin.create_tube(home.n, home.t, b"v", b"utube", o, b"")
 
 
-def test_drop(home: Home) -> None:
+def test_drop(home: TubeWorld) -> None:
     """T2.4 drop is refused while a client waits for a take (`There are consumers connected the
     tube`) or holds a task"""
     tube = home.make("fifo")
@@ -321,7 +321,7 @@ def test_drop(home: Home) -> None:
     check(home.n)
 
 
-def test_who_waits_for_the_name_waits_for_the_tube(home: Home) -> None:
+def test_who_waits_for_the_name_waits_for_the_tube(home: TubeWorld) -> None:
     """T2.3; T2.4: an idle tube stays."""
     wait(home.n, 5, [b"t"], 1, False, 0)
     tube = home.make("fifo")
@@ -329,7 +329,7 @@ def test_who_waits_for_the_name_waits_for_the_tube(home: Home) -> None:
     assert home.woken() == [(5, 0)]
     admin.release_all(home.n, home.t, tube)
     admin.truncate(home.n, home.t, tube)
-    home.pass_ms(3_600_000)
+    home.tick_ms(3_600_000)
     assert home.n.queues[b"t"] is tube
 
 
@@ -345,13 +345,13 @@ def test_the_table_of_transitions_is_the_law() -> None:
 # ---- T5, T8 who holds what
 
 
-def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
+def test_a_late_ack_of_an_older_take_is_refused(home: TubeWorld) -> None:
     """T5.2 a late call for an older take of the same session is refused."""
     tube = home.make("fifottl", ttr_ms=1000)
     task = home.put(tube)
     assert home.take(tube) == 0
     old = task.token
-    home.pass_ms(1020)
+    home.tick_ms(1020)
     assert home.take(tube) == 0
     assert task.token > old
     refused(32, "Task was not taken", home.ack, tube, 0, 1, old)
@@ -361,7 +361,7 @@ def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
     assert home.ack(tube, 0, 1, task.token) is task
 
 
-def test_missing_tasks(home: Home) -> None:
+def test_missing_tasks(home: TubeWorld) -> None:
     """T5.3."""
     tube = home.make("fifo")
     for call in (operations.peek, operations.bury, operations.delete):
@@ -374,7 +374,7 @@ def test_missing_tasks(home: Home) -> None:
     assert operations.touch(home.n, home.t, tube, 1, 0, 0) is None
 
 
-def test_a_uuid_is_good_for_its_user_only(home: Home) -> None:
+def test_a_uuid_is_good_for_its_user_only(home: TubeWorld) -> None:
     """T8.3 `The UUID <text> is unknown.` if the session has ended or belongs to another user."""
     n, t = home.n, home.t
     uuid = sessions.identify(n, t, 1, b"alice", None)
@@ -389,7 +389,7 @@ def test_a_uuid_is_good_for_its_user_only(home: Home) -> None:
     check(n)
 
 
-def test_tasks_of_a_session_go_back_after_its_last_connection(home: Home) -> None:
+def test_tasks_of_a_session_go_back_after_its_last_connection(home: TubeWorld) -> None:
     """T8.2, T8.4: in order, past those that are gone, after ttr of cfg."""
     n, t = home.n, home.t
     a, b = home.make("fifo", "a"), home.make("fifo", "b")
@@ -404,11 +404,11 @@ def test_tasks_of_a_session_go_back_after_its_last_connection(home: Home) -> Non
     admin.cfg(n, t, 2000, None)
     sessions.on_client_gone(n, t, 2)
     admin.truncate(n, t, b)
-    home.pass_ms(1990)
+    home.tick_ms(1990)
     assert (a.taken, b.taken) == (3, 0)
     for client in (11, 12):
         operations.wait(n, t, a, client, 0)
-    home.pass_ms(30)
+    home.tick_ms(30)
     assert home.woken() == [(11, 0), (12, 1)]
     refused(
         32,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_home import START_MS, Home, again
+from tube_world import TubeWorld
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from sim.engine.clock import START_MS
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.msgs import TubeCopy
@@ -16,7 +17,6 @@ from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import tell_task
 from tuque.server.commands.firing import step_of
-from tuque.store.disk import MemoryDisk
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.entries.schedule import (
@@ -66,8 +66,8 @@ def work(n: Node, done: dict[bytes, None]) -> None:
 
 def test_schedules_survive_a_restart() -> None:
     """T45.4 Each instant makes one job, also over starts and changes of the leader."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     add = schedules.add_schedule
     assert add(home.n, home.t, home.t.by_name[b"t"], planned(), b"body") == schedules.ADDED
     done: dict[bytes, None] = {}
@@ -76,13 +76,13 @@ def test_schedules_survive_a_restart() -> None:
         home.pass_ms(chance.randrange(400))
         shell(home.n)
         if chance.random() < 0.5:
-            home.turn()
+            home.settle()
             work(home.n, done)
-            home.turn()
+            home.settle()
             if chance.random() < 0.3:
-                home = again(home, chance.randrange(3_000))
+                home.restart(chance.randrange(3_000))
         elif chance.random() < 0.3:
-            home = again(home)  # what this turn has done is lost
+            home.restart()  # what this turn has done is lost
     for _ in range(60):
         home.pass_ms(100)
         shell(home.n)

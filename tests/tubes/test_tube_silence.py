@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from journal_home import START_MS, Home, again
 from lives_lab import LivesLab, add, begin, take
+from tube_world import TubeWorld
 from votes_lab import TIMEOUT_MS
 
+from sim.engine.clock import START_MS
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
 from tuque.core.life.runs import on_work
@@ -16,7 +17,6 @@ from tuque.core.model.work import Terms
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
-from tuque.store.disk import MemoryDisk
 from tuque.tubes.policy import tubes_of
 
 RETRY_MS = 30_000  # of `add`
@@ -31,13 +31,13 @@ def status(n: Node, id: bytes) -> int:
 @pytest.mark.parametrize("began", [True, False])
 def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
     """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id, waits = add(home.n), add(home.n)  # of one LIMIT
     assert take(home.n) == [id]
     run = begin(home.n, id) if began else 0
-    home.turn()
-    home = again(home, AWAY_MS)
+    home.settle()
+    home.restart(AWAY_MS)
     home.pass_ms(10)
     assert take(home.n) == []
     home.pass_ms(RETRY_MS - 1_000)
@@ -53,8 +53,8 @@ def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
 
 def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
     """T48.9 its TIMELIMIT goes on"""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     spec.terms, spec.retry_s = Terms(3, 0, 0, 0, b"", 0, 20_000), 30
     id = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id
@@ -69,8 +69,8 @@ def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
 
 def test_silence_counts_only_while_the_node_hears() -> None:
     """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     begin(home.n, id)
@@ -84,7 +84,7 @@ def test_silence_counts_only_while_the_node_hears() -> None:
     tick(home.n)
     assert status(home.n, id) == TAKEN
     home.n.records.is_failing = False
-    home.pass_ms(RETRY_MS + 100)
+    home.pass_ms(RETRY_MS + 300)
     assert take(home.n) == [id]
     life = life_of(home.n, id)
     assert life is not None and life.failed == 1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from homes_lab import HomesLab
-from journal_home import START_MS, Home, again
 from keys_lab import SECOND_NS, keys_of
+from tube_world import TubeWorld
 
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.add import on_addjob, settle
@@ -17,7 +17,6 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import TaskRecord
-from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import UNTIL_START, Keys, pack
 from tuque.tubes.log.receive import are_known
 
@@ -71,11 +70,11 @@ def still_holds(n: Node, ids: list[bytes], pass_ms: Callable[[int], None]) -> No
 
 def test_keys_survive_a_restart() -> None:
     """T44.6 After a start and at a new leader the tasks have the keys that they had."""
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = fill(home.n)
-    home.turn()
-    home = again(home)
+    home.settle()
+    home.restart()
     assert sum(task.status == TAKEN for task in home.t.by_name[b"t"].tasks.values()) == 4
     still_holds(home.n, ids, home.pass_ms)
 
@@ -106,8 +105,8 @@ def test_keys_hold_at_the_next_leader(is_forced: bool) -> None:
 
 
 def test_a_raised_limit_lets_all_go_within_a_few_turns() -> None:
-    home = Home(MemoryDisk(), START_MS)
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     n = home.n
     for number in range(1_200):
         add(n, b"job", keys_of(b"g%d" % number, 1, b"shop", 1))

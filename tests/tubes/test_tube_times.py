@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tube_home import START_MS, Home
+from tube_world import TubeWorld
 
+from sim.engine.clock import START_MS
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
@@ -16,13 +17,13 @@ TIMED = ["fifottl", "limfifottl", "utubettl"]
 
 
 @pytest.fixture
-def home() -> Home:
-    return Home()
+def home() -> TubeWorld:
+    return TubeWorld()
 
 
-def until(home: Home, at_ms: int) -> None:
+def until(home: TubeWorld, at_ms: int) -> None:
     """Let time go by up to so many ms after the start."""
-    home.pass_ms(START_MS + at_ms - int(home.n.now_ms))
+    home.tick_ms(START_MS + at_ms - int(home.n.now_ms))
 
 
 def status(tube: Tube, number: int = 0) -> int:
@@ -32,7 +33,7 @@ def status(tube: Tube, number: int = 0) -> int:
 
 
 @pytest.mark.parametrize("type", TIMED)
-def test_touch_adds_to_the_present_time_and_for_good(home: Home, type: str) -> None:
+def test_touch_adds_to_the_present_time_and_for_good(home: TubeWorld, type: str) -> None:
     """T5.4 touch adds its increment to the time of this take, and permanently to ttl and ttr."""
     tube = home.make(type, ttl_ms=7000, ttr_ms=2000)
     home.put(tube)
@@ -55,7 +56,7 @@ def test_touch_adds_to_the_present_time_and_for_good(home: Home, type: str) -> N
 
 
 @pytest.mark.parametrize("type", TIMED)
-def test_a_delay_of_release_makes_life_longer(home: Home, type: str) -> None:
+def test_a_delay_of_release_makes_life_longer(home: TubeWorld, type: str) -> None:
     """T5.5 release with delay adds the delay to ttl."""
     tube = home.make(type, ttl_ms=10_000)
     home.put(tube)
@@ -73,7 +74,7 @@ def test_a_delay_of_release_makes_life_longer(home: Home, type: str) -> None:
 
 
 @pytest.mark.parametrize("type", ["fifo", "utube"])
-def test_release_with_delay_of_a_type_without_times(home: Home, type: str) -> None:
+def test_release_with_delay_of_a_type_without_times(home: TubeWorld, type: str) -> None:
     """T5.5 fifo and utube ignore it."""
     tube = home.make(type)
     home.put(tube)
@@ -81,7 +82,7 @@ def test_release_with_delay_of_a_type_without_times(home: Home, type: str) -> No
     assert operations.release(home.n, home.t, tube, 1, 0, 5000).status == READY
 
 
-def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: Home) -> None:
+def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: TubeWorld) -> None:
     """T2.5 ttr (default: the tube's ttl)."""
     tube = home.make("utubettl", ttl_ms=3000)
     other = home.make("utubettl", "u", ttl_ms=3000, ttr_ms=500)
@@ -97,7 +98,7 @@ def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: Home) -> None:
 
 
 @pytest.mark.parametrize("type", ["fifottl", "utubettl"])
-def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
+def test_kick_passes_over_what_is_dead(home: TubeWorld, type: str) -> None:
     """T6.1 A READY or BURIED task is then gone
 
     No kick brings it back before its timer."""
@@ -115,7 +116,7 @@ def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
     check(home.n)
 
 
-def test_working_begins_the_time_anew(home: Home) -> None:
+def test_working_begins_the_time_anew(home: TubeWorld) -> None:
     """T1.4 ACKJOB and FASTACK are ack, NACK is release, WORKING restarts the time to work on the
     task."""
     tube = home.make("utubettl", ttr_ms=2000)
@@ -136,7 +137,7 @@ def test_working_begins_the_time_anew(home: Home) -> None:
     assert status(tube, 1) == READY
 
 
-def test_tasks_go_back_in_the_order_of_tube_and_number(home: Home) -> None:
+def test_tasks_go_back_in_the_order_of_tube_and_number(home: TubeWorld) -> None:
     """T8.2 its tasks are released in the order of (tube, number)."""
     first, second = home.make("fifo", "z"), home.make("fifo", "a")
     for _ in range(3):
@@ -152,7 +153,7 @@ def test_tasks_go_back_in_the_order_of_tube_and_number(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("ms", "seconds"), [(1, 1), (59_999, 60), (60_000, 60), (60_001, 61)])
-def test_whole_seconds_of_a_task(home: Home, ms: int, seconds: int) -> None:
+def test_whole_seconds_of_a_task(home: TubeWorld, ms: int, seconds: int) -> None:
     """W1.6 SHOW shows whole seconds, rounded up."""
     tube = home.make("fifottl")
     task = home.put(tube, ttr_ms=ms, delay_ms=ms)

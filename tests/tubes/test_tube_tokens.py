@@ -2,67 +2,70 @@
 
 from __future__ import annotations
 
-from journal_home import START_MS, Home, again
+from tube_world import TubeWorld
 
+from sim.engine.clock import START_MS
 from tuque.core.dispatch.restore import after_load
 from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import CFG_BEFORE, tell_tube_cfg
-from tuque.store.disk import MemoryDisk
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import operations
 
 
-def taken(home: Home, tube: Tube) -> int:
+def taken(home: TubeWorld, tube: Tube) -> int:
     """The token of a new take of a new task, which is acked."""
     home.put(tube)
+    home.settle()
     task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
     operations.ack(home.n, home.t, tube, 1, task.number)
-    home.turn()
+    home.settle()
     return int(task.token)
 
 
 def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
     """T5.1 A token is greater than any before it on this node; with a journal this holds across
     restarts, even if the clock was set back."""
-    home = again(Home(MemoryDisk(), START_MS))
-    token = taken(home, home.make(b"t", b"fifo"))
-    home = again(home)  # tokens begin at the time of the start
+    home = TubeWorld(has_journal=True)
+    token = taken(home, home.make("fifo"))
+    home.restart()  # tokens begin at the time of the start
     for _ in range(3):
         before, token = token, taken(home, home.t.by_name[b"t"])
         assert token > before
-        assert home.committer.start_rewrite(home.n, home.n.now_ms)
-        while home.committer.is_rewriting():
+        home.rewrite()
+        while home.is_rewriting():
             home.pass_ms(10)
-        home = again(home, -86_400_000)
+        home.restart(-86_400_000)
 
 
 def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
     """T5.1 For this, a number above all tokens in use is on disk before the first of them is given
     out, also under `everysec`."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("fifo")
     home.put(tube)
-    home = again(home)
+    home.settle()
+    home.restart()
     after_load(home.n)
-    home.turn()
+    home.settle()
     tube = home.t.by_name[b"t"]
     task = operations.take(home.n, home.t, tube, 1)
     assert task is not None and task.token > START_MS * 1000
     assert home.n.records is not None
     home.n.records.take()  # it is told, and its record goes with the power
-    home = again(home, -86_400_000)
+    home.restart(-86_400_000)
     assert taken(home, home.t.by_name[b"t"]) > task.token
 
 
 def test_a_million_takes_are_recorded_in_time() -> None:
     """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
     (T5.1)."""
-    home = Home(MemoryDisk(), START_MS)
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("fifo")
     first = taken(home, tube)
     home.put(tube)
+    home.settle()
     home.t.token = home.t.token_reserved
     records = home.n.records
     assert records is not None
@@ -71,8 +74,10 @@ def test_a_million_takes_are_recorded_in_time() -> None:
     assert task is not None and task.token == home.t.token > first
     assert records.binding_count == binding + 1 and records.has_custody
     assert home.t.token_reserved > task.token + 1_000_000
-    home.turn()
-    assert again(home, -START_MS).t.token >= home.t.token_reserved
+    home.settle()
+    reserved = home.t.token_reserved
+    home.restart(-START_MS)
+    assert home.t.token >= reserved
 
 
 def test_tokens_of_a_journal_that_does_not_tell_them() -> None:

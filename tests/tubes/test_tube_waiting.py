@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tube_home import START_MS, Home, refused
+from tube_world import TubeWorld, refused
 
+from sim.engine.clock import START_MS
 from told_events import Told
 from tuque.core.copies.federation import pause_queue
 from tuque.core.dispatch.timers import next_timer_ms
@@ -19,14 +20,14 @@ from tuque.tubes.tasks import admin, operations, sessions
 
 
 @pytest.fixture
-def home() -> Home:
-    return Home()
+def home() -> TubeWorld:
+    return TubeWorld()
 
 
 # ---- T7, T9 waiting
 
 
-def test_takes_are_served_in_the_order_they_came(home: Home) -> None:
+def test_takes_are_served_in_the_order_they_came(home: TubeWorld) -> None:
     """T9.1 Clients that wait for a tube are served in order of arrival, whatever their timeouts.
 
     T9.1 a later take does not overtake them."""
@@ -40,7 +41,7 @@ def test_takes_are_served_in_the_order_they_came(home: Home) -> None:
     assert home.woken() == [(1, 0), (2, 1), (3, 2), (4, 3)]
 
 
-def test_many_takes_wait_and_one_connection_has_several(home: Home) -> None:
+def test_many_takes_wait_and_one_connection_has_several(home: TubeWorld) -> None:
     """T9.2."""
     tube = home.make("utube")
     for number in range(5000):
@@ -57,7 +58,7 @@ def test_many_takes_wait_and_one_connection_has_several(home: Home) -> None:
     check(home.n)
 
 
-def test_puts_wait_for_room(home: Home) -> None:
+def test_puts_wait_for_room(home: TubeWorld) -> None:
     """T7.1-T7.3."""
     n, t = home.n, home.t
     tube = home.make("limfifottl", capacity=2)
@@ -70,17 +71,17 @@ def test_puts_wait_for_room(home: Home) -> None:
         waiting.timeout_ms = ms
         assert operations.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
     assert next_timer_ms(n) == START_MS + 1000
-    home.pass_ms(1000)
+    home.tick_ms(1000)
     assert [(done.serial, done.task) for done in t.put_done] == [(2, None)]
     t.put_done = []
     sessions.on_client_gone(n, t, 3)
     operations.delete(n, t, tube, 0)
     assert [(done.serial, done.task and done.task.number) for done in t.put_done] == [(4, 2)]
-    home.pass_ms(20_000)
+    home.tick_ms(20_000)
     assert [(done.serial, done.task and done.task.number) for done in t.put_done[1:]] == [(5, None)]
 
 
-def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
+def test_puts_that_wait_go_on_waiting_in_a_pause(home: TubeWorld) -> None:
     """P2.1 Puts that wait for room in a tube continue to wait (T7.2).
 
     They are done when the pause ends."""
@@ -95,7 +96,7 @@ def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
     operations.delete(n, t, tube, 0)
     assert t.put_done == []
     assert len(tube.tasks) == 0
-    home.pass_ms(1000)
+    home.tick_ms(1000)
     assert [(done.serial, done.task) for done in t.put_done] == [(1, None)]
     pause_queue(n, b"t", 0, False)
     assert [task.body for task in tube.tasks.values()] == [b"2"]
@@ -103,7 +104,7 @@ def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
     check(home.n)
 
 
-def test_a_ttl_of_nothing(home: Home) -> None:
+def test_a_ttl_of_nothing(home: TubeWorld) -> None:
     """T6.1 no take gets it any more.
 
     The put is answered."""
@@ -111,14 +112,14 @@ def test_a_ttl_of_nothing(home: Home) -> None:
     operations.wait(home.n, home.t, tube, 1, 0)
     assert chr(home.put(tube, ttl_ms=0).status) == "r"
     assert home.woken() == []
-    home.pass_ms(1)
+    home.tick_ms(1)
     assert home.calls(tube)["ttl"] == 1 and not home.n.jobs
 
 
 # ---- T10 to T12
 
 
-def test_cfg(home: Home) -> None:
+def test_cfg(home: TubeWorld) -> None:
     """T10.1, T10.2."""
     n, t = home.n, home.t
     refused(32, "Invalid value of ttr: -1", admin.cfg, n, t, -1000, None)
@@ -136,7 +137,7 @@ def test_cfg(home: Home) -> None:
     assert not t.in_replicaset and state_of_node(home.n, t) == b"RUNNING"
 
 
-def test_grants(home: Home) -> None:
+def test_grants(home: TubeWorld) -> None:
     """T10.3, T10.4."""
     n, t, tube = home.n, home.t, home.make("fifo")
     bob, eve, readers = user_key(b"bob"), user_key(b"eve"), role_key(b"readers")
@@ -167,7 +168,7 @@ def test_grants(home: Home) -> None:
     assert not may([readers], b"mine.t:truncate")
 
 
-def test_evicted_and_deleted_by_other_means(home: Home) -> None:
+def test_evicted_and_deleted_by_other_means(home: TubeWorld) -> None:
     """T11.3 moved are the tasks that were removed by a command about all jobs."""
     tube = home.make("utube")
     remove(home.n, home.put(tube), 7)
@@ -175,7 +176,7 @@ def test_evicted_and_deleted_by_other_means(home: Home) -> None:
     check(home.n)
 
 
-def test_changes(home: Home) -> None:
+def test_changes(home: TubeWorld) -> None:
     """T12: numbered, the last 1000, and subscribers are told."""
     tube = home.make("fifottl")
     home.put(tube)
@@ -198,15 +199,15 @@ def test_changes(home: Home) -> None:
     assert [told.change.seq for told in home.t.told] == list(range(3, 1803))
 
 
-def test_every_change_has_its_name(home: Home) -> None:
+def test_every_change_has_its_name(home: TubeWorld) -> None:
     """T12.2 The events are put, take, touch, release, bury, kick, ttr, delay and update (T1.10);
     ack, delete, truncate and ttl have the status `-`."""
     n, t, tube = home.n, home.t, home.make("fifottl", ttr_ms=1000)
     tube.subscribers = 1
     home.put(tube, delay_ms=100)
-    home.pass_ms(200)
+    home.tick_ms(200)
     home.take(tube)
-    home.pass_ms(1100)
+    home.tick_ms(1100)
     home.take(tube)
     operations.touch(n, t, tube, 1, 0, 500)
     operations.release(n, t, tube, 1, 0, 0)
@@ -219,7 +220,7 @@ def test_every_change_has_its_name(home: Home) -> None:
     operations.delete(n, t, tube, 1)
     admin.truncate(n, t, tube)
     home.put(tube, ttl_ms=50)
-    home.pass_ms(100)
+    home.tick_ms(100)
     named = [(c.event.decode(), chr(c.status)) for c in t.changes(tube, -1, 99)]
     assert named == [
         ("put", "~"),
@@ -243,7 +244,7 @@ def test_every_change_has_its_name(home: Home) -> None:
     assert [(told.change.event.decode(), chr(told.change.status)) for told in t.told] == named
 
 
-def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
+def test_the_last_thousand_changes_whenever_one_looks(home: TubeWorld) -> None:
     """T12.1 The last 1000 of a tube can be read by number.
 
     T11.4 notices and puts that wait count as used memory (M1)."""
@@ -262,7 +263,7 @@ def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
         home.n.now_ms += 1
 
 
-def test_times_are_exact_before_the_timers_run(home: Home) -> None:
+def test_times_are_exact_before_the_timers_run(home: TubeWorld) -> None:
     """T6.1 no take gets it any more.
 
     T6.3 never earlier
@@ -284,7 +285,7 @@ def test_times_are_exact_before_the_timers_run(home: Home) -> None:
     assert home.calls(tube)["ttl"] == 1
 
 
-def test_a_dead_task_is_not_taken_while_its_timer_is_late(home: Home) -> None:
+def test_a_dead_task_is_not_taken_while_its_timer_is_late(home: TubeWorld) -> None:
     """T6.1."""
     tube = home.make("utubettl")
     home.put(tube, b"dead", b"k", ttl_ms=1000)
@@ -295,19 +296,19 @@ def test_a_dead_task_is_not_taken_while_its_timer_is_late(home: Home) -> None:
     check(home.n)
 
 
-def test_histories_and_the_ledger_know_tasks(home: Home) -> None:
+def test_histories_and_the_ledger_know_tasks(home: TubeWorld) -> None:
     """E1, G9: a task has the events and the causes of a job."""
     n = home.n
     tube = home.make("fifottl", ttr_ms=1000)
     home.put(tube)
     home.take(tube)
-    home.pass_ms(1020)  # ttr
+    home.tick_ms(1020)  # ttr
     home.take(tube)
     operations.release(n, home.t, tube, 1, 0, 0)
     home.take(tube)
     home.ack(tube, 0)
     home.put(tube, ttl_ms=500)
-    home.pass_ms(520)
+    home.tick_ms(520)
     operations.delete(n, home.t, tube, home.put(tube).number)
     home.put(tube)
     home.take(tube)

@@ -37,6 +37,7 @@ def arguments() -> None:
     resize("u")  # E: call-arg
     resize.call("u", width="wide")  # E: arg-type
     resize.options(delay_s=1).enqueue(1, 1)  # E: arg-type
+    resize.options(retries=3)  # E: call-arg
     resize.options(delay_s=1).call("u")  # E: call-arg
     fetch.enqueue(5)  # E: arg-type
 

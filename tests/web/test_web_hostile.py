@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from web_console import PASSWORDS, Console, Served, console_of, until
+import uvicorn
+from uvicorn.server import ServerState
+from web_console import PASSWORDS, Console, Served, console_of, known, until
 from web_nodes import WebCluster
 
 import until as real
 from tuque.client.commands.work import Run
+from tuque.client.url import parse
+from tuque.web import app as web
+from tuque.web.actions import DeedLog
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login import TRIES, Sessions, house_of
+from tuque.web.site import Site
 
 SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 
@@ -49,6 +56,42 @@ def test_the_right_password_is_no_try(fresh: Console) -> None:
         assert reply.status_code == 303
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\nname=",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET / HT",
+    ],
+    ids=["nothing", "half the headers", "half a form", "half of a second one"],
+)
+def test_a_request_that_does_not_come_whole(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O14.37 A request must come whole in 10 s, else the console closes the connection."""
+    assert web.REQUEST_S == 10.0
+    monkeypatch.setattr(web, "REQUEST_S", 0.05)
+    site = Site(parse("tuque://127.0.0.1:1"), known(), b"s" * 32, DeedLog(None))
+    config = uvicorn.Config(web.made(site), log_level="warning")
+    config.load()
+
+    async def heard() -> bytes:
+        loop = asyncio.get_running_loop()
+        state = ServerState()
+        server = await loop.create_server(lambda: web.Punctual(config, state, {}), "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(said)
+            got = b""
+            with contextlib.suppress(ConnectionResetError):
+                got = await asyncio.wait_for(reader.read(), 4)  # below the 5 s of an idle one
+            writer.close()
+            return got
+
+    assert asyncio.run(heard()).startswith(
+        b"HTTP/1.1 200" if said.startswith(b"GET /healthz") else b""
+    )
+
+
 def test_addresses_of_one_house_count_together() -> None:
     """Who has one IPv6 address has 2^64 of them."""
     assert house_of("2001:db8:1:2::7") == house_of("2001:db8:1:2:ffff::1")
@@ -56,7 +99,7 @@ def test_addresses_of_one_house_count_together() -> None:
     assert house_of("10.0.0.1") != house_of("10.0.0.2")
     assert house_of("::ffff:10.0.0.1") == house_of("10.0.0.1")
     assert house_of("") == "" and house_of("a.sock") == "a.sock"
-    sessions = Sessions(b"k" * 32)
+    sessions = Sessions(b"k" * 32, {})
     for n in range(TRIES):
         sessions.try_one(f"2001:db8::{n}", 1.0)
     assert sessions.must_wait_s("2001:db8::ffff", 2.0) > 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
-from web_console import PASSWORDS, Console
+from web_console import PASSWORDS, Console, known
 from web_nodes import WebCluster
 
 from tuque.errors import ConfigError
 from tuque.web import login
-from tuque.web.login import TRIES, Sessions
+from tuque.web.login import ADMIN_VARIABLE, TRIES, Sessions, made, of_environment
 from tuque.web.main import console as program
 
 
@@ -89,18 +90,55 @@ def test_a_session_that_was_ended_is_over(console: Console) -> None:
 
 
 def test_a_cookie_that_was_changed_is_worth_nothing() -> None:
-    sessions = Sessions(b"k" * 32)
-    session, cookie = sessions.begin("ann", "reader", 1000.0)
+    sessions = Sessions(b"k" * 32, known())
+    session, cookie = sessions.begin(known()["reader"], 1000.0)
     assert sessions.read(cookie, 1001.0) == session
     assert sessions.read(cookie, 1000.0 + 13 * 3600) is None
     body, _, signature = cookie.partition(".")
     for forged in (body, f"{body}.", f"{body[:-4]}AAAA.{signature}", f"{body}.{signature[:-1]}0"):
         assert forged == cookie or sessions.read(forged, 1001.0) is None
-    assert Sessions(b"o" * 32).read(cookie, 1001.0) is None
+    assert Sessions(b"o" * 32, known()).read(cookie, 1001.0) is None
+
+
+def test_a_session_ends_with_what_its_user_may_do() -> None:
+    """O14.36 A session ends when its user signs out, 12 hours after the log-in, and when the
+    console starts with another password or role of that user, or without the user."""
+    users = known()
+    admin = users["admin"]
+    session, cookie = Sessions(b"k" * 32, users).begin(admin, 1000.0)
+    assert Sessions(b"k" * 32, users).read(cookie, 1001.0) == session
+    changed = [
+        made("admin", "admin", "another password"),
+        msgspec.structs.replace(admin, role="reader"),
+    ]
+    for later in ({"reader": users["reader"]}, *({**users, "admin": one} for one in changed)):
+        assert Sessions(b"k" * 32, later).read(cookie, 1001.0) is None
+
+
+def test_a_session_that_was_ended_is_over_after_a_restart(tmp_path: Path) -> None:
+    """O14.36 With `--secret-file` it outlives a restart of the console, and so does its end: the
+    ids of ended sessions are in the file of that name with `.ended`."""
+    path = tmp_path / "secret.ended"
+    sessions = Sessions(b"k" * 32, known(), path)
+    session, cookie = sessions.begin(known()["admin"], 1000.0)
+    _, other = sessions.begin(known()["admin"], 1000.0)
+    sessions.end(session, 1001.0)
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = Sessions(b"k" * 32, known(), path)
+    assert again.read(cookie, 1002.0) is None and again.read(other, 1002.0) is not None
+    path.write_text("no line of ours\n")
+    with pytest.raises(ConfigError, match="secret.ended, the sessions that were ended"):
+        Sessions(b"k" * 32, known(), path)
+
+
+def test_passwords_of_the_environment_make_the_same_users_again() -> None:
+    words = {ADMIN_VARIABLE: "a password"}
+    assert of_environment(words) == of_environment(words)
+    assert of_environment(words) != of_environment({ADMIN_VARIABLE: "another one"})
 
 
 def test_an_address_waits_after_wrong_passwords() -> None:
-    sessions = Sessions(b"k" * 32)
+    sessions = Sessions(b"k" * 32, {})
     for second in range(TRIES):
         assert sessions.must_wait_s("10.0.0.9", second) == 0
         sessions.try_one("10.0.0.9", second)

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from web_console import Console, Reader, figures, until
+from web_console import Console, Reader, figures, known, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
@@ -89,8 +89,8 @@ def at_end(reader: Reader) -> str:
 
 def test_a_page_is_of_one_look(many: WebCluster) -> None:
     """Its sums agree, though a node falls silent while the page asks for its list."""
-    site = Site(parse(many.url), {}, b"s" * 32, DeedLog(None), "test")
-    session, _ = site.sessions.begin("admin", "admin", time.time())
+    site = Site(parse(many.url), known(), b"s" * 32, DeedLog(None), "test")
+    session, _ = site.sessions.begin(known()["admin"], time.time())
 
     async def made() -> tuple[Page, int]:
         watch = site.watch

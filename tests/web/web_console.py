@@ -92,7 +92,7 @@ class Console:
     def client(self, name: str = "admin") -> Reader:
         """A reader who is signed in."""
         http = self.stranger()
-        _, cookie = self.site.sessions.begin(name, known()[name].role, now_s(self.world))
+        _, cookie = self.site.sessions.begin(known()[name], now_s(self.world))
         http.cookies.set(COOKIE, cookie)
         return Reader(http, self)
 

@@ -224,14 +224,6 @@ def tells(name: str) -> str:
     return "told"
 
 
-@app.task(queue="q", retry_s=60)
-def tells_much() -> None:
-    for number in range(10_000):
-        current_job().progress(number)
-        note(str(number))
-        time.sleep(0.02)
-
-
 @app.task(queue="q")
 def later(times: int) -> None:
     job = current_job()

@@ -151,3 +151,8 @@ def hears_of_a_cancel() -> None:
 @app.task
 async def hears_of_a_cancel_async() -> None:
     raise Cancelled("CANCELLED Job was cancelled")
+
+
+@app.task
+def where() -> None:
+    raise Reject(app.url or "")

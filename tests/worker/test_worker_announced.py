@@ -35,25 +35,23 @@ def fetches(client: Client) -> bool:
     return any(one["cmd"] == "getjob" and "b" in one["flags"] for one in client.client_list())
 
 
-def test_a_worker_is_listed_with_what_it_runs(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
+def test_a_worker_is_listed_with_what_it_runs(world: World) -> None:
     """U6.1 The worker says WORKER HERE when it is ready"""
-    handle = tasks.until_file.enqueue("x", "never")
-    worker = start_worker("-c", "3", "--grace", "0.5", "-Q", "q,other")
-    until(lambda: list(client.workers()) and only(client).runs)
+    noting, client = Noting(), world.client()
+    shift = world.at_work(noting.app, concurrency=3, grace_s=0.5, queues=("q", "other"))
+    handle = noting.until_go.enqueue("x")
+    world.until(lambda: list(client.workers()) and only(client).runs)
     found = only(client)
     assert (found.state, found.slots, found.queues) == ("alive", 3, ("q", "other"))
-    assert found.name == f"{found.host}/{found.pid}"
-    assert os.path.exists(f"/proc/{found.pid}")
+    assert (found.name, found.pid) == (f"{found.host}/{found.pid}", os.getpid())
     (run,) = found.runs
     assert (run.id, run.queue, run.state, run.attempt) == (handle.id, "q", "running", 1)
-    assert run.task.endswith("until_file")
-    worker.signal(signal.SIGTSTP)  # news, which it tells at once
-    until(lambda: (only(client).state, only(client).busy) == ("quiet", 1))
-    worker.signal(signal.SIGTERM)
-    worker.ends(0)
-    until(lambda: list(client.workers()) == [])
+    assert run.task == "until_go"
+    shift.worker.quiet()  # told with its next word
+    world.until(lambda: (only(client).state, only(client).busy) == ("quiet", 1), 3_500)
+    shift.stop()
+    assert shift.ends()
+    world.until(lambda: list(client.workers()) == [])
 
 
 def test_a_worker_says_the_version_of_its_app(client: Client, start_worker: StartWorker) -> None:

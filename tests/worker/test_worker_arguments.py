@@ -185,13 +185,25 @@ def is_equal(sent: Any, got: Any) -> bool:
     return bool(sent == got)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values)
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_value_arrives_equal_or_is_refused_by_the_name_of_its_argument(
     codec: Codec, case: tuple[Any, Any]
 ) -> None:
-    hint, value = case
+    arrives_or_is_refused(codec, *case)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(values)
+@pytest.mark.parametrize("codec", CODECS)
+def test_many_values_arrive_equal_or_are_refused(codec: Codec, case: tuple[Any, Any]) -> None:
+    arrives_or_is_refused(codec, *case)
+
+
+def arrives_or_is_refused(codec: Codec, hint: Any, value: Any) -> None:
+    """Through the codec, and on to a child process."""
     task = task_of(hint)
     prepared = task.options(codec=codec)
     try:

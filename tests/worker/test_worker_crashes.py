@@ -126,6 +126,7 @@ def test_the_process_may_be_killed_from_outside(
     assert Counter(did()) == {"begin a 1": 2, "begin b 1": 2, "end a": 1, "end b": 1}
 
 
+@pytest.mark.slow  # its short sibling is the next one
 def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:

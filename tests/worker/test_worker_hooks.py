@@ -17,7 +17,7 @@ from tuque.worker import App
 from until import until
 from world import World
 
-POOLS = ["thread", "async", "process"]
+POOLS = ["thread", pytest.param("async", marks=pytest.mark.slow), "process"]
 UntilFact = Callable[[Callable[[], object]], object]
 Begin = Callable[[str], tuple[UntilFact, Callable[[], str]]]
 
@@ -75,7 +75,9 @@ def test_a_function_of_on_enqueue_sets_headers_or_refuses(client: Client) -> Non
         App().on_enqueue(tasks.starts)  # type: ignore[arg-type]  # is refused
 
 
-@pytest.mark.parametrize("pool", ["thread", "process", "world"])
+@pytest.mark.parametrize(
+    "pool", [pytest.param("thread", marks=pytest.mark.slow), "process", "world"]
+)
 def test_all_of_them_run_around_a_job_that_is_done(pool: str, begin: Begin, did: Did) -> None:
     """
     U3.2 `on_start` runs before the task, `on_success` and `on_failure` after it, each with

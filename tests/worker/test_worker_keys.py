@@ -160,7 +160,21 @@ def own_node(tmp_path: Path) -> Iterator[RealServer]:
 
 @pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize(
-    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+    ("keyed", "pool"),
+    [
+        ("sign", "thread"),
+        pytest.param("encrypt", "process", marks=needs_aes),
+        *(
+            pytest.param(kind, pool, marks=[pytest.mark.slow, needs_aes])
+            for kind, pool in (
+                ("sign", "process"),
+                ("encrypt", "thread"),
+                ("sign", "async"),
+                ("encrypt", "async"),
+            )
+        ),
+    ],
+    indirect=["keyed"],
 )
 def test_the_broker_reads_nothing(
     keyed: Path, pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
@@ -200,7 +214,16 @@ def test_the_broker_reads_nothing(
     assert (SECRET.encode() in found) == (not hides)
 
 
-@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("keyed", "pool"),
+    [
+        pytest.param("encrypt", "process", marks=needs_aes),
+        pytest.param("sign", "process", marks=pytest.mark.slow),
+        pytest.param("sign", "thread", marks=pytest.mark.slow),
+        pytest.param("encrypt", "thread", marks=[pytest.mark.slow, needs_aes]),
+    ],
+    indirect=["keyed"],
+)
 def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) -> None:
     """U11.3 begins only once the step before is done and its outcome names this job."""
     start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")

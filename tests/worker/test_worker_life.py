@@ -15,13 +15,13 @@ from pathlib import Path
 import e2e_tasks as tasks
 import pytest
 from noting import Noting
-from worker_lab import Did, Program, StartWorker
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from quick import is_quick
 from tuque import Client
 from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
-from tuque.worker import App, Handle
+from tuque.worker import App, Handle, current_job
 from until import until
 from world import World
 
@@ -109,8 +109,22 @@ def test_progress_is_seen_while_a_task_runs(
     assert handle.result(30) == "told"
 
 
+def test_progress_of_the_last_moment_is_kept(world: World) -> None:
+    noting = Noting()
+
+    @noting.app.task(queue="q", keep_s=60, name="tells_and_ends")
+    def tells_and_ends() -> str:
+        current_job().progress("all")
+        return "told"
+
+    world.at_work(noting.app)
+    handle = tells_and_ends.enqueue()
+    world.until(lambda: handle.status().state == "done")
+    assert handle.progress() == "all"
+
+
 @pytest.mark.usefixtures("own_node")
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_async", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_wait_for_a_result_outlasts_an_outage(
     is_async: bool, node: RealServer, start_worker: StartWorker
 ) -> None:
@@ -150,27 +164,33 @@ def test_what_is_not_known_is_named(node: RealServer) -> None:
             asks()
 
 
-@pytest.mark.usefixtures("own_node")
 def test_one_line_says_that_progress_is_not_told(
-    node: RealServer, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handle = tasks.tells_much.enqueue()
-    worker = start_worker("--url", f"{node.url}/?timeout=2")
-    untold, back = "progress was not sent", "broker is back"
+    noting = Noting()
+    caplog.set_level(logging.INFO, "tuque.worker")
+
+    @noting.app.task(queue="q", keep_s=60, name="tells_much")
+    async def tells_much() -> None:
+        for number in range(10_000):
+            current_job().progress(number)
+            await asyncio.sleep(0.02)
+
+    world.at_work(noting.app)
+    handle = tells_much.enqueue()
     for outages in (1, 2):
-        until(lambda: handle.progress() is not None)
-        node.kill()
-        until(partial(worker_says, worker, untold, outages))
-        many = len(did()) + 30
-        until(partial(has_done, did, many))
-        assert worker.text.count(untold) == outages
-        node.start()
-        until(partial(worker_says, worker, back, outages))
-        until(partial(has_moved, handle, handle.progress()))
+        world.until(lambda: handle.progress() is not None)
+        world.kill(0)
+        world.until(partial(is_logged, caplog, "progress was not sent", outages))
+        world.pass_ms(3_000)
+        assert caplog.text.count("progress was not sent") == outages
+        world.start(0)
+        world.until(partial(is_logged, caplog, "broker is back", outages))
+        world.until(partial(has_moved, handle, handle.progress()))
 
 
-def worker_says(worker: Program, words: str, times: int) -> bool:
-    return worker.text.count(words) >= times
+def is_logged(caplog: pytest.LogCaptureFixture, words: str, times: int) -> bool:
+    return caplog.text.count(words) >= times
 
 
 def test_a_job_that_the_node_does_not_know_is_dropped(
@@ -194,10 +214,6 @@ def test_a_job_that_the_node_does_not_know_is_dropped(
         running.result(20)
     world.pass_ms(10_000)
     assert noting.did == ["begin a"]
-
-
-def has_done(did: Did, lines: int) -> bool:
-    return len(did()) >= lines
 
 
 def has_moved(handle: Handle[None], since: object) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
@@ -18,6 +19,7 @@ from tuque.errors import ConfigError
 from tuque.worker.app.app import load_app
 from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
+from tuque.worker.main import URL_OPTION, arguments, worker
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
@@ -57,6 +59,28 @@ def run_calls(make: MakePool, *calls: Call) -> list[Outcome]:
             return list(await asyncio.gather(*map(pool.run, calls)))
 
     return asyncio.run(main())
+
+
+def test_no_command_line_has_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """U4.7 No process that a worker starts has the URL in its command line, which other users of
+    the machine can read."""
+    url = "tuque://bob:hidden@127.0.0.1:1"
+
+    async def lines() -> list[bytes]:
+        async with started(lambda c: ProcessPool(TARGET, HERE, url, c)) as pool:
+            assert isinstance(pool, ProcessPool)
+            outcome = await pool.run(call("where"))
+            assert outcome.text == url  # the child knows it
+            return [Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in pool._children]
+
+    for line in asyncio.run(lines()):
+        assert b"pool_tasks" in line and b"hidden" not in line
+    monkeypatch.setenv(URL_OPTION, "")
+    with click.Context(worker) as context:
+        context.params = {"app": TARGET, "url": url, "pool": "thread"}
+        words = arguments()
+    assert "--pool=thread" in words and "hidden" not in str(words)
+    assert os.environ[URL_OPTION] == url
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -69,9 +69,8 @@ def test_a_burst_ends_with_the_queues(world: World) -> None:
         assert client.result(id).state == "dead"
 
 
-@pytest.mark.parametrize(
-    "pool", ["thread", *(pytest.param(one, marks=pytest.mark.slow) for one in ("process", "async"))]
-)
+@pytest.mark.slow  # its short sibling is the next one
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
 def test_the_exit_code_of_a_burst(pool: str, start_worker: StartWorker) -> None:
     """U4.1 The exit code is 3 if a job failed and was not done since, else 0."""
     handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
@@ -86,7 +85,8 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
 ) -> None:
     """
     U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
-    wait, no queue is out of reach, and it holds no job.
+    wait, no queue is out of reach, and it holds no job. The exit code is 3 if a job failed and was
+    not done since, else 0.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
     calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(30)]
@@ -94,6 +94,7 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     start_worker("--burst", "-c", "2").ends(3)
     assert did() == ["lasted"] * 30
     assert client.qlen("q") == 0
+    start_worker("--burst", "-c", "2").ends(0)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,14 @@ def test_groups_as_later_steps(node: RealServer, place: Path, pool: str) -> None
 @pytest.mark.parametrize(
     ("point", "pool"),
     [
-        *((point, "thread") for point in POINTS),
-        *(pytest.param(point, "process", marks=pytest.mark.slow) for point in list(POINTS)[:-1]),
-        (list(POINTS)[-1], "process"),
+        ("a child is added", "thread"),
+        ("all is done", "process"),
+        *(
+            pytest.param(point, pool, marks=pytest.mark.slow)
+            for pool, left in (("thread", "a child is added"), ("process", "all is done"))
+            for point in POINTS
+            if point != left
+        ),
     ],
 )
 def test_the_process_that_makes_a_group_ends_when(

@@ -16,6 +16,8 @@ from tuque import Client
 from until import until
 from world import World
 
+POOLS = ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+
 
 @pytest.fixture(autouse=True)
 def _app_talks_to_the_node(node: RealServer) -> None:
@@ -72,7 +74,7 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
     assert "stopped: 1 done, 2 given back" in worker.text
 
 
-@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+@pytest.mark.parametrize("pool", POOLS)
 def test_after_the_grace_the_rest_goes_back(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -86,7 +88,7 @@ def test_after_the_grace_the_rest_goes_back(
     assert (job.nacks, job.attempt) == (0, 1)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+@pytest.mark.parametrize("pool", POOLS)
 def test_a_second_signal_leaves_at_once(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -119,8 +121,24 @@ def test_quiet_fetches_no_more_but_stays(
     assert did() == []
 
 
+def test_a_broker_that_comes_back_has_all_jobs(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    noting = Noting()
+    world.at_work(noting.app, concurrency=2, prefetch=20)
+    handles = [noting.lasts.options(keep_s=60).enqueue(f"{at}", 0.05) for at in range(60)]
+    world.until(lambda: len(noting.did) >= 24)
+    world.kill(0)
+    world.until(lambda: "broker lost" in caplog.text)
+    world.start(0)
+    world.until(lambda: "broker is back" in caplog.text)
+    world.until(lambda: {handle.status().state for handle in handles} == {"done"})
+    assert {f"end {at}" for at in range(60)} <= set(noting.did)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_node")
-@pytest.mark.parametrize("pool", ["async", pytest.param("thread", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pool", ["async", "thread"])
 def test_a_killed_broker_costs_no_job(
     pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -167,15 +185,15 @@ def test_a_worker_without_a_broker_stops_when_told(
     assert world.now_ms - began_ms <= 3_500  # the grace, and what it would say at the end
 
 
-def test_a_killed_worker_costs_no_job(client: Client, start_worker: StartWorker, did: Did) -> None:
-    for number in range(40):
-        tasks.takes_a_moment.options(retry_s=1).enqueue(number)
-    first = start_worker("-c", "2", "--prefetch", "10")
-    until(did)
+def test_a_killed_worker_costs_no_job(world: World) -> None:
+    noting = Noting()
+    first = world.at_work(noting.app, concurrency=2, prefetch=10)
+    handles = [noting.lasts.options(keep_s=60).enqueue(f"{at}", 0.05) for at in range(40)]
+    world.until(lambda: noting.did)
     first.kill()
-    start_worker("-c", "2", "--prefetch", "10")
-    until(lambda: is_empty(client))
-    assert set(did()) == {str(number) for number in range(40)}
+    world.at_work(noting.app, concurrency=2, prefetch=10)
+    world.until(lambda: {handle.status().state for handle in handles} == {"done"})
+    assert {f"end {at}" for at in range(40)} <= set(noting.did)
 
 
 @pytest.mark.usefixtures("own_node")

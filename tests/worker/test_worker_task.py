@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,8 @@ import pytest
 from tuque.errors import ConfigError
 from tuque.worker import App, Backoff, Envelope, RetryLater, load_app
 from tuque.worker.app.arguments import BadArguments
-from tuque.worker.app.codec import decode
+from tuque.worker.app.codec import decode, encode
+from tuque.worker.app.enqueue import Adding
 from tuque.worker.app.task import Task
 
 
@@ -88,14 +87,24 @@ def test_a_call_the_function_cannot_take_is_refused_before_it_is_enqueued() -> N
 def test_limits_come_from_job_task_and_queue_in_that_order() -> None:
     plain = add.limits(Envelope(task=add.name), "low")
     assert (plain.max_deliveries, plain.dead_letter, plain.time_limit_s) == (5, "low.dead", None)
-    own = ship.limits(Envelope(task=ship.name, max_deliveries=9, dead_letter="bin"), "orders")
-    assert (own.max_deliveries, own.dead_letter, own.time_limit_s) == (9, "bin", 5)
+    own = ship.limits(Envelope(task=ship.name, max_deliveries=9), "orders")
+    assert (own.max_deliveries, own.dead_letter, own.time_limit_s) == (9, "orders.dead", 5)
+
+
+def test_a_body_names_no_queue_for_its_dead_letter() -> None:
+    """U2.6 No body of a job names the queue of its dead letter: DEAD of ADDJOB does, which needs
+    the rights of who adds it (N2.3), else the declaration of the task."""
+    body = encode(Envelope(task=add.name), "json")
+    forged = decode(body[:-1] + b',"dead_letter":"secrets"}')
+    assert add.limits(forged, "low").dead_letter == "low.dead"
+    told = Adding(add.options(dead="graves").call(1, 2)).words()
+    assert told[2]["dead"] == "graves" and b"graves" not in told[1]
 
 
 def test_options_of_one_job_travel_in_its_envelope() -> None:
-    prepared = add.options(max_deliveries=1, dead_letter="graves")
+    prepared = add.options(max_deliveries=1, time_limit_s=7)
     envelope = decode(add.body(prepared._options, (1,), {}))
-    assert (envelope.max_deliveries, envelope.dead_letter) == (1, "graves")
+    assert (envelope.max_deliveries, envelope.time_limit_s) == (1, 7)
 
 
 def test_wrong_options_say_which_there_are() -> None:
@@ -173,50 +182,6 @@ def test_a_delay_of_retry_later_is_checked_where_it_is_raised() -> None:
 def test_two_tasks_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="there is a task twin already"):
         app.task(name="twin")(app.task(name="twin")(lambda: None))
-
-
-def test_mypy_knows_the_arguments_of_enqueue(tmp_path: Path) -> None:
-    script = tmp_path / "typed.py"
-    script.write_text(
-        "from tuque.worker import App\n"
-        "app = App()\n"
-        "@app.task(queue='q', retry_s=5)\n"
-        "def add(a: int, b: int) -> int:\n"
-        "    return a + b\n"
-        "reveal_type(add(1, 2))\n"
-        "reveal_type(add.enqueue(1, b=2))\n"
-        "add.enqueue('x', 2)\n"
-        "add.options(delay_s=3).enqueue(1)\n"
-        "add.enqueue_in(3, 1, 2, 3)\n"
-        "add.options(retries=3)\n"
-    )
-    source = Path(__file__).parents[2] / "src"
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-error-summary",
-            "--cache-dir",
-            str(tmp_path / "cache"),
-            "--config-file",
-            "",
-            str(script),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"MYPYPATH": str(source)},
-        check=False,
-    )
-    assert re.findall(r"Revealed type is .*?(Handle|int)\b", found.stdout) == ["int", "Handle"]
-    assert re.findall(r":(\d+): error: .*\[(.*)\]", found.stdout) == [
-        ("8", "arg-type"),
-        ("9", "call-arg"),
-        ("10", "call-arg"),
-        ("11", "call-arg"),
-    ], found.stdout
 
 
 class TestLoadApp:

@@ -1,7 +1,8 @@
 """`tuque cluster ...`: show and change a cluster from one of its nodes, or run one here.
 
-Decides what is asked and printed, and when a command has succeeded. Each node is asked for its own
-data; clusterview/health.py gathers it. Exit status 1 if something is wrong.
+`tuque node stop` is here, too. Decides what is asked and printed, and when a command has succeeded.
+Each node is asked for its own data; clusterview/health.py gathers it. Exit status 1 if something is
+wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tuque.cli.programs import (
     words_of,
 )
 from tuque.cli.prompt.cli import target_of
-from tuque.client.transport.raw_link import Link, Target
+from tuque.client.transport.raw_link import Link, LinkError, Target
 from tuque.clusterview.health import (
     ANSWER_S,
     LEAVES,
@@ -101,7 +102,8 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
     """
     directory.mkdir(parents=True, exist_ok=True)
     ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
-    options = [word for setting in (NO_JOURNAL, *settings) for word in ("--set", setting)]
+    own = (NO_JOURNAL, f"maxmemory={max(60 // nodes, 1)}%")
+    options = [word for setting in (*own, *settings) for word in ("--set", setting)]
     for number in SIGNALS:
         signal.signal(number, on_signal)
     trouble: click.ClickException | None = None
@@ -241,9 +243,10 @@ def status(node: NodeOptions, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        said = [*failing(rows), *voting(rows), *new_leaders(rows), *lost, *uneven(rows)]
-        click.echo("\n".join([table(rows), *said]))
-    sys.exit(1 if unwell(rows) or lost or uneven(rows) or can_vote != voters else 0)
+        lines = [*failing(rows), *leaving(rows), *voting(rows), *new_leaders(rows), *lost]
+        click.echo("\n".join([table(rows), *lines, *uneven(rows)]))
+    is_unwell = unwell(rows) or leaving(rows) or lost or uneven(rows) or can_vote != voters
+    sys.exit(1 if is_unwell else 0)
 
 
 @cluster.command()
@@ -289,8 +292,11 @@ def meet(
         deadline, reason = time.monotonic() + wait, ""
         while time.monotonic() < deadline:
             nodes = known_nodes(link)
-            if any(node.is_linked and is_it(node) for node in nodes):
+            found = [node for node in nodes if node.is_linked and is_it(node)]
+            if found:
                 click.echo(f"{there} is in the cluster of {link.target}")
+                if "leaving" in found[0].flags:
+                    raise click.ClickException(how_to_stay(str(there)))
                 return
             said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
             reason = said[-1] if said else reason
@@ -345,8 +351,9 @@ def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
 
 @cluster.command()
 @node_options
+@click.option("--force", is_flag=True, help="Even if it runs: it then does no work any more.")
 @click.argument("node_id")
-def forget(node: NodeOptions, node_id: str) -> None:
+def forget(node: NodeOptions, force: bool, node_id: str) -> None:
     """Remove a node that will not come back.
 
     NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
@@ -361,7 +368,7 @@ def forget(node: NodeOptions, node_id: str) -> None:
             raise click.ClickException(
                 f"{what} of this cluster has an id that begins with {node_id}"
             )
-        ask(link, "CLUSTER", "FORGET", found[0].id)
+        ask(link, "CLUSTER", "FORGET", found[0].id, *(["FORCE"] if force else []))
     click.echo(f"{found[0].id} is forgotten; what it had is copied again where copies are missing")
 
 
@@ -487,3 +494,116 @@ def check_time(deadline: float, what: str) -> None:
 def jobs(count: int) -> str:
     """1 job, 2 jobs."""
     return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+# ---- nodes that leave, and nodes that stop by plan
+
+
+STOP_S: Final = 60.0  # that a node may take to write its journal and end
+
+
+def how_to_stay(address: str) -> str:
+    """[K7] What to do about a node that is leaving (K7.7)."""
+    host, _, port = address.rpartition(":")
+    return (
+        f"{address} is leaving the cluster: it takes no jobs and no votes; to keep it: "
+        f"tuque cluster drain --cancel -h {host.strip('[]')} -p {port}"
+    )
+
+
+def leaving(rows: list[Row]) -> list[str]:
+    """[K7] A line for each node that leaves, or has left and is still here (K7.7)."""
+    return [
+        f"{how_to_stay(row.address)}; else, once it is stopped: tuque cluster forget {row.id[:8]}"
+        for row in rows
+        if row.state in LEAVES
+    ]
+
+
+@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
+@node_options
+def node(**_node: object) -> None:
+    """Stop a node by plan.
+
+    The options name the node; they may also follow the command.
+    """
+
+
+@node.command()
+@node_options
+@click.option("--prepare", is_flag=True, help="Do not end it: its supervisor does that next.")
+@click.option("--cancel", is_flag=True, help="Cancel: the node goes on.")
+@click.option(
+    "--timeout",
+    type=FiniteRange(),
+    default=120.0,
+    show_default=True,
+    help="Seconds to wait for what must be done before; 0: no limit.",
+)
+def stop(node: NodeOptions, prepare: bool, cancel: bool, timeout: float) -> None:
+    """Stop a node that will start again.
+
+    It is not ready any more, sends waiting clients to other nodes, and lets others lead its tubes.
+    Its jobs stay on its disk. It ends once no job lacks copies and all other nodes are there; if
+    that takes too long, it goes on, and the exit status is 1. To remove a node: `tuque cluster
+    drain`.
+    """
+    with node_asked(node) as link:
+        ask(link, "CLUSTER", "STOPPING", "no" if cancel else "yes")
+        if cancel:
+            click.echo(f"{link.target} goes on")
+            return
+        try:
+            wait_until_ready(link, deadline_of(timeout))
+        except click.ClickException:
+            ask(link, "CLUSTER", "STOPPING", "no")
+            raise
+        if prepare:
+            click.echo(f"{link.target} may be stopped")
+            return
+        end(link)
+    click.echo(f"{link.target} has stopped")
+
+
+def wait_until_ready(link: Link, deadline: float) -> None:
+    """Return when nothing is left to wait for. ClickException when time is up."""
+    with counted_down("stopping", 0) as show:
+        while True:
+            info = info_of(link)
+            left = int(info.get("cluster_stop_left", 0))
+            if left == 0:
+                return
+            show(left)
+            if time.monotonic() > deadline:
+                raise click.ClickException(
+                    f"the time is up, {link.target} goes on: {missing(info)}"
+                )
+            time.sleep(POLL_S)
+
+
+def missing(info: dict[str, str]) -> str:
+    """What a node that is to stop still waits for."""
+    to_repair = int(info.get("cluster_repair_left", 0))
+    tubes = int(info.get("cluster_stop_tubes", 0))
+    absent = int(info.get("cluster_stop_absent", 0))
+    parts = [f"{jobs(to_repair)} to repair"] if to_repair else []
+    parts += [f"{tubes:,} tube{'' if tubes == 1 else 's'} to lead elsewhere"] if tubes else []
+    parts += [f"{absent} other node{'' if absent == 1 else 's'} not there"] if absent else []
+    return ", ".join(parts)
+
+
+def end(link: Link) -> None:
+    """SHUTDOWN; return when the node answers no more. ClickException if it does not end."""
+    with suppress(LinkError):
+        link.call([b"SHUTDOWN"])
+    deadline = time.monotonic() + STOP_S
+    while time.monotonic() < deadline:
+        other = Link(link.target, ANSWER_S)
+        try:
+            other.call([b"PING"])
+        except LinkError:
+            return
+        finally:
+            other.close()
+        time.sleep(POLL_S)
+    raise click.ClickException(f"{link.target} has not ended within {STOP_S:g} s: see its log")

@@ -39,6 +39,7 @@ from tuque.core.node.peers import (
     slot_for,
 )
 from tuque.core.repair.claims import on_away
+from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import on_forget, on_incarnation
 from tuque.tubes.policy import tubes_of
 
@@ -47,6 +48,8 @@ BEAT_MAX_MS: Final = 1_000
 SECOND_DIALER_MS: Final = 1_500  # how long the node with the higher id lets the other one dial
 GOSSIP_ALL: Final = 16  # nodes in the gossip of one heartbeat; larger clusters are sent in parts
 HOST_MAX: Final = 255
+FORGOTTEN: Final = "forgotten"
+UNMET: Final = "unmet"
 
 
 def life_number(life: i64, mark: bytes) -> i64:
@@ -67,6 +70,7 @@ class Members:
         n.limits.node_timeout_ms = timeout_ms
         self.port: i64 = 0  # of this node, for clients
         self.number: i64 = 0  # this node's removal number; odd: it was forgotten
+        self.is_unmet = False  # a cluster expects another node at its address (K1.4)
         self.by_id: dict[bytes, Member] = {}
         self.by_slot: dict[int, Member] = {}
         self.left_behind: dict[bytes, None] = {}  # no longer members since CLUSTER RESET
@@ -114,6 +118,11 @@ class Members:
         self.set_number(one, one.number + 1)
         return True
 
+    def runs(self, node_id: bytes) -> bool:
+        """[K6] Whether the other node is there: it would go on when it is forgotten (K6.5)."""
+        one = self.by_id.get(node_id)
+        return one is not None and one.is_linked and not one.is_suspected
+
     def forget_all(self) -> None:
         """CLUSTER RESET: this node is alone again; the others do not change."""
         for one in list(self.by_id.values()):
@@ -121,6 +130,8 @@ class Members:
                 self.stale.append(one.slot)
             self.left_behind[one.node_id] = None
         self.n.expected = 0
+        self.number = 0  # K6.4
+        self.is_unmet = False
         self.by_id = {}
         self.by_slot = {}
         self.meetings = Meetings()
@@ -143,7 +154,7 @@ class Members:
         self.mark = mark
         self.n.lives[0] = life_number(life, mark)
         self.twin = Conflict(self.timeout_ms)  # what was heard is of the former one (K1.3)
-        self.set_double(False)
+        self.work_or_not()
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """Add a node of nodes.conf: it is dialled as if its link had just been lost."""
@@ -210,7 +221,7 @@ class Members:
             elif now_ms - one.heard_ms > self.timeout_ms:
                 self.suspect(one, now_ms)
         if self.twin.is_over(now_ms):
-            self.set_double(False)
+            self.work_or_not()
         return self.to_dial(now_ms)
 
     def own_flags(self) -> i64:
@@ -303,7 +314,8 @@ class Members:
             if not was_met or not is_empty or (one.life == life and one.mark == mark):
                 raise Refused(
                     "it was forgotten and may have jobs of before: "
-                    "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again"
+                    "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again",
+                    removal=int(one.number),
                 )
             self.set_number(one, one.number + 1)  # K6.3
         check_life(one, life, mark, (host, port, bus_port), now_ms, self.timeout_ms)
@@ -323,14 +335,45 @@ class Members:
         self.is_changed = True
         return one.slot
 
+    def on_own_number(self, number: i64) -> None:
+        """[K6] This node was forgotten, or is a member again, as others say (K6.4)."""
+        if number <= self.number:
+            return
+        self.number = number
+        self.is_changed = True
+        if number % 2 == 0:
+            set_leaving(self.n, False)  # K7.8
+        self.work_or_not()
+
+    def known_at(self, host: str, bus_port: i64) -> list[bytes]:
+        """[K1] The members with that address (K1.4)."""
+        found: list[bytes] = []
+        for one in self.alive():
+            if one.host == host and one.bus_port == bus_port:
+                found.append(one.node_id)
+        return found
+
+    def check_wanted(self, wanted: list[bytes]) -> None:
+        """[K1] Raise Refused if the dialling node wants others at this address (K1.4)."""
+        if len(wanted) == 0 or self.n.node_id in wanted:
+            return
+        if len(self.alive()) == 0 and not self.is_unmet:
+            self.is_unmet = True
+            self.work_or_not()
+        raise Refused(f"{self.n.node_id.decode()} is there now: CLUSTER MEET makes it a member")
+
     def on_own_id(self, life: i64, mark: bytes, address: str) -> None:
         """[K1] Refuse a node that uses this node's id (K1.3)."""
         if life == self.life and mark == self.mark:
             raise Refused("that is this node itself")
         if life >= self.life:
             self.on_twin(address, self.timeout_ms)
-        twin = shown("", self.port) if life <= self.life else ""
-        raise Refused("another node has the id of this one", twin)
+        where = shown("", self.port) if life <= self.life else ""
+        raise Refused("another node has the id of this one", where)
+
+    def is_member(self, node_id: bytes) -> bool:
+        """Whether the node belongs to the cluster, or did when it was forgotten (K6.3)."""
+        return node_id in self.by_id or node_id == self.n.node_id
 
     def is_reached(self, address: str, bus_port: i64) -> bool:
         """Whether the node at that address is linked (K3.1)."""
@@ -350,6 +393,9 @@ class Members:
             one.dial_ms += SECOND_DIALER_MS
         self.by_id[node_id] = one
         self.by_slot[slot] = one
+        if self.is_unmet:
+            self.is_unmet = False
+            self.work_or_not()
         self.count_others()
         self.reach(one)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
@@ -419,9 +465,7 @@ class Members:
         if len(told.node_id) != 40 or told.removal < 0 or len(told.host) > HOST_MAX:
             return
         if told.node_id == self.n.node_id:
-            if told.removal > self.number:
-                self.number = told.removal
-                self.is_changed = True
+            self.on_own_number(told.removal)
             if told.flags & TWINS:
                 self.on_twin(shown(told.host, told.port), self.timeout_ms // 2)
             return
@@ -485,13 +529,21 @@ class Members:
     def on_twin(self, where: str, span_ms: i64) -> None:
         """[K1] Another node, at that address, uses this node's id: stop serving (K1.3)."""
         if self.twin.begin(where, self.n.now_ms + span_ms):
-            self.set_double(True)
+            self.work_or_not()
             for one in self.alive():
                 one.backoff_ms = DIAL_MIN_MS
 
-    def set_double(self, is_double: bool) -> None:
+    def work_or_not(self) -> None:
         """Tell the core and the tubes whether this node may serve."""
-        self.n.is_double = is_double
+        self.n.is_double = len(self.why_idle()) > 0
         look_again(self.n)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
         tubes_of(self.n).on_reach(self.n)
+
+    def why_idle(self) -> str:
+        """Why this node does no work, in a word of CLUSTER INFO (S6.5); empty: it does."""
+        if self.number % 2 == 1:
+            return FORGOTTEN
+        if self.twin.where:
+            return "conflict"
+        return UNMET if self.is_unmet else ""

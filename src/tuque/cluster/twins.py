@@ -20,9 +20,10 @@ class Refused(Exception):
     Without a host it is the refusing node itself.
     """
 
-    def __init__(self, text: str, twin: str = "") -> None:
+    def __init__(self, text: str, twin: str = "", removal: int = 0) -> None:
         super().__init__(text)
         self.twin = twin
+        self.removal = removal  # > 0: it was forgotten, with that number (K6.4)
 
 
 @final

@@ -35,12 +35,13 @@ SAID: Final = 200  # characters of a reason that name its group
 
 DIFFERS: Final = (
     (re.compile(r"\bD-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}"), "…"),
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/'\"]+)[^\s'\"]*"), r"\1/…"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,31}://[^\s/'\"]+)[^\s'\"]*"), r"\1/…"),
     (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22}\b"), "…"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b"), "…"),
     (re.compile(r"(?<![A-Za-z0-9.])(?!\d{3}\s[A-Z])\d+(?:\.\d+)?(?![A-Za-z0-9])"), "…"),
-    (re.compile(r"\S*\d\S*@\S*"), "…"),
 )
+WORD: Final = re.compile(r"\S+")
+DIGIT: Final = re.compile(r"\d")
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -117,7 +118,13 @@ def general(reason: str) -> str:
     text = reason.splitlines()[0][:SAID] if reason else ""
     for pattern, instead in DIFFERS:
         text = pattern.sub(instead, text)
-    return text
+    return WORD.sub(without_address, text) if "@" in text else text
+
+
+def without_address(word: re.Match[str]) -> str:
+    """A word as it is; one with a digit before an @ is left out."""
+    found = word[0]
+    return "…" if DIGIT.search(found, 0, found.rfind("@") + 1) else found
 
 
 async def letters_of(

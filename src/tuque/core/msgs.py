@@ -336,6 +336,7 @@ class Refusal(Message, tag=25):
 
     text: str
     twin: str = ""  # address of another live node with the id of the receiver (K1.3)
+    removal: int = 0  # > 0: the receiver was forgotten, with that number (K6.4)
 
 
 class TubeAt(Message, tag=26):
@@ -537,6 +538,13 @@ class VotersNext(Message, tag=46):
     tube: bytes  # which is not settled
 
 
+class Belongings(Message, tag=48):
+    """[K3] Of two nodes that meet, before they are members of one cluster: what must not clash."""
+
+    origin: bytes  # of the list of voters in force; empty: there is none
+    tubes: list[TubeAt]
+
+
 VoteMessage = VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 HomeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 TubeMessage = HomeMessage | VoteMessage
@@ -545,7 +553,7 @@ AnyMessage = (
     Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
     | Ask | Lack | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
-    | Hold | HoldTold | TopicsTold
+    | Hold | HoldTold | TopicsTold | Belongings
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

@@ -26,6 +26,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.dedupe import (
     keep_key,
+    kept_key,
     keys_refusal,
     must_wait,
     on_copies,
@@ -208,7 +209,7 @@ def find_known(n: Node, shares: list[Share], key: bytes) -> Refusal | None:
     fresh: i64 = 0
     for x in shares:
         full = full_key(x.one.queue, key)
-        kept = n.keys.find(full, n.now_ms)
+        kept = kept_key(n, x.one.queue, full)
         if kept is None:
             running = n.staging.running
             if running is not None and running.is_decided and full in running.fresh:

@@ -254,7 +254,9 @@ def ready(pump: Pump) -> None:
     s.is_loading = False
     give_back(s)  # memory that the load needed
     if s.cfg.pidfile and s.cfg.daemonize:
-        Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(s.cfg.pidfile, flags, 0o644), "w") as file:
+            file.write(f"{os.getpid()}\n")
     open_bus(pump)
     log.info(
         "The server is now ready to accept connections on port %(port)d",

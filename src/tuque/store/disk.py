@@ -74,7 +74,7 @@ class Disk:
 
     def open_append(self, path: str) -> int:
         """Open for appending, and create the file if missing; returns a handle."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(path, flags, 0o640)
 
     def write(self, handle: int, data: bytes | memoryview) -> int:
@@ -90,7 +90,7 @@ class Disk:
 
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to that size, durably."""
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(fd, size)
             os.fsync(fd)
@@ -119,7 +119,7 @@ class Disk:
 
     def lock(self, path: str) -> int:
         """Lock the file for this process until `close`; raises LockedError."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

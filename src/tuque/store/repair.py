@@ -30,6 +30,8 @@ from tuque.store.frames import (
     decode_manifest,
     frame_header,
     number_of,
+    segment_name,
+    snapshot_name,
     write_all,
     write_file,
 )
@@ -42,6 +44,7 @@ from tuque.store.replay import (
 
 TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"
+MOVING: Final = ".moving"  # behind the name of a file that gets another one
 
 
 @final
@@ -96,12 +99,16 @@ class DirReport:
         self.manifest = Manifest()
         self.manifest_problem = ""
         self.files: list[FileReport] = []
+        self.places: dict[str, str] = {}  # the file that has what belongs into each name
+        self.copies: list[str] = []  # of what is there in its place
         self.unnamed: list[str] = []  # left by a rewrite; the next start removes them
         self.absent: list[str] = []  # named by the manifest, but missing
 
     def is_ok(self) -> bool:
         """Nothing to repair; a torn end is something."""
-        if self.manifest_problem != "" or len(self.absent) > 0:
+        if self.manifest_problem != "" or len(self.absent) > 0 or len(self.copies) > 0:
+            return False
+        if any(name != place for name, place in self.places.items()):
             return False
         return all(len(file.problems) == 0 for file in self.files)
 
@@ -112,21 +119,9 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
     `boot_id` is the machine's present one, b"" if unknown: it identifies a torn end (J5.9).
     """
     report = DirReport(path)
-    name = f"{path}/{MANIFEST}"
-    numbered = [other for other in disk.listdir(path) if number_of(other) >= 0]
-    if disk.exists(name):
-        try:
-            report.manifest = decode_manifest(disk.read(name, 0, disk.size(name)), name)
-        except WrongVersion:
-            raise
-        except JournalError:
-            report.manifest_problem = "damaged"
-            report.manifest = rebuilt_manifest(disk, path, numbered)
-    elif len(numbered) > 0:
-        report.manifest_problem = "missing"
-        report.manifest = rebuilt_manifest(disk, path, numbered)
-    else:
-        raise JournalError(f"{path} holds no journal")
+    numbered = [one for one in disk.listdir(path) if number_of(one.removesuffix(MOVING)) >= 0]
+    report.places, copies = placed(disk, path, numbered)
+    read_or_rebuild(disk, report)
     m = report.manifest
     names = list(m.segments)
     salts = list(m.salts)
@@ -135,36 +130,99 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
         salts.insert(0, m.snapshot_salt)
     expected: i64 = 0
     for i in range(len(names)):
-        if not disk.exists(f"{path}/{names[i]}"):
+        if names[i] not in report.places:
             report.absent.append(names[i])
             continue
         is_last = i == len(names) - 1
         file = check_file(
-            disk, f"{path}/{names[i]}", names[i], salts[i], is_last, expected, boot_id
+            disk,
+            f"{path}/{report.places[names[i]]}",
+            names[i],
+            salts[i],
+            is_last,
+            expected,
+            boot_id,
         )
         check_join(report, file)
         report.files.append(file)
         expected = 0 if file.kind == SNAPSHOT else file.next_seq
-    for other in numbered:
+    for other in list(report.places):
         if other not in names:
+            report.unnamed.append(report.places.pop(other))
+    for other in copies:
+        if other in names or report.manifest_problem != "" or other.endswith(MOVING):
+            report.copies.append(other)
+        else:
             report.unnamed.append(other)
     return report
 
 
-def rebuilt_manifest(disk: Disk, path: str, names: list[str]) -> Manifest:
+def read_or_rebuild(disk: Disk, report: DirReport) -> None:
+    """The manifest of the report; raises JournalError if there is nothing to make one from."""
+    path = report.path
+    name = f"{path}/{MANIFEST}"
+    if disk.exists(name):
+        try:
+            report.manifest = decode_manifest(disk.read(name, 0, disk.size(name)), name)
+        except WrongVersion:
+            raise
+        except JournalError:
+            report.manifest_problem = "damaged"
+            report.manifest = rebuilt_manifest(disk, path, report.places)
+    elif len(report.places) > 0:
+        report.manifest_problem = "missing"
+        report.manifest = rebuilt_manifest(disk, path, report.places)
+    else:
+        raise JournalError(f"{path} holds no journal")
+
+
+def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The file of each name, going by the number in its header; copies of what is there already.
+
+    A file whose header is damaged stays where it is.
+    """
+    places: dict[str, str] = {}
+    strayed: list[tuple[str, str]] = []
+    for name in sorted(names):
+        base = name.removesuffix(MOVING)
+        header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
+        if header is not None and header.kind == kind_of(base):
+            number = int(header.number)
+        else:
+            number = int(number_of(base))
+        own = segment_name(number) if kind_of(base) == SEGMENT else snapshot_name(number)
+        if name == own or base.endswith(".tmp"):
+            places[name] = name
+        else:
+            strayed.append((own, name))
+    copies: list[str] = []
+    for own, name in strayed:
+        if own in places:
+            copies.append(name)
+        else:
+            places[own] = name
+    return places, copies
+
+
+def kind_of(name: str) -> i64:
+    """What a file of that name has."""
+    return SEGMENT if name.endswith(".log") else SNAPSHOT
+
+
+def rebuilt_manifest(disk: Disk, path: str, places: dict[str, str]) -> Manifest:
     """A manifest derived from the files: the newest whole snapshot and what follows."""
     m = Manifest()
     first: i64 = 0
-    for name in names:
+    for name in sorted(places):
         if name.endswith(".snap") and number_of(name) >= first:
-            header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
+            header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
             if header is not None:
                 first = number_of(name)
                 m.snapshot = name
                 m.snapshot_salt = header.salt
-    for name in names:
+    for name in sorted(places):
         if name.endswith(".log") and number_of(name) >= first:
-            header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
+            header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
             m.segments.append(name)
             m.salts.append(b"\0" * 8 if header is None else header.salt)
     return m
@@ -307,6 +365,7 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
     Nothing is deleted: removed parts are kept beside the file.
     """
     done: list[str] = []
+    put_in_place(disk, report, done)
     for file in report.files:
         if len(file.problems) > 0:
             repair_file(disk, file, done)
@@ -331,6 +390,37 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
         done.append(f"{MANIFEST}: written anew from the files in the directory")
     disk.fsync_dir(report.path)
     return done
+
+
+def put_in_place(disk: Disk, report: DirReport, done: list[str]) -> None:
+    """[J7] Set copies aside, give each file the name that its header says (J7.2).
+
+    If this ends half-way, the next check finds the files by their headers again.
+    """
+    path = report.path
+    for name in report.copies:
+        aside = spare_name(disk, f"{path}/{name.removesuffix(MOVING)}.copy")
+        disk.rename(f"{path}/{name}", aside)
+        done.append(f"{name}: a copy of a file that is there; moved to {aside}")
+    moves = {own: name for own, name in report.places.items() if own != name}
+    for name in moves.values():
+        if not name.endswith(MOVING):
+            disk.rename(f"{path}/{name}", f"{path}/{name}{MOVING}")
+    for own, name in moves.items():
+        disk.rename(f"{path}/{name.removesuffix(MOVING)}{MOVING}", f"{path}/{own}")
+        done.append(f"{name.removesuffix(MOVING)}: holds what belongs to {own}; renamed")
+    for file in report.files:
+        file.path = f"{path}/{file.name}"
+
+
+def spare_name(disk: Disk, path: str) -> str:
+    """A name that no file has yet."""
+    found = path
+    count = 1
+    while disk.exists(found):
+        count += 1
+        found = f"{path}{count}"
+    return found
 
 
 def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:

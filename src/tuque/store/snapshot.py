@@ -18,7 +18,7 @@ from tuque.core.node.queue import PAUSE_BCAST
 from tuque.core.queues.dedupe import is_recorded
 from tuque.core.queues.ends import life_of
 from tuque.core.records.jobs import Records
-from tuque.core.records.staged import tell_app, tell_key, tell_staged, tell_topic
+from tuque.core.records.staged import record_key, tell_app, tell_staged, tell_topic
 from tuque.core.tables.dedupe_keys import Kept
 from tuque.core.tables.staged import Attempt, Staged
 from tuque.tubes.leadership.restore import copies_of, tell_all_tubes, tell_task_of
@@ -97,7 +97,7 @@ class Snapshot:
         if pos == len(jobs):
             self.tell_tombs(n, most)
             self.tell_attempts(most)
-            self.tell_keys(most)
+            self.record_keys(most)
             self.outcomes.tell(n, self.records, most, SLICE_BYTES)
         self.record_count = records.count
         return records.take()
@@ -129,7 +129,7 @@ class Snapshot:
             self.staged_pos += 1
             left -= 1
 
-    def tell_keys(self, most: i64) -> None:
+    def record_keys(self, most: i64) -> None:
         """Record up to `most` keys as of the start: their jobs are in the snapshot.
 
         Those whose job waited for all its copies elsewhere are recorded when it has them.
@@ -141,7 +141,7 @@ class Snapshot:
             full, kept = self.keys[self.key_pos]
             self.key_pos += 1
             if kept.id not in self.unsafe:
-                tell_key(self.records, full, kept.id, kept.until_ms)
+                record_key(self.records, full, kept.id, kept.until_ms)
 
     def is_done(self) -> bool:
         """Whether everything was written."""

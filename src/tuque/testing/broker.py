@@ -19,12 +19,14 @@ from tuque.core.node.node import Node
 from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.config.options import Config
-from tuque.server.loop.pump import Pump, next_turn_ms
+from tuque.server.loop.housekeeping import next_turn_ms
+from tuque.server.loop.pump import Pump
 from tuque.server.net.system import IN, OUT, System
 from tuque.server.replies.long_commands import next_chore_ms
 from tuque.server.state.server import Server, apply_settings
 
 LISTENER_FD: Final = 1  # descriptors here are numbers of our own
+MEMORY_BYTES: Final = 2 << 30  # of the machine
 STEP_MS: Final = 3_600_000  # housekeeping is not later than that,
 STEPS: Final = 500  # or than this part of the time that passes
 LATE_MS: Final = 16  # of a job's timer, at most
@@ -194,6 +196,7 @@ class Broker:
         system.boot_ns = system.work_ns = lambda: self.now_ms * 1_000_000
         system.random = self._chance.randbytes
         system.open_epoll = cast(Any, lambda: self._epoll)
+        system.memory_bytes = lambda: MEMORY_BYTES
         system.may_spin = False
         return system
 

@@ -125,7 +125,7 @@ class HandRuns(Runs):
 
     def teller_of(self, held: Held) -> Callable[[bytes], None]:
         def tell(data: bytes) -> None:
-            by_hand(self.tell_progress(held, data))
+            by_hand(self.send_progress(held, data))
 
         return tell
 

@@ -42,6 +42,7 @@ from tuque.tubes.entries.schedule import is_apart, what_is
 from tuque.tubes.leadership.catalog_in import forget_tube
 from tuque.tubes.leadership.check import check_homes, check_tube
 from tuque.tubes.leadership.controller import (
+    has_heir,
     homes_link_down,
     homes_link_up,
     homes_loaded,
@@ -54,7 +55,7 @@ from tuque.tubes.leadership.switchover import on_standstill
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.leader import needs_copies, needs_home, synced
 from tuque.tubes.log.results import shows
-from tuque.tubes.log.send import tell_copies
+from tuque.tubes.log.send import tell_copies, trace_key
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -164,6 +165,16 @@ class TubePolicy(Tubes):
         wanted.keys = packed_of(spec)
         return insert(n, self, q, body, BYTES, wanted)
 
+    def repeat(self, n: Node, q: Queue) -> None:
+        """[Z4] The leader answers, and once enough nodes have the key (Z4.10)."""
+        needs_copies(n, self, self.by_name[q.name])
+
+    def keep_key(self, n: Node, queue: bytes, full: bytes) -> None:
+        """[T18] Followers get the key with the task (T18.8)."""
+        tube = self.by_name.get(queue)
+        if tube is not None and n.others != 0:
+            trace_key(tube, full)
+
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """[T1] GETJOB, at once or after a wait, takes a task (T1.3)."""
         assert isinstance(q, Tube)
@@ -186,6 +197,14 @@ class TubePolicy(Tubes):
         if not operations.may_finish(self, task, client):
             return False
         operations.finish(n, self, tube, task)
+        return True
+
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """[T1] ACKJOB or DONE that came to a node without the task (T1.12)."""
+        try:
+            self.ack(n, task, -1)
+        except TubeError:
+            return False
         return True
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
@@ -436,6 +455,7 @@ class TubePolicy(Tubes):
 
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
+        n.keys.index()
         dead_letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)
@@ -451,6 +471,21 @@ class TubePolicy(Tubes):
                 count += 1  # T28.4
         return count
 
+    def set_stopping(self, n: Node, is_stopping: bool) -> None:
+        """[K9] Other nodes lead the tubes of this one, and give it none (K9.1)."""
+        self.is_stopping = is_stopping
+        self.flags_changed = True
+        self.on_reach(n)
+
+    def tubes_to_move(self, n: Node) -> i64:
+        """[K9] Tubes led here that another node keeps and may lead, and open moves (K9.2)."""
+        count: i64 = 0
+        for tube in self.by_name.values():
+            is_moving = tube.is_owed or tube.wish != 0 or tube.move is not None
+            if is_moving or (tube.is_mine and has_heir(n, self, tube)):
+                count += 1
+        return count
+
     def is_counted(self, q: Queue) -> bool:
         """Whether the queue accounts for all its live tasks; not during an unload."""
         assert isinstance(q, Tube)
@@ -461,6 +496,7 @@ class TubePolicy(Tubes):
         held: i64 = 0
         used: i64 = 0
         tasks: i64 = 0
+        waiting: i64 = 0  # bytes of puts
         for name, tube in self.by_name.items():
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
@@ -469,7 +505,7 @@ class TubePolicy(Tubes):
             for putter in tube.putters:
                 if not putter.is_over:
                     puts += 1
-                    used += PUT_BYTES + len(putter.body)
+                    waiting += PUT_BYTES + len(putter.body)
             assert puts == tube.waiting_puts, "puts that wait"
             tasks += len(tube.tasks)
         for job in n.jobs.values():
@@ -483,7 +519,9 @@ class TubePolicy(Tubes):
                 assert task.id == id and task.owner == number, "task of another session"
                 assert n.jobs.get(id) is task, "taken task is gone"
         assert held == 0, "taken tasks of sessions"
-        used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
+        assert waiting == self.put_bytes, "bytes of puts that wait"
+        assert waiting == sum(self.puts_of.values()), "bytes of puts by client"
+        used += waiting + SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
         used += check_homes(n, self)
         check_votes(self)
         assert used == self.bytes_used, "bytes of tubes"

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+import h11
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,6 +28,7 @@ from starlette.responses import (
     StreamingResponse,
 )
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuque.errors import Error
 from tuque.web.actions import Deed, Outcome
@@ -92,6 +94,7 @@ STREAMS_MAX: Final = 200
 STREAMS_OF_ONE: Final = 24  # session
 CHECKS_MAX: Final = 2  # passwords that are looked at side by side: each takes 16 MB
 FIRST_LOOK_S: Final = 3.0
+REQUEST_S: Final = 10.0  # in which a request must have come
 BEAT_S: Final = 15.0  # a stream says something at least that often
 RAW: Final = ("body",)  # words of forms that are taken as they are
 
@@ -115,6 +118,42 @@ def made(site: Site) -> Any:
     made = Starlette(routes=routes, lifespan=web.lifespan, exception_handlers={404: web.not_found})
     made.router.redirect_slashes = False  # it would name the host, and http behind a proxy
     return made
+
+
+class Punctual(H11Protocol):
+    """[O14] A connection that is closed when a request does not come whole in time (O14.37)."""
+
+    late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.late = self.loop.call_later(REQUEST_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.expect()
+
+    def expect(self) -> None:
+        """Begin or end to wait for the rest of a request."""
+        is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        if is_between or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self.in_time()
+        elif self.late is None:
+            self.late = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.in_time()
+        super().connection_lost(exc)
+
+    def in_time(self) -> None:
+        """Nothing is awaited of the other end."""
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
 
 
 class Web:
@@ -336,7 +375,7 @@ class Web:
             self.site.log.add(Deed(now_s, name, "Sign in", address, None, "refused"))
             return self.login_page(goto, "Name or password is wrong.", 401)
         self.site.sessions.was_right(address, now_s)
-        session, cookie = self.site.sessions.begin(user.name, user.role, now_s)
+        session, cookie = self.site.sessions.begin(user, now_s)
         self.site.log.add(Deed(now_s, session.name, "Sign in", address, None, "done"))
         to = goto if goto.startswith("/") and not goto.startswith(("//", "/\\")) else "/"
         response = RedirectResponse(to, 303)
@@ -360,7 +399,10 @@ class Web:
         ask = self.asked(request, session, await self.form(request))
         if not self.is_ours(request, ask):
             return PlainTextResponse("This is no form of this console.", 403)
-        self.site.sessions.end(session, time.time())
+        try:
+            self.site.sessions.end(session, time.time())
+        except OSError as err:
+            log.warning("the end of a session is not kept over a restart: %s", err)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response

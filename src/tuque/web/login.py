@@ -45,32 +45,48 @@ class Session(msgspec.Struct, frozen=True):
 class Sessions:
     """Makes and reads sessions. Those that were ended are known until their time is over."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(
+        self, secret: bytes, users: Mapping[str, User], ended_file: Path | None = None
+    ) -> None:
+        """[O14] Sessions of these users. `ended_file` keeps which were ended, over a restart.
+
+        ConfigError if it cannot be read.
+        """
         self._secret = secret
-        self._ended: dict[str, float] = {}
+        self._users = users
+        self._ended_file = ended_file
+        self._ended = {} if ended_file is None else ended_of(ended_file)
         self._wrong: dict[str, list[float]] = {}
 
-    def begin(self, name: str, role: str, now_s: float) -> tuple[Session, str]:
+    def begin(self, user: User, now_s: float) -> tuple[Session, str]:
         """A new session, and the value of its cookie."""
-        session = Session(secrets.token_urlsafe(18), name, role, now_s + LASTS_S)
-        fields = [session.id, session.name, session.role, session.ends_s]
+        session = Session(secrets.token_urlsafe(18), user.name, user.role, now_s + LASTS_S)
+        fields = [session.id, session.name, self._mark(user), session.ends_s]
         body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
         return session, f"{body}.{self._signed('session', body)}"
 
     def read(self, cookie: str, now_s: float) -> Session | None:
-        """The session of a cookie; None if it is not ours, or over."""
+        """The session of a cookie; None if it is not ours, or over, or the user has changed."""
         body, _, signature = cookie.partition(".")
         if not hmac.compare_digest(self._signed("session", body).encode(), signature.encode()):
             return None
-        id, name, role, ends_s = json.loads(base64.urlsafe_b64decode(body))
-        if now_s >= ends_s or id in self._ended:
+        id, name, mark, ends_s = json.loads(base64.urlsafe_b64decode(body))
+        user = self._users.get(name)
+        if now_s >= ends_s or id in self._ended or user is None or mark != self._mark(user):
             return None
-        return Session(id, name, role, ends_s)
+        return Session(id, name, user.role, ends_s)
 
     def end(self, session: Session, now_s: float) -> None:
-        """Makes its cookie worthless."""
+        """[O14] Makes its cookie worthless; OSError if that cannot be kept (O14.36)."""
         self._ended = {id: ends_s for id, ends_s in self._ended.items() if ends_s > now_s}
         self._ended[session.id] = session.ends_s
+        if self._ended_file is not None:
+            lines = [f"{id} {ends_s!r}\n" for id, ends_s in self._ended.items()]
+            write_private(self._ended_file, "".join(lines))
+
+    def _mark(self, user: User) -> str:
+        """What changes with the role and the password."""
+        return self._signed("user", f"{user.name} {user.role} {user.salt.hex()} {user.key.hex()}")
 
     def token(self, session: Session) -> str:
         """What forms of this session carry."""
@@ -108,6 +124,26 @@ class Sessions:
 
     def _signed(self, what: str, text: str) -> str:
         return hmac.new(self._secret, f"{what} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+def ended_of(path: Path) -> dict[str, float]:
+    """The ids of sessions that were ended, and when their time is over."""
+    try:
+        words = [line.split() for line in path.read_text("utf-8").splitlines()]
+        return {id: float(ends_s) for id, ends_s in words}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as err:
+        raise ConfigError(f"{path}, the sessions that were ended, cannot be read: {err}") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces a file that only its owner reads."""
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)  # a link of somebody else's
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    beside.replace(path)
 
 
 def house_of(address: str) -> str:
@@ -151,13 +187,13 @@ class User(msgspec.Struct, frozen=True):
         return self.role == "admin"
 
 
-def made(name: str, role: Role, password: str) -> User:
+def made(name: str, role: Role, password: str, salt: bytes | None = None) -> User:
     """A user with this password. ConfigError if one of them cannot be."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name of a user: letters, digits and _.@- only")
     if len(password) < LEAST:
         raise ConfigError(f"the password of {name} has fewer than {LEAST} characters")
-    salt = os.urandom(16)
+    salt = os.urandom(16) if salt is None else salt
     return User(name, role, salt, key_of(password, salt))
 
 
@@ -209,7 +245,8 @@ def of_environment(environ: Mapping[str, str]) -> dict[str, User]:
     named: tuple[tuple[str, Role], ...] = ((ADMIN_VARIABLE, "admin"), (READER_VARIABLE, "reader"))
     for variable, role in named:
         if environ.get(variable):
-            users[role] = made(role, role, environ[variable])
+            salt = hashlib.sha256(variable.encode()).digest()  # the same after a restart
+            users[role] = made(role, role, environ[variable], salt)
     return users
 
 

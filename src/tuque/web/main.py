@@ -22,6 +22,7 @@ from tuque.web.site import Site
 
 PORT: Final = 7780
 SECRET_BYTES: Final = 32
+ENDED: Final = ".ended"  # of --secret-file: the sessions that were ended
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -84,7 +85,12 @@ def console(
     if password and listen not in LOCAL:
         raise click.ClickException("--listen at another address needs users: see --users")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    site = Site(node.settings(), users, secret, log, name, is_secure or context is not None)
+    ended = None if secret_file is None else secret_file.with_name(secret_file.name + ENDED)
+    has_tls = is_secure or context is not None
+    try:
+        site = Site(node.settings(), users, secret, log, name, has_tls, ended)
+    except ConfigError as err:
+        raise click.ClickException(str(err)) from None
     serve(site, listen, web_port, password, is_secure, context)
 
 
@@ -100,13 +106,14 @@ def serve(
     try:
         import uvicorn
 
-        from tuque.web.app import made
+        from tuque.web.app import Punctual, made
     except ModuleNotFoundError as err:
         raise missing_extra(err, "console") from None
     config = uvicorn.Config(
         made(site),
         host=listen,
         port=web_port,
+        http=Punctual,
         log_level="warning",
         server_header=False,
         proxy_headers=is_behind,
@@ -185,9 +192,5 @@ def add(path: Path | None, name: str, role: kept.Role) -> None:
     user = kept.made(name, role, password)
     users = kept.read(path) if path.exists() else {}
     users[name] = user
-    text = "".join(kept.line_of(one) + "\n" for one in users.values())
-    beside = path.with_name(path.name + ".new")
-    beside.touch(mode=0o600)
-    beside.write_text(text, "utf-8")
-    beside.replace(path)
+    kept.write_private(path, "".join(kept.line_of(one) + "\n" for one in users.values()))
     click.echo(f"{name} may {'change things' if role == 'admin' else 'look'}: {path}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -47,10 +48,11 @@ class Site:
         log: DeedLog,
         name: str = "",
         is_secure: bool = False,
+        ended_file: Path | None = None,
     ) -> None:
         self.watch = Watch(settings)
         self.users = users
-        self.sessions = Sessions(secret)
+        self.sessions = Sessions(secret, users, ended_file)
         self.log = log
         self.name = name
         self.is_secure = is_secure

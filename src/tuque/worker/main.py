@@ -44,6 +44,7 @@ log: Final = logging.getLogger("tuque.worker")
 SPARE_PLACES: Final = 200  # for done jobs that the broker does not know of yet
 POOLS: Final = ("thread", "process", "async")
 LOGS: Final = ("text", "json")
+URL_OPTION: Final = "TUQUE_WORKER_URL"  # the variable of --url (U4.7)
 SOME_FAILED: Final = 3  # exit code of --burst
 
 EPILOG: Final = """\b
@@ -137,7 +138,13 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     show_default=True,
     help="Where to look for the module first.",
 )
-@click.option("-u", "--url", help="The broker.  [default: the app's, else TUQUE_URL]")
+@click.option(
+    "-u",
+    "--url",
+    envvar=URL_OPTION,
+    help=f"The broker; {URL_OPTION} keeps a password off the command line.  [default: the app's, "
+    "else TUQUE_URL]",
+)
 @click.option("--host", help="Or its host and port, as with other commands.")
 @click.option("-p", "--port", type=click.IntRange(1, 65535))
 @click.option("-v", "--verbose", is_flag=True, help="Log each job that is done.")
@@ -265,12 +272,18 @@ def use_broker(app: App, url: str | None, host: str | None, port: int | None) ->
 
 
 def arguments() -> list[str]:
-    """The command line of this command, for another process of it."""
+    """The command line of this command, for another process of it; the URL is in its environment.
+
+    Other users of the machine can read command lines.
+    """
     context = click.get_current_context()
     words: list[str] = []
     for option in context.command.params:
         value = context.params.get(option.name or "")
         if value is None or value is False:
+            continue
+        if option.name == "url":
+            os.environ[URL_OPTION] = value
             continue
         if isinstance(option, click.Option):
             words.append(option.opts[-1] if value is True else f"{option.opts[-1]}={value}")

@@ -6,8 +6,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, to_text
@@ -139,7 +139,14 @@ class Runner(Face):
 
         Raises only if no reply came at all.
         """
-        replies = await self._answers(asked)
+        groups = self._by_leader(asked)
+        if len(groups) < 2:
+            replies = await self._answers(asked)
+        else:
+            replies = [None] * len(asked)
+            await self._ask_places(groups, asked, replies)
+            if all(isinstance(one, ConnectionError) for one in replies):
+                raise cast(ConnectionError, replies[-1])
         await self._ask_homes(asked, replies)
         return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
 
@@ -153,14 +160,23 @@ class Runner(Face):
             except TubeHome:
                 return
             await asyncio.sleep(pause_s)
-            for at, places in refused.items():
-                calls = [asked[place] for place in places]
-                try:
-                    found = await self._answers(calls, at)
-                except Error as e:
-                    found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
-                for place, reply in zip(places, found, strict=True):
-                    replies[place] = reply
+            await self._ask_places(refused, asked, replies)
+
+    async def _ask_places(
+        self,
+        groups: Mapping[Any, list[int]],
+        asked: list[Call[Any]],
+        replies: list[Reply],
+    ) -> None:
+        """Asks each node for its calls of a pipeline, and puts the replies into their places."""
+        for at, places in groups.items():
+            calls = [asked[place] for place in places]
+            try:
+                found = await self._answers(calls, at)
+            except Error as e:
+                found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+            for place, reply in zip(places, found, strict=True):
+                replies[place] = reply
 
     async def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
         """The replies, with an error for each missing one; raises if all are missing."""

@@ -84,9 +84,13 @@ def cluster_meet(
     return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
 
 
-def cluster_forget(node_id: Text, *, timeout: float | None = None) -> Call[bool]:
-    """Makes the node forget another one."""
-    args = ("CLUSTER", "FORGET", to_bytes(node_id))
+def cluster_forget(
+    node_id: Text, *, force: bool = False, timeout: float | None = None
+) -> Call[bool]:
+    """Makes the node forget another one; `force`: also one that runs, which then does no work."""
+    args: tuple[Arg, ...] = ("CLUSTER", "FORGET", to_bytes(node_id))
+    if force:
+        args += ("FORCE",)
     return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
 
 

@@ -176,7 +176,10 @@ def fail(
 def done(
     id: JobId, run: Text, *, result: Text | None = None, timeout: float | None = None
 ) -> Call[int]:
-    """Ends a job as done, with a result for those who ask; 0 if it had ended before."""
+    """Ends a job as done, with a result for those who ask.
+
+    0 if it had ended before, or if the node asked does not know it: then others are told.
+    """
     args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run)]
     if result is not None:
         args += ("RESULT", to_bytes(result))

@@ -11,14 +11,19 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tuque.client.api import Arg, Reply, Text, to_bytes
+from tuque.client.api import Arg, Job, Reply, Text, to_bytes
 from tuque.client.commands.calls import Call
 from tuque.client.url import Address
 from tuque.errors import ConnectionError, Error, TubeHome
 
 NAMES_MAX = 10_000
+ID_BYTES = 40
+TAKEN_MAX = 20_000  # jobs whose queues are kept
 OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE", "LIMITS"})
 KEY_WORDS = frozenset({"UNIQUE", "LIMIT", "RATE", "GROUP"})  # they need a tube
+OF_TASKS = frozenset(
+    {"ACKJOB", "FASTACK", "NACK", "WORKING", "START", "PROGRESS", "RELEASE", "FAIL", "DONE"}
+)
 OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
 
 
@@ -29,6 +34,7 @@ class Homes:
         self.is_on = is_on
         self._by_name: dict[bytes, Address] = {}
         self._tubes: frozenset[bytes] = frozenset()  # names that are known to be tubes
+        self._taken: dict[bytes, bytes] = {}  # queues of the jobs fetched last, by id
 
     def of(self, asked: Sequence[Call[Any]]) -> Address | None:
         """The leader of all tubes in the calls; None if no node is known to lead them all."""
@@ -36,10 +42,32 @@ class Homes:
             return None
         found: set[Address | None] = set()
         for call in asked:
-            found.update(self._by_name.get(name) for name in tubes_in(call) or [b""])
+            found.update(self._by_name.get(name) for name in self._tubes_of(call) or [b""])
             if len(found) > 1:
                 return None
         return found.pop() if found else None
+
+    def _tubes_of(self, call: Call[Any]) -> list[bytes]:
+        """The names in a call, or the queues of the fetched jobs that it is about."""
+        if call.args[0] not in OF_TASKS:
+            return tubes_in(call)
+        ids = [word for word in call.args if isinstance(word, bytes) and len(word) == ID_BYTES]
+        return [name for id in ids if (name := self._taken.get(id)) is not None]
+
+    def on_jobs(self, jobs: Iterable[Job]) -> None:
+        """Keeps which queues the jobs are of: what concerns a task goes to its tube's leader."""
+        if not self.is_on:
+            return
+        taken = self._taken
+        for job in jobs:
+            taken[job.id.encode()] = to_bytes(job.queue)
+        while len(taken) > TAKEN_MAX:
+            taken.pop(next(iter(taken), b""), None)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a tube is known that another node leads."""
+        return bool(self._by_name)
 
     def note(self, asked: Sequence[Call[Any]], replies: Sequence[Reply]) -> None:
         """Keeps which names are those of tubes, as far as calls that went well say it."""

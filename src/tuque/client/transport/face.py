@@ -267,6 +267,13 @@ class Face:
             return self._room_for(asked)
         return None if address == self._route.current else address
 
+    def _by_leader(self, asked: list[Call[Any]]) -> dict[Address | None, list[int]]:
+        """The calls of a pipeline by the leader that they concern; None: the node in use."""
+        found: dict[Address | None, list[int]] = {}
+        for at, call in enumerate(asked if self._homes.has_any else ()):
+            found.setdefault(self._home_of([call]), []).append(at)
+        return found
+
     def home_groups(self, names: Iterable[str]) -> list[list[str]]:
         """Queues by the node that calls about them go to, as far as known."""
         groups: dict[Address | None, list[str]] = {}
@@ -329,14 +336,18 @@ class Face:
         """The typed result of a reply; counts jobs by the node that created them."""
         result = call.read(reply)
         if call.fetches:
-            self._follow.on_jobs(cast(list[Job], result), self._route.own, now_s)
+            self._on_fetched(cast(list[Job], result), now_s)
         return result
+
+    def _on_fetched(self, jobs: list[Job], now_s: float) -> None:
+        self._follow.on_jobs(jobs, self._route.own, now_s)
+        self._homes.on_jobs(jobs)
 
     def _seen(self, asked: list[Call[Any]], results: list[Any], now_s: float) -> list[Any]:
         """The results of a pipeline unchanged; counts jobs as above."""
         for call, result in zip(asked, results, strict=True):
             if call.fetches and not isinstance(result, Error):
-                self._follow.on_jobs(result, self._route.own, now_s)
+                self._on_fetched(result, now_s)
         return results
 
     def _is_to_move(self, asked: list[Call[Any]]) -> bool:

@@ -38,11 +38,18 @@ from tuque.core.node.peers import (
 )
 from tuque.core.node.tables import put_body
 from tuque.core.queues.ends import end_life, keep_orphan, look_again, outlive_holder
-from tuque.core.queues.merge_work import ack_of, adopt_late, adopt_outcome, packed_outcome
+from tuque.core.queues.merge_work import (
+    ack_of,
+    adopt_late,
+    adopt_outcome,
+    packed_outcome,
+    unpack_outcome,
+)
 from tuque.core.queues.procedures import (
     FAR,
     leave_node,
     memory_level,
+    policy_of,
     producer_done,
     register,
     unregister,
@@ -405,7 +412,9 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):
-        say(n, slot, GotAck(m.id, False, 0))  # T1.4: only a request to its leader finishes it
+        if m.holders == 0 and not ends_by_claim(n, job, m.outcome):
+            return  # T1.12: it is sent again, until the leader may act
+        say(n, slot, GotAck(m.id, False, 0))  # T1.4
         return
     if job.flags & BODYLESS:
         say(n, slot, GotAck(m.id, False, 0))  # A5.3
@@ -430,6 +439,20 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
     say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
     if job.holders & ~named & ~1 & ~bit != 0 or m.holders == 0:
         collect(n, job)  # A4.4
+
+
+def ends_by_claim(n: Node, task: Task, data: bytes) -> bool:
+    """[T1] A client sent ACKJOB or DONE of the task to a node that did not know it (T1.12).
+
+    False: this node may not act on it now.
+    """
+    claim = unpack_outcome(n, task.id, data) if len(data) > 0 else None
+    work = n.life
+    work.result = None if claim is None else claim.result
+    try:
+        return policy_of(n).ack_claimed(n, task)
+    finally:
+        work.result = None
 
 
 def on_gotack(n: Node, slot: i64, m: GotAck) -> None:

@@ -10,6 +10,10 @@ from tuque.core.model.errors import (
     ATTEMPTS_OF_ONCE,
     DELAY_BEYOND_TTL,
     DELAY_FOR_EVER,
+    FULL,
+    FULL_BOTH,
+    FULL_LETTERS,
+    FULL_OUTCOMES,
     MAXLEN,
     NO_KEYS,
     NO_TUBE,
@@ -96,15 +100,20 @@ def must_be_external(n: Node) -> bool:
 
 
 def memory_refusal(n: Node) -> Refusal:
-    """[M2] Memory is above 75 %; names what alone is in the way (M2.6)."""
+    """[M2] Memory is above 75 %; names what alone is in the way (M2.6).
+
+    A node that knows no others says so as at the limit (R1.5).
+    """
     letters, outcomes = in_way(n)
+    is_alone = n.others == 0
     if letters > 0 and outcomes > 0:
-        return Refusal(NOREPL_BOTH, (megabytes(letters), megabytes(outcomes)))
+        both = (megabytes(letters), megabytes(outcomes))
+        return Refusal(FULL_BOTH if is_alone else NOREPL_BOTH, both)
     if letters > 0:
-        return Refusal(NOREPL_LETTERS, (megabytes(letters),))
+        return Refusal(FULL_LETTERS if is_alone else NOREPL_LETTERS, (megabytes(letters),))
     if outcomes > 0:
-        return Refusal(NOREPL_OUTCOMES, (megabytes(outcomes),))
-    return Refusal(NOREPL_MEMORY)
+        return Refusal(FULL_OUTCOMES if is_alone else NOREPL_OUTCOMES, (megabytes(outcomes),))
+    return Refusal(FULL if is_alone else NOREPL_MEMORY)
 
 
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:

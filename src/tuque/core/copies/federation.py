@@ -430,7 +430,8 @@ def look(n: Node, d: Demand) -> None:
     q = n.queues.get(d.name)
     is_empty = q is None or q.length == 0
     has_waiters = q is not None and len(q.waiters) > 0
-    is_shut = n.is_leaving or n.is_double or n.is_loading or (q is not None and q.pause != 0)
+    is_shut = n.is_leaving or n.is_stopping or n.is_double or n.is_loading
+    is_shut = is_shut or (q is not None and q.pause != 0)
     if is_shut or memory_level(n) >= 2:
         take_back(n, d)  # F1.2
         if has_waiters and not n.is_leaving:

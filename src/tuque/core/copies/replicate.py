@@ -124,7 +124,7 @@ def pass_on(n: Node, adding: Adding) -> None:
         is_first = adding.server_slot == 0
         adding.server_slot = linked[n.chance.below(len(linked))]
         if is_first and job.retry_s > 0:
-            tell_asked(n, job, job.holders & ~(1 << adding.server_slot))
+            send_asked(n, job, job.holders & ~(1 << adding.server_slot))
     due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
     if job.delay_s == 0 or due_ms < 0:
         due_ms = 0
@@ -134,7 +134,7 @@ def pass_on(n: Node, adding: Adding) -> None:
     adding.sent_ms = n.now_ms
 
 
-def tell_asked(n: Node, job: Job, nodes: i64) -> None:
+def send_asked(n: Node, job: Job, nodes: i64) -> None:
     """[R6.2] Send HOLDERS to nodes asked for a copy before the others, even if theirs is late.
 
     This node, the only one that knows all of them, forgets the job.

@@ -109,11 +109,12 @@ def done_task(n: Node, task: Task, result: bytes | None, client: i64) -> bool:
     caller: i64 = -1 if life is None else life.client
     if life is not None and client == caller:
         life.client = -1  # its worker knows
-    n.life.result = result
+    work = n.life
+    work.result = result
     try:
         is_done = ack_job(n, task, client)
     finally:
-        n.life.result = None
+        work.result = None
     if not is_done and life is not None:
         life.client = caller
     return is_done
@@ -127,7 +128,8 @@ def worker_of(life: Life | None, run: i64) -> bytes:
 def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:
     """[W14] The job is not known here: all nodes are asked, and get the result (W14.6)."""
     is_too_large = False
-    if id not in n.life.kept and n.ids.knows(id):
+    work = n.life
+    if id not in work.kept and n.ids.knows(id):
         outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, 0)
         outcome.run = run
         outcome.result = result
@@ -136,7 +138,7 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
         keep_here(n, outcome)
         is_too_large = result is not None and outcome.result is None
     on_unknown_ack(n, client, id)
-    n.life.in_hand = None
+    work.in_hand = None
     record = n.jobs.get(id)
     if record is not None:
         keep_claim(n, record)

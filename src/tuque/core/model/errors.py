@@ -84,6 +84,10 @@ NOREPL_LOST: Final = 66
 TUBE_FULL: Final = 67  # about: tube, its capacity
 TASK_APART: Final = 68  # about: id, what it is and what to use
 NOREACH_OWN: Final = 69
+FULL: Final = 70
+FULL_LETTERS: Final = 71  # about: MB of dead letters
+FULL_OUTCOMES: Final = 72  # about: MB of kept outcomes
+FULL_BOTH: Final = 73  # about: MB of dead letters, MB of kept outcomes
 
 # topics (SPEC T60)
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions

@@ -87,6 +87,7 @@ class Owner:
         self.name = name
         self.queues: i64 = 0  # with a tally
         self.queue_bytes: i64 = 0  # that queues cost without their jobs
+        self.bare_bytes: i64 = 0  # of them, queues that only waits have made
         self.jobs: i64 = 0  # in the table, in any state
         self.bytes: i64 = 0  # of their bodies
 

@@ -183,6 +183,8 @@ class Limits:
 
     def __init__(self) -> None:
         self.memory_bytes: i64 = 0  # 0: no limit
+        self.bare_bytes: i64 = 1 << 60  # of queues that only waits have made (M5.4)
+        self.clients_bytes: i64 = 0  # reserved for what clients hold (M5); 0: nothing is
         self.may_evict = True
         self.queue_idle_ms: i64 = 300_000
         self.default_ttl_s: i64 = 86_400
@@ -210,14 +212,17 @@ class Node:
     idle_level: i64 = 0  # memory level for which idle checks were set
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
+    bare_bytes: i64 = 0  # of `bare`
     work: i64 = 0  # units of work done in this turn by long commands (core/model/timers.py)
     passed: i64 = 0  # expired jobs skipped by takes in this turn
     has_passed = False  # some were skipped in the turn before
     wait_bytes: i64 = 0  # of waiting clients
     base_bytes: i64 = 0  # the process without jobs; the shell sets it
-    other_bytes: i64 = 0  # clients, journal and events; the shell sets it
+    client_bytes: i64 = 0  # input and output of clients; the shell counts it
+    other_bytes: i64 = 0  # connections, journal and events; the shell sets it
     has_lives = False  # `life` is in use
     is_leaving = False
+    is_stopping = False  # by plan: it comes back with its jobs (K9)
     is_double = False  # another live node has its id (K1.3)
     is_loading = False
     remembers = False  # it started with data from a journal (K5.1)
@@ -300,18 +305,51 @@ class Node:
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
+        self.bare: dict[bytes, None] = {}  # queues that waits have made (M5.4)
         self.topics = Topics()
         self.topics.begun_ms = self.now_ms
 
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
-        used += self.queue_bytes + self.wait_bytes
+        used += self.queue_bytes + self.wait_bytes + self.client_bytes
         if self.policy is not None:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
         used += self.topics.bytes
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
+
+    def held_by_clients(self) -> i64:
+        """[M5] Bytes of them that clients hold: buffers, and what they wait for (M5.1)."""
+        held = self.client_bytes + self.wait_bytes + self.life.watch_bytes
+        if self.policy is not None:
+            held += self.policy.put_bytes
+        return held
+
+    def counted_bytes(self) -> i64:
+        """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
+        counted = self.used_bytes() - self.bare_bytes
+        return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
+
+    def memory_classes(self) -> dict[str, int]:
+        """[M1] What memory is used for, in bytes: all classes add up to it (S8.1, O1.5)."""
+        waits = self.life.watch_bytes
+        puts = 0 if self.policy is None else self.policy.put_bytes
+        return {
+            "base": int(self.base_bytes),
+            "jobs": int(self.job_bytes),
+            "queues": int(self.queue_bytes),
+            "leases": int(self.leases.bytes),
+            "buffers": int(self.client_bytes),
+            "waiting": int(self.wait_bytes + waits + puts),
+            "tubes": 0 if self.policy is None else int(self.policy.bytes_used - puts),
+            "topics": int(self.topics.bytes),
+            "work": int(self.life.bytes_used() - waits),
+            "staged": int(self.staging.bytes),
+            "keys": int(self.keys.bytes_used()),
+            "tombstones": int(self.tombs.bytes_used()),
+            "other": int(self.other_bytes),
+        }
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than all earlier ones on this node (G6.4)."""

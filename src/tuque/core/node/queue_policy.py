@@ -31,6 +31,7 @@ class Policy:
 
     def __init__(self) -> None:
         self.bytes_used: i64 = 0
+        self.put_bytes: i64 = 0  # of them, those of puts that wait for room
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
         """Why ADDJOB is refused; None if it is not. The policy may raise reasons of its own."""
@@ -38,6 +39,16 @@ class Policy:
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """ADDJOB, accepted: returns the new task."""
+        raise AssertionError("no policy")
+
+    def repeat(self, n: Node, q: Queue) -> None:
+        """ADDJOB with a key that is kept: the reply waits as that of the first one did. Raises if
+        this node may not answer.
+        """
+        raise AssertionError("no policy")
+
+    def keep_key(self, n: Node, queue: bytes, full: bytes) -> None:
+        """A job was added with this key, to any queue."""
         raise AssertionError("no policy")
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
@@ -116,6 +127,10 @@ class Policy:
 
     def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
         """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
+        raise AssertionError("no policy")
+
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """ACKJOB or DONE that came to a node without the task (T1.12); False: not now."""
         raise AssertionError("no policy")
 
     def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
@@ -224,4 +239,12 @@ class Policy:
 
     def drain_left(self, n: Node) -> i64:
         """What must go, besides tasks, before the node is safe to stop (K7.3)."""
+        raise AssertionError("no policy")
+
+    def set_stopping(self, n: Node, is_stopping: bool) -> None:
+        """The node stops by plan, or does not (K9)."""
+        raise AssertionError("no policy")
+
+    def tubes_to_move(self, n: Node) -> i64:
+        """Tubes led here that others are to lead before a stop by plan (K9.2)."""
         raise AssertionError("no policy")

@@ -6,6 +6,8 @@ yet are before it and only move towards the start. So it meets everything that s
 at least once, needs no copy, and its cursor is a number.
 """
 
+from typing import Final
+
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job import (
@@ -26,7 +28,10 @@ from tuque.core.model.stats import (
     tenant_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.queue import Queue, queue_bytes
+from tuque.core.node.queue import QUEUE_BYTES, Queue, queue_bytes
+
+BARE_REVIEW: Final = 100  # queues reviewed when waits may make no more
+BARE_BYTES: Final = QUEUE_BYTES + TALLY_BYTES
 
 
 def enter_job(n: Node, job: Job) -> Tally:
@@ -119,13 +124,49 @@ def enter_queue(n: Node, q: Queue) -> None:
     n.queue_list.append(q)
     n.queues[q.name] = q
     n.queue_bytes += queue_bytes(q)
-    q.tally = tally_of(n, q.name)
-    q.tally.is_kept = True
-    q.tally.owner.queue_bytes += queue_bytes(q)
+    counts = q.tally = tally_of(n, q.name)
+    counts.is_kept = True
+    counts.owner.queue_bytes += queue_bytes(q)
+
+
+def bare_size(name: bytes) -> i64:
+    """Bytes of a queue of that name without jobs."""
+    return BARE_BYTES + 5 * len(name)
+
+
+def note_bare(n: Node, q: Queue) -> None:
+    """[M5] A wait has made the queue (M5.4)."""
+    n.bare[q.name] = None
+    count_bare(n, q, bare_size(q.name))
+
+
+def end_bare(n: Node, q: Queue) -> None:
+    """It has or had a job, or is gone."""
+    del n.bare[q.name]
+    count_bare(n, q, -bare_size(q.name))
+
+
+def count_bare(n: Node, q: Queue, size: i64) -> None:
+    """So many bytes more are those of bare queues."""
+    n.bare_bytes += size
+    q.tally.owner.bare_bytes += size
+
+
+def review_bare(n: Node) -> None:
+    """[M5] Some of the queues that waits made may have had jobs since: they count as others do."""
+    for name in list(n.bare)[:BARE_REVIEW]:
+        q = n.queues[name]
+        if q.pause == 0 and q.policy is None and q.jobs_in == 0:
+            del n.bare[name]
+            n.bare[name] = None  # it is the last to be reviewed again
+        else:
+            end_bare(n, q)
 
 
 def leave_queue(n: Node, q: Queue) -> None:
     """Take a queue out of the table."""
+    if q.name in n.bare:
+        end_bare(n, q)
     del n.queues[q.name]
     last = n.queue_list.pop()
     if last is not q:
@@ -133,9 +174,10 @@ def leave_queue(n: Node, q: Queue) -> None:
         last.place = q.place
     q.place = -1
     n.queue_bytes -= queue_bytes(q)
-    q.tally.is_kept = False
-    q.tally.owner.queue_bytes -= queue_bytes(q)
-    if q.tally.jobs == 0:
+    counts = q.tally
+    counts.is_kept = False
+    counts.owner.queue_bytes -= queue_bytes(q)
+    if counts.jobs == 0:
         drop_tally(n, q.name)
 
 
@@ -209,6 +251,11 @@ def check_table(n: Node) -> None:
     for name in n.book.tallies:
         total += TALLY_BYTES + len(name)
     assert total == n.queue_bytes, "bytes of queues"
+    bare: i64 = 0
+    for name in n.bare:
+        assert name in n.queues, "bare queue that is gone"
+        bare += bare_size(name)
+    assert bare == n.bare_bytes, "bytes of bare queues"
 
 
 # ---- The node's time; whether the process stood still (SPEC G8)

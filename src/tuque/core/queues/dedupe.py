@@ -19,8 +19,8 @@ from tuque.core.model.job import ACKED, EXTERNAL, Job
 from tuque.core.node.node import Added, Adding, Node
 from tuque.core.node.peers import count_of
 from tuque.core.queues.ends import record_job
-from tuque.core.records.staged import tell_key
-from tuque.core.tables.dedupe_keys import Follower, full_key
+from tuque.core.records.staged import record_key
+from tuque.core.tables.dedupe_keys import Follower, Kept, full_key
 from tuque.core.tables.staged import FAIR, Publishing, repl_of
 
 
@@ -38,10 +38,23 @@ def keys_refusal(n: Node, more: i64, tenant: bytes = b"") -> Refusal | None:
 def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
     """[Z4] The id of the job with this key; empty if there is none (Z4.2)."""
     full = full_key(queue, key)
-    found = n.keys.find(full, n.now_ms)
+    found = kept_key(n, queue, full)
     if found is None:
         return coming_job(n, full)
     return found.id
+
+
+def kept_key(n: Node, queue: bytes, full: bytes) -> Kept | None:
+    """[Z4] The key, if it is kept (Z4.2); of a tube also its leader must have told others (Z4.10).
+
+    Raises what the policy raises if this node does not lead the tube.
+    """
+    found = n.keys.find(full, n.now_ms)
+    if found is not None and n.policy is not None:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            q.policy.repeat(n, q)
+    return found
 
 
 def coming_job(n: Node, full: bytes) -> bytes:
@@ -99,13 +112,15 @@ def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waitin
     if n.staging.running is not None and full in n.staging.running.fresh:
         n.staging.running.has_new_key = True  # Z2.11
     n.keys.put(full, job.id, n.now_ms + ttl_ms)
+    if n.policy is not None:
+        n.policy.keep_key(n, queue, full)
     if is_waiting:
         n.keys.pending[job.id] = full
         if job.flags & EXTERNAL:
             return  # nothing of it is here
         record_job(n, job)
     if n.records is not None:
-        tell_key(n.records, full, job.id, n.now_ms + ttl_ms)
+        record_key(n.records, full, job.id, n.now_ms + ttl_ms)
 
 
 def is_recorded(n: Node, job: Job) -> bool:
@@ -138,9 +153,9 @@ def on_add_over(n: Node, adding: Adding, error: Refusal | None) -> None:
                 keys.drop(full)
                 if not is_external and n.records is not None:
                     n.records.remove(id, stats.ADD_FAILED)
-                    tell_key(n.records, full, id, 0)
+                    record_key(n.records, full, id, 0)
             elif is_external and n.records is not None:
-                tell_key(n.records, full, id, kept.until_ms)
+                record_key(n.records, full, id, kept.until_ms)
     answer_followers(n, id, error)
 
 

@@ -18,6 +18,7 @@ from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_DOUBLE, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.node.peers import jitter_first_ms, tell_delivered
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_OUT, Queue
+from tuque.core.node.tables import note_bare
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import get_queue, mark_ready, stop_waiting
@@ -195,7 +196,11 @@ def wait(
     n.waiters[client] = waiter
     size: i64 = WAITER_BYTES
     for name in queues:
-        get_queue(n, name).waiters[client] = None
+        q = n.queues.get(name)
+        if q is None:
+            q = get_queue(n, name)
+            note_bare(n, q)
+        q.waiters[client] = None
         size += WAIT_BYTES + len(name)
         if len(n.peers) > 1:
             n.asks[name] = None  # V1.6, F1.1

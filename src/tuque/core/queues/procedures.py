@@ -372,7 +372,7 @@ def on_idle_check(n: Node, name: bytes) -> None:
 
 def on_memory_level(n: Node) -> None:
     """[M4] The memory level changed: check idle queues sooner or later."""
-    level = memory_level(n)
+    level = idle_level(n)
     if level == n.idle_level:
         return
     n.idle_level = level
@@ -384,9 +384,14 @@ def on_memory_level(n: Node) -> None:
     n.idle_checks = checks
 
 
+def idle_level(n: Node) -> i64:
+    """[M4] How soon queues are idle (M4.1)."""
+    return 2 if 2 * n.bare_bytes > n.limits.bare_bytes else memory_level(n)
+
+
 def idle_limit_ms(n: Node) -> i64:
     """Idle time of a queue in ms: shorter if memory is short (M4.1)."""
-    level = memory_level(n)
+    level = idle_level(n)
     limit_ms = n.limits.queue_idle_ms
     if level == 1 and limit_ms > 10_000:
         return 10_000
@@ -400,7 +405,7 @@ def memory_level(n: Node) -> i64:
     limit = n.limits.memory_bytes
     if limit == 0:
         return 0
-    used = n.used_bytes()
+    used = n.counted_bytes()
     if used * 4 <= limit * 3:
         return 0
     if used * 20 <= limit * 19:
@@ -433,7 +438,7 @@ def thin(n: Node) -> bool:
 
 def is_room_without(n: Node, some_bytes: i64) -> bool:
     """[M2] Whether the node would be at level 0 if it did not use these bytes."""
-    return (n.used_bytes() - some_bytes) * 4 <= n.limits.memory_bytes * 3
+    return (n.counted_bytes() - some_bytes) * 4 <= n.limits.memory_bytes * 3
 
 
 def letters_in_way(n: Node) -> i64:

@@ -101,12 +101,8 @@ def sources(n: Node, q: Queue) -> list[bytes]:
     return [n.peers[slot].node_id for slot in d.sources]
 
 
-def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
-    """[S3] `[queue, id, body]` of the first jobs, or of the newest if count < 0."""
-    q = n.queues.get(name)
-    if q is None or count == 0:
-        return []
-    jobs = q.peek(count) if count > 0 else q.peek_last(-count)
+def peeked(jobs: list[Job]) -> list[object]:
+    """[S3] `[queue, id, body]` of jobs, up to the size of one reply (L2.5)."""
     rows: list[object] = []
     size: i64 = 0
     for job in jobs:

@@ -130,7 +130,7 @@ def put_names(w: BytesWriter, app: bytes, txn: bytes) -> None:
     w.write(txn)
 
 
-def tell_key(records: Records, full: bytes, id: bytes, until_ms: i64) -> None:
+def record_key(records: Records, full: bytes, id: bytes, until_ms: i64) -> None:
     """The key belongs to that job until `until_ms`."""
     w = records.writer
     write_i32_le(w, i32(KEY_FIXED + len(full)))

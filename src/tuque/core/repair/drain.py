@@ -76,6 +76,18 @@ def drain_left(n: Node) -> i64:
     return left if n.policy is None else left + n.policy.drain_left(n)
 
 
+def set_stopping(n: Node, is_stopping: bool) -> None:
+    """[K9] CLUSTER STOPPING yes|no: others lead its tubes; its jobs stay (K9.1)."""
+    n.is_stopping = is_stopping
+    if n.policy is not None:
+        n.policy.set_stopping(n, is_stopping)
+
+
+def tubes_to_move(n: Node) -> i64:
+    """[K9] Tubes led here that others are to lead before the stop (K9.2)."""
+    return 0 if n.policy is None else n.policy.tubes_to_move(n)
+
+
 def on_left(n: Node, slot: i64, m: Left) -> None:
     """[K7, R3.4] ON RECV LEFT: the sender is no longer a holder; repair follows (K7.5).
 

@@ -14,8 +14,8 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.queues.dedupe import followers_tick, make_sure, on_copies
 from tuque.core.records.staged import (
+    record_key,
     tell_app,
-    tell_key,
     tell_stage_drop,
     tell_staged,
 )
@@ -247,7 +247,7 @@ def flush_staged(n: Node) -> None:
     for full, kept in list(n.keys.kept.items()):
         n.keys.drop(full)
         if n.records is not None:
-            tell_key(n.records, full, kept.id, 0)
+            record_key(n.records, full, kept.id, 0)
     n.keys.ends = []
 
 

@@ -21,6 +21,12 @@ def full_key(queue: bytes, key: bytes) -> bytes:
     return queue + key + bytes([len(key)])
 
 
+def queue_of(full: bytes) -> bytes:
+    """The queue in what `full_key` has joined."""
+    size: i64 = len(full)
+    return full[: size - 1 - i64(full[size - 1])]
+
+
 @final
 class Kept:
     """The job added with a key, and the key's expiry."""
@@ -48,6 +54,8 @@ class Keys:
         self.kept: dict[bytes, Kept] = {}
         self.ends: list[tuple[int, bytes]] = []  # heap of (instant, key)
         self.text_bytes: i64 = 0
+        # Of queues that are tubes, those that go to other nodes with the tasks (T18.8).
+        self.of_tubes: dict[bytes, dict[bytes, None]] = {}
         self.by_tenant: dict[bytes, int] = {}  # how many each has
         self.pending: dict[bytes, bytes] = {}  # by job id: keys of jobs that wait for copies
         # Jobs that waited for copies when the node stopped, and the nodes that have one by now.
@@ -63,12 +71,40 @@ class Keys:
         found = self.kept.get(full)
         return found if found is not None and found.until_ms > now_ms else None
 
+    def is_of(self, full: bytes, id: bytes) -> bool:
+        """Whether the job has the key."""
+        found = self.kept.get(full)
+        return found is not None and found.id == id
+
+    def row(self, full: bytes) -> list[tuple[bytes, bytes, int]]:
+        """The key, the id of its job and its end; empty: it is free."""
+        found = self.kept.get(full)
+        return [] if found is None else [(full, found.id, int(found.until_ms))]
+
+    def in_tube(self, name: bytes) -> list[tuple[bytes, bytes, int]]:
+        """The keys of a tube, as `row` has them."""
+        rows: list[tuple[bytes, bytes, int]] = []
+        for full in self.of_tubes.get(name, {}):
+            rows += self.row(full)
+        return rows
+
+    def index(self) -> None:
+        """Find the keys of tubes: they came before the tubes did."""
+        for full in self.kept:
+            named = self.of_tubes.get(queue_of(full))
+            if named is not None:
+                named[full] = None
+
     def put(self, full: bytes, id: bytes, until_ms: i64) -> None:
         """Keep the key until `until_ms`; replaces an expired one."""
         if full not in self.kept:
             self.text_bytes += len(full)
             self.count(full, 1)
         self.kept[full] = Kept(id, until_ms)
+        if len(self.of_tubes) > 0:
+            named = self.of_tubes.get(queue_of(full))
+            if named is not None:
+                named[full] = None
         heappush(self.ends, (until_ms, full))
         if len(self.ends) > 1000 + 2 * len(self.kept):
             self.ends = [(int(kept.until_ms), name) for name, kept in self.kept.items()]
@@ -82,10 +118,14 @@ class Keys:
                 self.unsure.pop(kept.id, None)
             self.text_bytes -= len(full)
             self.count(full, -1)
+            if len(self.of_tubes) > 0:
+                named = self.of_tubes.get(queue_of(full))
+                if named is not None:
+                    named.pop(full, None)
 
     def count(self, full: bytes, by: i64) -> None:
         """[N11] Count a key of a tenant's queue that came or went (N11.8)."""
-        tenant = tenant_of(full[: len(full) - 1 - full[len(full) - 1]])
+        tenant = tenant_of(queue_of(full))
         if len(tenant) > 0:
             left = self.by_tenant.get(tenant, 0) + int(by)
             if left > 0:

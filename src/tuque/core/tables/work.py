@@ -516,6 +516,11 @@ class Lives:
         if until_ms > 0:
             heappush(self.deadlines, (until_ms, client))
 
+    def watch_size(self, client: i64) -> i64:
+        """Bytes of the client's wait."""
+        watch = self.watches.get(client)
+        return 0 if watch is None else WATCH_BYTES * (1 + len(watch.ids))
+
     def extend(self, client: i64, until_ms: i64) -> None:
         """The client waits until then."""
         watch = self.watches[client]

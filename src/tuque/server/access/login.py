@@ -126,7 +126,7 @@ class LogIn(Slow):
         if self.turn_ms > s.n.now_ms:
             self.wake_ms = self.turn_ms  # N6.1
             return False
-        account = known_user(s, self.user)
+        account = s.acl.by_name.get(self.user)
         if account is not None and self.is_known(account):
             self.enter(account)
             return True
@@ -153,6 +153,8 @@ class LogIn(Slow):
     def enter(self, account: Account) -> None:
         """The client is that user from now on; nothing of another user's stays."""
         s, c = self.s, self.client
+        if not account.is_on:
+            raise self.failed(is_guess=False)
         full = no_room(s, c.user, account)
         if full is not None:
             raise ArgError(full)  # N11.4
@@ -164,10 +166,10 @@ class LogIn(Slow):
         c.stranger_ms = 0
         c.strange = 0
 
-    def failed(self) -> ArgError:
+    def failed(self, is_guess: bool = True) -> ArgError:
         """[C5] The session is not logged in; its error (C5.3)."""
         log_out(self.s, self.client)
-        note_failure(self.s, self.client, self.user)
+        note_failure(self.s, self.client, self.user, is_guess)
         return ArgError(BAD_PASSWORD if self.user == DEFAULT else WRONGPASS)
 
     def drop(self) -> None:
@@ -192,12 +194,6 @@ def is_one_too_many(s: Server, c: Client) -> bool:
     c.is_closing = True
     s.touch(c)
     return True
-
-
-def known_user(s: Server, name: bytes) -> Account | None:
-    """The user who may log in."""
-    account = s.acl.by_name.get(name)
-    return account if account is not None and account.is_on else None
 
 
 def log_in(
@@ -229,10 +225,14 @@ def forget_user(s: Server, c: Client) -> None:
     s.leave_tubes(c.number)
 
 
-def note_failure(s: Server, c: Connection, name: bytes) -> None:
-    """[N6] A log-in failed: slow down, count, keep for ACL LOG, log at a bounded rate (N6.3)."""
+def note_failure(s: Server, c: Connection, name: bytes, is_guess: bool = True) -> None:
+    """[N6] A log-in failed: slow down, count, keep for ACL LOG, log at a bounded rate (N6.3).
+
+    The right password of a user that is off is no guess (N6.8).
+    """
     now_ms = s.n.now_ms
-    s.acl.guesses.failed(host_of(c), name, now_ms)
+    if is_guess:
+        s.acl.guesses.failed(host_of(c), name, now_ms)
     client = c.address.encode()
     s.acl.denials.note(AUTH, b"AUTH", name, client, now_ms, s.cfg.acllog_max_len)
     say_once(

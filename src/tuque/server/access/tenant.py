@@ -10,7 +10,10 @@ from mypy_extensions import i64
 from tuque.core.leases.leases import make_room
 from tuque.core.model.job import BODYLESS, Job
 from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
+from tuque.core.model.stats import Owner
+from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES
+from tuque.core.node.tables import bare_size, review_bare
 from tuque.core.tables.leases import GROUPS_MAX
 from tuque.core.tables.staged import FAIR
 from tuque.server.state.server import Server
@@ -47,7 +50,16 @@ MANY_GROUPS: Final = (
 )
 MANY_QUEUES: Final = (
     b"QUOTA tenant '%s' has queues of %d bytes without their jobs, and may have a quarter of "
-    b"maxmemory: wait for fewer names"
+    b"maxmemory: use fewer names"
+)
+NOTHING: Final = Owner(b"")  # of a tenant without queues
+MANY_NAMES: Final = (
+    b"OOM clients wait for new queues of %d bytes, and may have %d: wait for fewer names, or raise "
+    b"maxmemory"
+)
+MANY_OWN_NAMES: Final = (
+    b"QUOTA tenant '%s' waits for new queues of %d bytes, a quarter of what all may have: wait for "
+    b"fewer names"
 )
 MANY_CONNECTIONS: Final = (
     b"QUOTA tenant '%s' has %d connections to this node, as many as it may: close some, "
@@ -106,6 +118,12 @@ def over_quota(s: Server, account: Account, unit: Unit, args: list[bytes]) -> by
     """[N11] Why the tenant may not add what the command has; None: it may (N11.2)."""
     if unit.row == "PUBLISH":
         return None  # what is staged counts already
+    if len(unit.queue_at) == 1:
+        at = unit.queue_at[0]
+        if at < len(args) and args[at] not in s.n.queues:
+            refused = over_queues(s, account, [args[at]])
+            if refused is not None:
+                return refused
     body: i64 = BODIES.get(unit.row, len(args) - 1)
     return refusal(s, account, 1, 0 if body >= len(args) else len(args[body]), True)
 
@@ -192,20 +210,63 @@ def check_growth(s: Server, account: Account | None, job: Job | None, body: byte
         raise ArgError(MANY_BYTES % (tenant.name, int(held), int(tenant.bytes)))
 
 
+def owner_of(n: Node, tenant: bytes) -> Owner:
+    """What the tenant's queues hold."""
+    return n.book.owners.get(tenant, NOTHING)
+
+
 def check_queues(s: Server, account: Account | None, names: list[bytes]) -> None:
     """[N11] Raise ArgError if the tenant may not make those of these queues that are missing
     (N11.9)."""
+    refused = None if account is None else over_queues(s, account, names)
+    if refused is not None:
+        raise ArgError(refused)
+
+
+def over_queues(s: Server, account: Account, names: list[bytes]) -> bytes | None:
+    """[N11] Why the tenant may not make those of these queues that are missing (N11.9)."""
     most: i64 = s.n.limits.memory_bytes // FAIR
-    if account is None or len(account.prefix) == 0 or most == 0:
-        return
+    if len(account.prefix) == 0 or most == 0:
+        return None
     more: i64 = 0
     for name in names:
         if name not in s.n.queues:
             more += QUEUE_BYTES + 4 * len(name)
-    owner = s.n.book.owners.get(account.tenant)
-    held: i64 = 0 if owner is None else owner.queue_bytes
-    if more > 0 and held + more > most:
-        raise ArgError(MANY_QUEUES % (account.tenant, int(held)))
+    held = owner_of(s.n, account.tenant).queue_bytes
+    if more == 0 or held + more <= most:
+        return None
+    if account.home is not None:
+        account.home.refused += 1
+    return MANY_QUEUES % (account.tenant, int(held))
+
+
+def check_names(s: Server, account: Account | None, names: list[bytes]) -> None:
+    """[M5] Raise ArgError if no GETJOB may make those of these queues that are missing (M5.4,
+    N11.9)."""
+    n = s.n
+    more: i64 = 0
+    for name in names:
+        if name not in n.queues:
+            more += bare_size(name)
+    if more == 0:
+        return
+    tenant = b"" if account is None or len(account.prefix) == 0 else account.tenant
+    if over_bare(n, tenant, more) is not None:
+        review_bare(n)
+    refused = over_bare(n, tenant, more)
+    if refused is not None:
+        raise ArgError(refused)
+
+
+def over_bare(n: Node, tenant: bytes, more: i64) -> bytes | None:
+    """[M5] Why waits make no queues of so many bytes (M5.4); `tenant`: empty if of none."""
+    most = n.limits.bare_bytes
+    if n.bare_bytes + more > most:
+        return MANY_NAMES % (int(n.bare_bytes), int(most))
+    if len(tenant) == 0:
+        return None
+    held = owner_of(n, tenant).bare_bytes
+    return MANY_OWN_NAMES % (tenant, int(held)) if FAIR * (held + more) > most else None
 
 
 def full_of_groups(s: Server, account: Account) -> bytes | None:

@@ -18,6 +18,7 @@ from tuque.wire.commands.arguments import (
 from tuque.wire.proto.resp import strict_int
 
 SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
+LINE_WORK: Final = 5  # units for a line of CLIENT LIST
 SHOWN_MAX: Final = 200  # bytes of a function's name
 BAD_CLIENT: Final = (
     b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
@@ -31,7 +32,7 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"LIST" and count == 2:
         lines = [client_line(s, other) for other in s.clients.values()]
         lines += [wired_line(s, w) for w in s.wired.values()]
-        s.n.work += len(lines)
+        s.n.work += LINE_WORK * len(lines)
         c.reply(b"".join([line + b"\n" for line in lines]))
     elif word == b"INFO" and count == 2:
         c.reply(client_line(s, c) + info_tail(c) + b"\n")

@@ -1,4 +1,4 @@
-"""CLUSTER: figures of the cluster, and changes of its membership (SPEC S6, K3, K5, K6, K7)."""
+"""CLUSTER: figures of the cluster, and changes of its membership (SPEC S6, K3, K5 to K7, K9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
 from tuque.core.node.peers import journal_fails
 from tuque.core.queues.deliver import wake_all
-from tuque.core.repair.drain import drain_left, set_leaving
+from tuque.core.repair.drain import drain_left, set_leaving, set_stopping, tubes_to_move
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts
 from tuque.server.bus.reasons import NO_SECRET
@@ -28,10 +28,15 @@ from tuque.wire.proto.resp import Status, strict_int
 Fields = dict[str, object]
 
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
+BAD_STOPPING: Final = b"ERR Wrong argument for CLUSTER STOPPING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are open, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
 IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
+IT_RUNS: Final = (
+    b"ERR node %s runs and is linked: drain and stop it first, or CLUSTER FORGET %s FORCE: it then "
+    b"does no work any more"
+)
 PORT_MAX: Final = 65_535
 BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
 HOST_MAX: Final = 255
@@ -44,6 +49,19 @@ MEETINGS_MAX: Final = 64
 def is_safe_to_stop(s: Server) -> bool:
     """[K7.3] Whether the node is leaving and has handed over everything."""
     return s.n.is_leaving and drain_left(s.n) == 0
+
+
+def absent_nodes(s: Server) -> int:
+    """[K9] Nodes of the cluster that take no copies now and do not leave (K9.2)."""
+    there = s.n.reachable | s.n.leavers
+    return sum(1 for one in s.members.alive() if there >> one.slot & 1 == 0 and not one.is_leaving)
+
+
+def stop_left(s: Server) -> int:
+    """[K9] What a stop by plan waits for (K9.2)."""
+    if not s.n.is_stopping:
+        return 0
+    return int(repair_left(s.n)) + int(tubes_to_move(s.n)) + absent_nodes(s)
 
 
 def links_over_tls(s: Server) -> int:
@@ -63,7 +81,7 @@ def cluster_fields(s: Server) -> Fields:
         received = sum(bus.figures.in_messages.values())
         sent_bytes, received_bytes = int(bus.figures.out_bytes), int(bus.figures.in_bytes)
     return {
-        "cluster_state": "conflict" if s.conflict else "ok",
+        "cluster_state": s.members.why_idle() or "ok",
         "cluster_known_nodes": size,
         "cluster_reachable_nodes": int(n.reachable_count),
         "cluster_size": size,
@@ -80,6 +98,10 @@ def cluster_fields(s: Server) -> Fields:
         "cluster_leaving": "yes" if n.is_leaving else "no",
         "cluster_drain_left": int(drain_left(n)) if n.is_leaving else 0,
         "cluster_safe_to_stop": "yes" if is_safe_to_stop(s) else "no",
+        "cluster_stopping": "yes" if n.is_stopping else "no",
+        "cluster_stop_left": stop_left(s),
+        "cluster_stop_tubes": int(tubes_to_move(n)) if n.is_stopping else 0,
+        "cluster_stop_absent": absent_nodes(s) if n.is_stopping else 0,
     }
 
 
@@ -152,8 +174,8 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"SAVECONFIG" and count == 2:
         save(s)
         c.ok()
-    elif word == b"FORGET" and count == 3:
-        forget(s, args[2])
+    elif word == b"FORGET" and (count == 3 or (count == 4 and args[3].upper() == b"FORCE")):
+        forget(s, args[2], count == 4)
         c.ok()
     elif word == b"RESET" and count in (2, 3):
         reset(s, args[2].upper() if count == 3 else b"SOFT")
@@ -162,6 +184,11 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(Status("yes" if s.n.is_leaving else "no"))
     elif word == b"LEAVING" and count == 3:
         leave(s, args[2].lower())
+        c.ok()
+    elif word == b"STOPPING" and count == 2:
+        c.reply(Status("yes" if s.n.is_stopping else "no"))
+    elif word == b"STOPPING" and count == 3:
+        prepare_stop(s, args[2].lower())
         c.ok()
     elif word == b"REPAIR" and count == 2:
         left = int(repair_left(s.n))
@@ -212,7 +239,7 @@ def is_host(host: bytes) -> bool:
     return 0 < len(host) <= HOST_MAX and all(33 <= byte <= 126 for byte in host)
 
 
-def forget(s: Server, id: bytes) -> None:
+def forget(s: Server, id: bytes, is_forced: bool) -> None:
     """[K6] CLUSTER FORGET: remove the node from the cluster; the other nodes follow (K6.1)."""
     if len(id) != 40:
         raise ArgError(b"ERR Invalid node identifier")
@@ -221,6 +248,8 @@ def forget(s: Server, id: bytes) -> None:
     voters = tubes_of(s.n).ballots.in_force()
     if voters is not None and id in voters.rights:
         raise ArgError(IT_VOTES % (id, id))  # T28.6
+    if s.members.runs(id) and not is_forced:
+        raise ArgError(IT_RUNS % (id, id))  # K6.5
     if not s.members.forget(id):
         raise ArgError(b"ERR Unknown node " + id)
     if s.bus is not None:
@@ -278,6 +307,20 @@ def leave(s: Server, word: bytes) -> None:
     if is_leaving:
         wake_all(s.n, NODE_LEAVING)
     save(s)
+
+
+def prepare_stop(s: Server, word: bytes) -> None:
+    """[K9] CLUSTER STOPPING yes|no: this node is about to stop, and to come back (K9.1)."""
+    if word not in (b"yes", b"no"):
+        raise ArgError(BAD_STOPPING)
+    is_stopping = word == b"yes"
+    set_stopping(s.n, is_stopping)
+    if is_stopping:
+        wake_all(s.n, NODE_LEAVING)
+    log.info(
+        "CLUSTER STOPPING %(answer)s",
+        facts("cluster_stopping", answer=word.decode()),
+    )
 
 
 def save(s: Server) -> None:

@@ -16,7 +16,7 @@ from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.log import shape_log
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.tubes import end_waiting
-from tuque.server.start.bus import look_at_password, take_secrets
+from tuque.server.start.bus import apply_doors, take_secrets
 from tuque.server.start.journal import turn_off, turn_on
 from tuque.server.state.client import Client, Wired
 from tuque.server.state.notices import leave_notices
@@ -63,12 +63,16 @@ def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
         reply_help(s, c, b"CONFIG")
 
 
+PATTERN_WORK: Final = 100  # units to compare a pattern with the names of all options
+
+
 def get(s: Server, c: Client, patterns: list[bytes]) -> None:
     """Names and values that match any pattern, without duplicates; a map in RESP3."""
     found: dict[str, object] = {}
     for pattern in patterns:
         if len(pattern) > MOST:
             raise ArgError(LONG_PATTERN % MOST)
+        s.n.work += PATTERN_WORK
         if pattern == b"save":  # redis-benchmark asks for it; there are no snapshots
             found["save"] = b""
         for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):
@@ -92,7 +96,7 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name in SECRETS:
         take_secrets(s, cluster_secrets(s.cfg))
     if name == "requirepass":
-        look_at_password(s)
+        apply_doors(s)
         for client in s.clients.values():
             lock_out(s, client)
         for wired in s.wired.values():

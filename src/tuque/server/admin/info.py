@@ -188,6 +188,7 @@ def clients(s: Server) -> Fields:
         "iproto_clients": len(s.wired),
         "iproto_blocked_calls": len(s.takes) + sum([len(w.puts) for w in s.wired.values()]),
         "maxclients": s.cfg.maxclients,
+        "evicted_clients": s.figures.evicted,
         "closed_at_output_limit": s.figures.output_closed,
         "closed_before_login": s.figures.strangers_closed,
         "closed_at_command_deadline": s.figures.deadline_closed,
@@ -224,8 +225,15 @@ def memory(s: Server) -> Fields:
         "maxmemory": limit,
         "maxmemory_human": human(limit),
         "memory_level": memory_level(s.n),
+        "maxmemory_clients": int(s.n.limits.clients_bytes),
+        "mem_not_counted_for_evict": used - int(s.n.counted_bytes()),
         "used_memory_jobs": int(s.n.job_bytes),
-        "used_memory_clients": int(s.n.other_bytes),
+        "used_memory_clients": int(s.n.held_by_clients()),
+        **{
+            f"used_memory_{name}": size
+            for name, size in s.n.memory_classes().items()
+            if name != "jobs"
+        },
     }
 
 

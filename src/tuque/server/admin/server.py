@@ -39,6 +39,7 @@ DENIED: Final = (
 NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
 SLEEP_MAX_S: Final = 3600.0
 NOT_FLOAT: Final = b"ERR value is not a valid float"
+ROW_WORK: Final = 15  # units for a command's row in COMMAND
 RESTART_MAX_MS: Final = 3_600_000
 
 
@@ -51,6 +52,9 @@ def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
     """COMMAND [COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS ...]."""
     word = args[1].upper() if len(args) > 1 else b""
+    if word in (b"", b"INFO", b"DOCS", b"LIST"):
+        rows = len(args) - 2 if len(args) > 2 else len(s.table)
+        s.n.work += ROW_WORK * rows
     if word == b"":
         c.reply([command_row(command, c.resp3) for command in s.table.values()])
     elif word == b"COUNT" and len(args) == 2:

@@ -103,6 +103,7 @@ class Link:
         self.is_tls = False
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once known
+        self.has_met = False  # what must not clash is said (K3.4)
         self.number: i64 = 0  # order of creation
         self.gated: list[Held] = []  # in their order
         self.wire: list[bytes] = []  # can be sent, not taken by the socket yet

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import AnyMessage, Heartbeat, Refusal
+from tuque.core.msgs import AnyMessage, Belongings, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.logtext import facts
@@ -28,8 +28,10 @@ from tuque.server.bus.sending import Sending
 from tuque.server.log.log import Bugs, log
 from tuque.server.net.resolver import is_literal
 from tuque.server.net.system import OUT, Poller, System
+from tuque.tubes.election.voters import belongings, clash
+from tuque.tubes.policy import tubes_of
 from tuque.wire.bus.bus import BusError, SealError
-from tuque.wire.bus.card import Card
+from tuque.wire.bus.card import WANTED_MAX, Card
 from tuque.wire.bus.handshake import NONCE_BYTES, Conn
 
 YOUNG_MAX: Final = 128  # at a time
@@ -330,6 +332,9 @@ class Bus(Sending):
         is_dialer = dialed[1] != 0
         if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
             card = msgspec.structs.replace(card, is_meeting=True)
+        elif is_dialer:
+            known = self.members.known_at(dialed[0], dialed[1])
+            card = msgspec.structs.replace(card, wanted=known[:WANTED_MAX])
         nonce = self.system.random(NONCE_BYTES)
         conn = Conn(is_dialer, card, self.secrets, nonce, FRAME_MAX, self.filler)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
@@ -429,12 +434,43 @@ class Bus(Sending):
                 self.put(link, out)
             card = link.conn.peer
             if card is not None and not link.is_closed:
-                if link.dialed[1] == 0:
-                    self.join(link, card)
+                if len(messages) > 0 and isinstance(messages[0], Belongings):
+                    self.on_belongings(link, card, messages[0])
+                    messages = messages[1:]
+                elif link.dialed[1] == 0:
+                    self.greet_or_join(link, card)
                 elif len(messages) > 0:
                     self.on_first(link, card, messages[0])
         if len(messages) > 0 and not link.is_closed:
+            if link.slot < 0:
+                self.drop(link, "it spoke before it was a member")
+                return
             self.hear(link, messages)
+
+    def greet_or_join(self, link: Link, card: Card) -> None:
+        """[K3] A node dialled: a stranger that meets this one hears what must not clash (K3.4)."""
+        if card.is_meeting and not self.members.is_member(card.node_id):
+            if not link.has_met:
+                link.has_met = True
+                self.put(link, link.conn.encode([belongings(self.n, tubes_of(self.n))]))
+            return
+        self.join(link, card)
+
+    def on_belongings(self, link: Link, card: Card, theirs: Belongings) -> None:
+        """[K3] Of two nodes that meet each looks whether something clashes (K3.4)."""
+        reason = clash(self.n, tubes_of(self.n), theirs)
+        is_accepted = link.dialed[1] == 0
+        if reason:
+            self.figures.refused += 1
+            self.put(link, link.conn.encode([Refusal(reason)]))
+            self.drop(link, reason)
+        elif is_accepted and link.has_met:
+            self.join(link, card)
+        elif not is_accepted and not link.has_met:
+            link.has_met = True
+            self.put(link, link.conn.encode([belongings(self.n, tubes_of(self.n))]))
+        else:
+            self.drop(link, "it said twice what it has")
 
     def on_first(self, link: Link, card: Card, message: AnyMessage) -> None:
         """Handle the dialled node's first message: it accepts or refuses the link."""
@@ -445,6 +481,8 @@ class Bus(Sending):
                 twin = f"[{link.host}]{twin}" if ":" in link.host else link.host + twin
             if twin:
                 self.members.on_twin(twin, self.members.timeout_ms)  # K1.3
+            if message.removal > 0:
+                self.members.on_own_number(message.removal)
             self.drop(link, printable(message.text))
         else:
             self.join(link, card)
@@ -469,6 +507,7 @@ class Bus(Sending):
         """
         host = card.host if card.host else link.host
         try:
+            self.members.check_wanted(card.wanted)
             self.check_order(link, card.node_id)
             slot = self.members.on_joined(
                 card.node_id,
@@ -485,7 +524,7 @@ class Bus(Sending):
         except Refused as error:
             self.figures.refused += 1
             if link.dialed[1] == 0:
-                self.put(link, link.conn.encode([Refusal(str(error), error.twin)]))
+                self.put(link, link.conn.encode([Refusal(str(error), error.twin, error.removal)]))
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)

@@ -18,7 +18,8 @@ NO_SECRET: Final = (
     "`tuque cluster secret` makes one, the same for all nodes, or use tls-cluster"
 )
 SHUT: Final = (
-    "this node has a password and no cluster-secret, so it has no links to other nodes; "
+    "this node restricts its clients and has no cluster-secret, so it has no links to other "
+    "nodes; "
     "`tuque cluster secret` makes a secret, the same for all nodes, or use tls-cluster"
 )
 UNSEALED: Final = (

@@ -68,6 +68,9 @@ RATE_MAX: Final = 1_000_000
 PACE_MS: Final = 10  # between two slices of a replay with RATE
 LATE_MS: Final = 50  # such a slice makes up for less
 LETTER_WORK: Final = 3
+ROWS_MAX: Final = 1_000  # of DEAD STAT
+LOOKS: Final = 4  # reasons that are looked at per unit of work
+COPIED: Final = 100  # of which the names are copied
 BIG: Final = (1 << 62) - 1
 
 
@@ -299,24 +302,61 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
 def dead_stat(s: Server, c: Client, queue: bytes) -> None:
     """DEAD STAT queue: count by cause and reason, the greatest first, 1000 at most (W12.3)."""
     check_queue(s, queue)  # T48.15
-    letters = s.n.life.letters.get(queue)
-    counts: list[tuple[int, bytes, bytes]] = []
-    if letters is not None:
-        for (cause, reason), count in letters.reasons.items():
-            counts.append((-count, cause, reason))
-    s.n.work += len(counts)
-    counts.sort()
-    rows: list[object] = []
-    for count, cause, reason in counts[:LOOK_MAX]:
-        rows.append([cause, reason, -count])
-    c.reply(rows)
+    begin(s, c, Counts(s, c, queue))
+
+
+@final
+class Counts(Chore):
+    """[W12] DEAD STAT: the most frequent reasons, found in slices."""
+
+    def __init__(self, s: Server, c: Client, queue: bytes) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.queue = queue
+        self.keys: list[tuple[bytes, bytes]] = []
+        self.at: i64 = -1  # -1: not started
+        self.found: list[tuple[int, bytes, bytes]] = []
+
+    def step(self, room: i64) -> bool:
+        """Look at the next reasons; keep those that are the most frequent."""
+        n = self.s.n
+        letters = n.life.letters.get(self.queue)
+        if letters is None:
+            return True
+        if self.at < 0:
+            self.at = 0
+            self.keys = list(letters.reasons)
+            n.work += len(self.keys) // COPIED
+        end: i64 = min(len(self.keys), self.at + room * LOOKS)
+        n.work += (end - self.at) // LOOKS
+        found = self.found
+        while self.at < end:
+            cause, reason = self.keys[self.at]
+            count = letters.reasons.get((cause, reason), 0)
+            self.at += 1
+            if count > 0:
+                found.append((-count, cause, reason))
+        if len(found) > 4 * ROWS_MAX:
+            found.sort()
+            del found[ROWS_MAX:]
+        return self.at == len(self.keys)
+
+    def tell(self) -> None:
+        """Reply with the rows, the greatest first."""
+        self.found.sort()
+        rows: list[object] = []
+        for count, cause, reason in self.found[:ROWS_MAX]:
+            rows.append([cause, reason, -count])
+        self.s.n.work += len(rows)
+        self.client.reply(rows)
 
 
 def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> None:
     """DEAD REPLAY | PURGE queue ALL | IDS id ... | filters (W12.4, W12.5)."""
     n = s.n
     chosen = selection(s, args, 3, True)
-    home = tube_of(s, args[2])
+    tube = tube_of(s, args[2])
     to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
     if to is not None and to.policy is not None:
         raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
@@ -335,7 +375,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if is_replay and len(chosen.to) == 0:
         for one in letters:
             origin = n.queues.get(one.life.origin)
-            if origin is not None and origin.policy is not None and origin is not home:
+            if origin is not None and origin.policy is not None and origin is not tube:
                 raise ArgError(NEEDS_QUEUE % (origin.name, args[2]))  # T48.12
     if chosen.rate > 0:
         if not is_replay:
@@ -346,7 +386,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     for letter in letters:
         if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
             done += 1
-    if home is not None and is_replay and done == 0 and len(chosen.ids) == len(letters) == 1:
+    if tube is not None and is_replay and done == 0 and len(chosen.ids) == len(letters) == 1:
         check_key(s, letters[0])
     n.work += chosen.seen + 2 * done
     cursor = chosen.cursor

@@ -51,11 +51,10 @@ from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
-from tuque.server.access.tenant import check_growth, check_queues
+from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
     check_ids,
-    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -64,9 +63,9 @@ from tuque.server.commands.results import tell_ended
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
-from tuque.server.replies.errors import CONFLICT, LEAVING, WORDS, core_words, on_fault
+from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
-from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
+from tuque.server.replies.redirects import check_queue, check_tasks, moved_text, refusal_text
 from tuque.server.replies.tubes import reply_take_iproto, tell_take
 from tuque.server.replies.waiting import (
     await_copies,
@@ -86,7 +85,7 @@ from tuque.server.state.client import (
 from tuque.server.state.server import Server
 from tuque.tubes.groups import FIRST_MINDER
 from tuque.tubes.groups import wake as wake_group
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import (
@@ -102,6 +101,7 @@ from tuque.wire.commands.bounds import (
     long_word,
 )
 from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rights import unit_of
 from tuque.wire.proto.resp import array_head, bulk_head
 
 CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
@@ -272,11 +272,12 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
-    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 4 > s.n.limits.memory_bytes * 3:
+    if s.n.limits.memory_bytes > 0 and s.n.counted_bytes() * 4 > s.n.limits.memory_bytes * 3:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
-        return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+        way = way_to_leader(s, command, args)
+        return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
         return DISKFULL  # J6.9
     if len(s.end_asked) > 0 and command.name in SENT_AWAY:
@@ -284,12 +285,29 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
-        return CONFLICT  # C3.11
+        return IDLE.get(s.idle, CONFLICT)  # C3.11, K6.4, K1.4
     return None
 
 
+def way_to_leader(s: Server, command: Command, args: list[bytes]) -> bytes:
+    """[C3] The redirect if the command is about a tube that another node leads (C3.6); or b""."""
+    unit = command.unit
+    if unit is None:
+        unit = unit_of(command.name, args)
+    try:
+        for queue in unit.queues(args):
+            check_queue(s, queue)
+        if unit.jobs_from > 0:
+            check_tasks(s, args, unit.jobs_from, 1)
+    except HomeError as error:
+        return refusal_text(s, error)
+    except TubeError:
+        pass
+    return b""
+
+
 def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
-    """Call the command's function; frequent commands skip the table."""
+    """Call the command's function; frequent commands skip the table. Others cost a unit (L2.10)."""
     code = command.code
     if code == 0:
         cmd_addjob(s, c, args)
@@ -298,6 +316,8 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
     elif code <= 4:
         cmd_ack(s, c, args, code)
     else:
+        least = bound_of(command.name, args).least if command.is_container else command.least
+        s.n.work += least - 1  # L2.10: the loop counts the call itself
         HANDLERS[command.wire_name](s, c, args)
 
 
@@ -391,11 +411,10 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
-    elif n.is_leaving:
-        c.error(LEAVING)  # V1.5
+    elif s.is_parting():
+        c.error(LEAVING)  # V1.5, K9.1
     else:
-        check_queues(s, c.user, spec.queues)
-        check_room(n, spec.queues)  # V1.7
+        check_names(s, c.user, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms

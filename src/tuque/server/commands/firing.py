@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -40,6 +41,7 @@ from tuque.tubes.schedules import (
 LATE_MS: Final = 10_000  # an instant that passed so long ago was missed (T45.5)
 FAR: Final = (1 << 62) - 1  # as in core/model/task.py
 TRIES: Final = 100  # an hour that comes twice has no more instants of one expression
+TIMES_CACHED: Final = 2_000
 SHORT: Final = {  # what crontab has for whole expressions
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -52,7 +54,7 @@ SHORT: Final = {  # what crontab has for whole expressions
 OF_MACHINES: Final = ("localtime", "posixrules")  # each machine has its own
 TREES: Final = ("posix/", "right/")  # not on every machine; with leap seconds
 
-SCHEDULES_PER_TURN: Final = 100  # checked in one turn
+SCHEDULES_PER_TURN: Final = 25  # checked in one turn
 EVICTED: Final = 1_000
 PATIENCE_MS: Final = 5_000  # so late the log says why
 MISSED_WORDS: Final = ("skip", "one", "all")
@@ -77,10 +79,16 @@ def next_after(plan: Plan, after_ms: int) -> int:
     if not plan.cron:
         every = int(plan.every_ms)
         return int(plan.base_ms) + max((after_ms - int(plan.base_ms)) // every + 1, 1) * every
-    cron = times_of(plan, after_ms)
+    return next_time(plan.cron, plan.zone, after_ms)
+
+
+@lru_cache(maxsize=TIMES_CACHED)
+def next_time(cron: bytes, zone: bytes, after_ms: int) -> int:
+    """The same of an expression. A schedule is asked for it often between two of its instants."""
+    times = times_of(cron, zone, after_ms)
     for _ in range(TRIES):
         try:
-            found = next(cron)
+            found = next(times)
         except StopIteration:
             return FAR
         instant_ms = int(found.timestamp() * 1000)
@@ -89,18 +97,18 @@ def next_after(plan: Plan, after_ms: int) -> int:
     return FAR
 
 
-def times_of(plan: Plan, after_ms: int) -> Any:
+def times_of(cron: bytes, name: bytes, after_ms: int) -> Any:
     """The times of the expression in its zone, from that instant on."""
     try:
-        from cronsim import CronSim, CronSimError
+        from tuque.server.commands.cron import CronSimError, times_from
     except ImportError:
         raise NoInstant("this node lacks the package cronsim") from None
-    zone = zone_of(plan.zone)
-    if not plan.cron.isascii():
+    zone = zone_of(name)
+    if not cron.isascii():
         raise NoInstant("its fields have digits, letters and signs of ASCII, and spaces between")
-    text = plan.cron.decode("ascii")
+    text = cron.decode("ascii")
     try:
-        return CronSim(text, datetime.fromtimestamp(after_ms // 1000, zone))
+        return times_from(text, datetime.fromtimestamp(after_ms // 1000, zone))
     except CronSimError as error:
         raise NoInstant(f"{error}".lower() + f" in {text!r}{hint_of(text)}") from None
 
@@ -275,7 +283,7 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
         return f"the journal does not work: {s.journal_error}"
     if s.is_disk_short():
         return "the disk is nearly full"
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not (evicts and make_room(n, EVICTED)):
             return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)

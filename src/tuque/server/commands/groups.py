@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -15,8 +15,9 @@ from tuque.server.commands.jobs import DISKFULL, check_forms, oom_text
 from tuque.server.commands.schedules import packed_options, shown_life
 from tuque.server.replies.errors import LEAVING
 from tuque.server.replies.help import reply_help
+from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import tube_named
-from tuque.server.state.client import Client
+from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
@@ -57,6 +58,8 @@ BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 OPTIONS: Final = (b"COUNT", b"STATE")
 ROWS_MAX: Final = 1_000
 LIST_MAX: Final = 100
+ROW_WORK: Final = 10  # units for a row of LIST
+COPIED: Final = 100  # numbers of groups that are sorted per unit of work
 LOOKED_AT: Final = 1_000  # children, by one CHILDREN
 PAGE_BYTES: Final = 1024 * 1024  # results of a page; one is always there
 REASONS_BYTES: Final = 131_072  # of a page of CHILDREN
@@ -131,28 +134,61 @@ def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
         cursor = ranged(words[0], 0, FAR, BAD_CURSOR)
         words = words[1:]
     count, state = asked(b"GROUP LIST", words, LIST_MAX, (*STATES, CALLED))
-    numbers = numbers_in(tube, state)
-    s.n.work += len(numbers) // 10
-    found = [number for number in numbers if number >= cursor]
-    rows: list[object] = [shown(c, tube, tube.tasks[one]) for one in found[: int(count)]]
-    after = found[int(count)] if len(found) > count else 0
-    c.reply([b"%d" % after, rows])
+    begin(s, c, Listing(s, c, tube, cursor, count, state))
 
 
-def numbers_in(tube: Tube, state: str) -> list[int]:
-    """The numbers of the groups in that state; empty: of those that are not their callback."""
-    members = groups.driver_of(tube).plans.members
-    if state == CALLED:
-        over = [number for number in members.families if number not in members.open]
-        return sorted([number for number in over if number in tube.tasks])
-    numbers = sorted(members.open)
-    if len(state) == 0:
-        return numbers
-    return [
-        number
-        for number in numbers
-        if STATES[int(unpack_group(tube.tasks[number].subqueue).state)] == state
-    ]
+@final
+class Listing(Chore):
+    """[T51] One LIST: it looks at one group after the other, in slices, until it has its rows."""
+
+    def __init__(
+        self, s: Server, c: Client, tube: Tube, cursor: int, count: int, state: str
+    ) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.tube = tube
+        self.count = count
+        self.state = state
+        members = groups.driver_of(tube).plans.members
+        open = members.open
+        of = open if state != CALLED else [one for one in members.families if one not in open]
+        self.numbers = sorted([one for one in of if one >= cursor])
+        s.n.work += len(of) // COPIED
+        self.at = 0
+        self.after = 0
+        self.rows: list[object] = []
+
+    def step(self, room: int) -> bool:
+        """Look at the next groups."""
+        n = self.s.n
+        needs_home(n, tubes_of(n), self.tube)
+        until = n.work + room
+        while self.at < len(self.numbers):
+            if n.work >= until:
+                return False
+            number = self.numbers[self.at]
+            self.at += 1
+            n.work += 1
+            task = self.tube.tasks.get(number)
+            if task is None or not self.is_meant(task):
+                continue
+            if len(self.rows) == self.count:
+                self.after = number
+                return True
+            n.work += ROW_WORK
+            self.rows.append(shown(self.client, self.tube, task))
+        return True
+
+    def is_meant(self, task: Task) -> bool:
+        """Whether it is in the state that was asked for."""
+        if not is_group(task.subqueue):
+            return self.state == CALLED
+        return self.state in ("", STATES[int(unpack_group(task.subqueue).state)])
+
+    def tell(self) -> None:
+        """Reply with the cursor and the rows."""
+        self.client.reply([b"%d" % self.after, self.rows])
 
 
 def asked(
@@ -394,7 +430,7 @@ def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[
 def check_growth(s: Server) -> None:
     """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, groups.EVICTED):
             raise ArgError(oom_text(n))
     if s.is_disk_short():

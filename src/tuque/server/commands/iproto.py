@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import look_into
+from tuque.server.replies.errors import IDLE, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -66,6 +66,7 @@ from tuque.wire.proto.iproto import (
     EXPRESSION,
     FUNCTION,
     ID,
+    LONG_FRAME,
     PING,
     SELECT,
     SPACE,
@@ -315,6 +316,8 @@ def word_of(value: Value) -> bytes:
         return b"null"
     if value.kind not in (ARRAY, MAP):
         return shown(value)
+    if value.end - value.at > LONG_FRAME:
+        return value.raw()  # to decode it would hold up all
     try:
         return msgspec.json.encode(msgspec.msgpack.decode(value.raw()))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
@@ -596,7 +599,7 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_CALL) and is_growing:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:
@@ -604,7 +607,9 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     if s.is_disk_short() and is_growing:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: it is nearly full")
     if n.is_double:
-        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+        other = b"another node has the id of this one"
+        alone = b"this node is no member of its cluster"
+        raise IprotoError(E_READ_ONLY, alone if s.idle in IDLE else other)
 
 
 def eval_text(s: Server, w: Wired, request: Request) -> None:

@@ -26,7 +26,13 @@ from tuque.core.queues.procedures import in_way, megabytes
 from tuque.core.queues.requeue import on_dequeue
 from tuque.server.access.rights import deny_queue
 from tuque.server.access.tenant import hide_ids
-from tuque.server.replies.errors import BOTH_IN_WAY, LETTERS_IN_WAY, OUTCOMES_IN_WAY
+from tuque.server.replies.errors import (
+    BOTH_IN_WAY,
+    LETTERS_IN_WAY,
+    NOTHING_IN_WAY,
+    OOM,
+    OUTCOMES_IN_WAY,
+)
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_tasks
 from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Chore, Client
@@ -40,7 +46,6 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.proto.resp import array_head, bulk_head, int_reply, put_bulk
 
-OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
 BADID: Final = b"BADID Invalid Job ID format."
 FEW_IDS: Final = 500  # run at once, uncounted
 LOOKS: Final = 5  # ids checked per unit of work
@@ -63,7 +68,7 @@ def check_room(n: Node, queues: list[bytes]) -> None:
 
     `queues`: those that the command would create if missing; none: it creates something else.
     """
-    if n.limits.memory_bytes == 0 or n.used_bytes() <= n.limits.memory_bytes:
+    if n.limits.memory_bytes == 0 or n.counted_bytes() <= n.limits.memory_bytes:
         return
     if len(queues) == 0:
         raise ArgError(oom_text(n))
@@ -81,7 +86,7 @@ def oom_text(n: Node) -> bytes:
         return OOM + LETTERS_IN_WAY % megabytes(letters)
     if outcomes > 0:
         return OOM + OUTCOMES_IN_WAY % megabytes(outcomes)
-    return OOM + b"."
+    return OOM + NOTHING_IN_WAY
 
 
 def bad_id(word: bytes, is_one_of_many: bool) -> ArgError:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.federation import pause_queue
 from tuque.core.model.job import ACKED, Job
-from tuque.core.model.task import Task
+from tuque.core.model.task import READY, Task
 from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.core.model.work import (
     NO_RUN,
@@ -19,7 +19,7 @@ from tuque.core.model.work import (
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.views import job_matches, qpeek, qstat, queue_matches, show
+from tuque.core.queues.views import job_matches, peeked, qstat, queue_matches, show
 from tuque.server.access.tenant import check_queues
 from tuque.server.commands.jobs import check_ids, check_room
 from tuque.server.replies.long_commands import begin
@@ -27,6 +27,7 @@ from tuque.server.replies.redirects import check_queue
 from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.types.ordering import key_of
 from tuque.wire.commands.arguments import (
     NOT_INT,
     ArgError,
@@ -46,6 +47,8 @@ MUCH_BACK: Final = (
 )
 
 LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
+LOOKS: Final = 4  # tasks visited per unit of work
+COPIED: Final = 100  # numbers of tasks that are copied per unit of work
 SHOWN_WORK: Final = 20  # units of work to write all of a job
 NO_LIMIT: Final = 1 << 60
 
@@ -139,12 +142,87 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
     q = s.n.queues.get(args[1])
     if q is not None and count < 0 and len(q.back) > BACK_MAX:
         raise ArgError(MUCH_BACK)  # S3.2
-    rows = qpeek(s.n, args[1], count)
+    if isinstance(q, Tube) and count != 0:
+        begin(s, c, Peek(s, c, q, count))
+        return
+    jobs: list[Job] = []
+    if q is not None and count != 0:
+        jobs = q.peek(count) if count > 0 else q.peek_last(-count)
+    rows = peeked(jobs)
     s.n.work += len(rows)
+    reply_peeked(c, rows)
+
+
+def reply_peeked(c: Client, rows: list[object]) -> None:
+    """Reply to QPEEK."""
     if c.is_tenant():
         for row in rows:
             rename(c, row, 0)
     c.reply(rows)
+
+
+@final
+class Peek(Chore):
+    """[S3] QPEEK of a tube: its first tasks, or its last ones, and the plain jobs behind them.
+
+    The first ones are found in the orders of the tube. Otherwise it looks at all tasks, in slices.
+    """
+
+    def __init__(self, s: Server, c: Client, tube: Tube, count: i64) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.tube = tube
+        self.most: i64 = count if count > 0 else -count
+        self.is_last = count < 0
+        self.numbers: list[int] = []
+        self.at: i64 = -1  # -1: not started
+        self.found: list[Task] = []
+
+    def step(self, room: i64) -> bool:
+        """Look at the next tasks; keep those that come first."""
+        n, tube = self.s.n, self.tube
+        check_queue(self.s, tube.name)  # T17.3
+        if n.queues.get(tube.name) is not tube:
+            self.found = []
+            return True
+        if self.at < 0:
+            self.at = 0
+            if not self.is_last:
+                tasks, looked = tube.first_tasks(self.most, room * LOOKS)
+                n.work += looked // LOOKS
+                if tasks is not None:
+                    self.found = tasks
+                    return True
+            self.numbers = list(tube.tasks)
+            n.work += len(self.numbers) // COPIED
+        end: i64 = min(len(self.numbers), self.at + room * LOOKS)
+        n.work += (end - self.at) // LOOKS
+        found = self.found
+        while self.at < end:
+            task = tube.tasks.get(self.numbers[self.at])
+            self.at += 1
+            if task is not None and task.status == READY:
+                found.append(task)
+        if len(found) > 2 * self.most:
+            found.sort(key=key_of, reverse=self.is_last)
+            del found[self.most :]
+        return self.at == len(self.numbers)
+
+    def tell(self) -> None:
+        """Reply with those that are still READY."""
+        tube = self.tube
+        tasks = [one for one in self.found if one.status == READY]
+        tasks.sort(key=key_of, reverse=self.is_last)
+        del tasks[self.most :]
+        if self.is_last:
+            jobs = tube.last_plain(self.most)
+            jobs.extend(tasks[: self.most - len(jobs)])
+        else:
+            jobs = tube.with_plain(tasks, self.most)
+        rows = peeked(jobs)
+        self.s.n.work += len(rows)
+        reply_peeked(self.client, rows)
 
 
 def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:

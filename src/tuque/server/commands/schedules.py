@@ -88,6 +88,7 @@ BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
 BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 ONLY_KEEP: Final = b"ERR ON must be keep in SCHEDULE ADD, not '%s'"
 ROWS_MAX: Final = 100
+ROW_WORK: Final = 50  # units for a schedule and its next instants
 EVERY_LEAST_MS: Final = 1_000
 
 
@@ -182,6 +183,7 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
             raise ArgError(NEVER % plan.cron)
     except NoInstant as why:
         raise ArgError(f"ERR CRON: {why}".encode()) from None
+    s.n.work += ROW_WORK
     done = int(schedules.add_schedule(s.n, t, tube, plan, args[-1]))
     if done != schedules.KEPT:
         look(s, t, tube, schedules.schedule_of(tube, plan.name))
@@ -274,7 +276,7 @@ def show_all(s: Server, c: Client, t: Tubes, tube: Tube, words: list[bytes]) -> 
     elif len(words) > 0:
         raise wrong_word(b"SCHEDULE LIST", words[0], (b"COUNT",))
     numbers = sorted(schedules.driver_of(tube).plans.by_name.values())
-    s.n.work += len(numbers) // 10
+    s.n.work += len(numbers) // 10 + ROW_WORK * min(count, len(numbers))
     found = [number for number in numbers if number >= cursor]
     rows: list[object] = [shown(s, c, t, tube, tube.tasks[one], False) for one in found[:count]]
     after = found[count] if len(found) > count else 0
@@ -316,7 +318,7 @@ def shown(
 def check_growth(s: Server) -> None:
     """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICTED):
             raise ArgError(oom_text(n))
     if s.is_disk_short():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -32,9 +32,10 @@ from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.config.patterns import Glob
 from tuque.server.replies.errors import core_words
 from tuque.server.replies.help import reply_help
+from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import HOME, address_of, refusal_text
 from tuque.server.replies.waiting import await_copies, ids_reply, take_lacking
-from tuque.server.state.client import Client
+from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
@@ -60,6 +61,7 @@ from tuque.wire.commands.arguments import (
     wrong_option,
 )
 
+READ_OF_UNIT: Final = 4  # characters of a pattern that are read for a unit of work
 ADD_WORK: Final = 10  # units of work for one job of an ADD
 
 TAKEN: Final = (*BASIC_WORDS, b"ASYNC", *TUBE_WORDS, *WORK_WORDS)
@@ -130,23 +132,73 @@ def add(s: Server, c: Client, args: list[bytes]) -> None:
     unheard = unheard_refusal(n)
     if unheard is not None:
         raise ArgError(core_words(unheard))
-    shares = shares_of(n, args[2], wanted)
-    n.work += ADD_WORK * len(shares)
-    check_all(s, c, shares, args[3], wanted.key)
-    if len(shares) == 0:
-        n.topics.adds += 1
-        n.topics.unheard += 1
-        c.reply([])
-        return
-    serial = c.first_serial + len(c.holes)
-    ids, waiting = add_all(n, shares, args[3], c.number, serial, wait_ms)
-    if waiting is None:
-        c.out.append(ids_reply(ids))
-        return
-    if n.policy is not None and len(tubes_of(n).to_sync) > 0:
-        waiting.tubes = take_lacking(s, tubes_of(n))
-        waiting.left += 1 if len(waiting.tubes) > 0 else 0
-    await_copies(s, c)
+    begin(s, c, Adding(s, c, args, wanted, wait_ms))
+
+
+@final
+class Adding(Chore):
+    """[T62] One ADD: the filters are compared in slices, then all jobs are added at once."""
+
+    def __init__(
+        self, s: Server, c: Client, args: list[bytes], wanted: AddSpec, wait_ms: int
+    ) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.topic, self.body = args[2], args[3]
+        self.wanted = wanted
+        self.wait_ms = wait_ms
+        words = header_pairs(wanted.headers)
+        self.headers = {words[i]: words[i + 1] for i in range(0, len(words), 2)}
+        self.all = s.n.topics.of_topic(self.topic)
+        self.at = 0
+        self.fitting: list[Subscription] = []
+
+    def step(self, room: int) -> bool:
+        """Compare the next subscriptions."""
+        n = self.s.n
+        until = n.work + room
+        while self.at < len(self.all):
+            if n.work >= until:
+                return False
+            one = self.all[self.at]
+            self.at += 1
+            if passes(n, one.filters, self.headers):
+                self.fitting.append(one)
+        return True
+
+    def tell(self) -> None:
+        """Add the jobs (T62.3)."""
+        n, s, c = self.s.n, self.s, self.client
+        shares = shares_of(n, self.still(), self.wanted)
+        n.work += ADD_WORK * len(shares)
+        check_all(s, c, shares, self.body, self.wanted.key)
+        if len(shares) == 0:
+            n.topics.adds += 1
+            n.topics.unheard += 1
+            c.reply([])
+            return
+        serial = c.first_serial + len(c.holes)
+        ids, waiting = add_all(n, shares, self.body, c.number, serial, self.wait_ms)
+        if waiting is None:
+            c.out.append(ids_reply(ids))
+            return
+        if n.policy is not None and len(tubes_of(n).to_sync) > 0:
+            waiting.tubes = take_lacking(s, tubes_of(n))
+            waiting.left += 1 if len(waiting.tubes) > 0 else 0
+        await_copies(s, c)
+
+    def still(self) -> list[Subscription]:
+        """Those that are subscribed now: some may have changed between two slices."""
+        n = self.s.n
+        found: list[Subscription] = []
+        for one in self.fitting:
+            known = n.topics.find(self.topic, one.queue)
+            if known is one or (
+                known is not None and not known.is_gone and passes(n, known.filters, self.headers)
+            ):
+                found.append(known)
+        return found
 
 
 def check_all(s: Server, c: Client, shares: list[Share], body: bytes, key: bytes) -> None:
@@ -170,24 +222,20 @@ def check_all(s: Server, c: Client, shares: list[Share], body: bytes, key: bytes
             counts[tenant] = counts.get(tenant, 0) + 1
             fresh += 1
     most: i64 = n.limits.memory_bytes
-    if most > 0 and n.used_bytes() + fresh * (len(body) + JOB_BYTES) > most and fresh > 1:
+    if most > 0 and n.counted_bytes() + fresh * (len(body) + JOB_BYTES) > most and fresh > 1:
         raise ArgError(oom_text(n).removesuffix(b".") + NOTHING)  # T62.11
     over = None if c.user is None else of_topic(s, c.user, counts, len(body))
     if over is not None:
         raise ArgError(over)  # T62.8
 
 
-def shares_of(n: Node, topic: bytes, wanted: AddSpec) -> list[Share]:
+def shares_of(n: Node, fitting: list[Subscription], wanted: AddSpec) -> list[Share]:
     """[T62] The queues that get a job, with their options (T62.4)."""
-    words = header_pairs(wanted.headers)
-    headers = {words[i]: words[i + 1] for i in range(0, len(words), 2)}
     of_queue = settle(n, wanted)
     of_queue.has_pri = False
     of_queue.has_utube = False
     found: list[Share] = []
-    for one in n.topics.of_topic(topic):
-        if len(one.filters) > 0 and not passes(one.filters, headers):
-            continue
+    for one in fitting:
         q = n.queues.get(one.queue)
         found.append(Share(one, settle_tube(n, q, wanted) if isinstance(q, Tube) else of_queue))
     return found
@@ -205,13 +253,17 @@ def settle_tube(n: Node, tube: Tube, wanted: AddSpec) -> AddSpec:
     return spec
 
 
-def passes(filters: list[bytes], headers: dict[bytes, bytes]) -> bool:
-    """[T60] Whether the headers pass the filters (T60.3)."""
+def passes(n: Node, filters: list[bytes], headers: dict[bytes, bytes]) -> bool:
+    """[T60] Whether the headers pass the filters (T60.3), which is work."""
+    n.work += 1
     for i in range(0, len(filters), 2):
         value = headers.get(filters[i])
         if value is None:
             return False
-        if not Glob(filters[i + 1].decode("latin-1")).matches(value.decode("latin-1")):
+        glob = Glob(filters[i + 1].decode("latin-1"))
+        is_fit = glob.matches(value.decode("latin-1"))
+        n.work += glob.units() + len(filters[i + 1]) // READ_OF_UNIT
+        if not is_fit:
             return False
     return True
 
@@ -319,7 +371,7 @@ def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:
 def check_memory(s: Server) -> None:
     """Refuse what stays, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         raise ArgError(oom_text(n))
 
 

@@ -564,6 +564,7 @@ def changes(call: TubeCall) -> None:
     for one in call.t.changes(tube, after, call.options.count):
         row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
         rows.append(row)
+    call.n.work += len(rows) // LOOKS
     call.value(rows)
 
 
@@ -573,6 +574,7 @@ def subscribe(call: TubeCall) -> None:
     assert isinstance(c, Client)
     if not c.resp3:
         raise ArgError(NEEDS_RESP3)
+    call.n.work += len(call.options.names) // LOOKS
     found: list[Tube] = []
     for name in call.options.names:
         found.append(tube_named(call.t, name))
@@ -589,5 +591,7 @@ def unsubscribe(call: TubeCall) -> None:
     """[T16] Unsubscribe from these tubes, or all; replies with the number left."""
     c = call.caller
     assert isinstance(c, Client)
-    leave_notices(call.s, c, call.options.names or list(c.watched))
+    names = call.options.names or list(c.watched)
+    call.n.work += len(names) // LOOKS
+    leave_notices(call.s, c, names)
     c.reply(len(c.watched))

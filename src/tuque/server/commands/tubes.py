@@ -231,7 +231,7 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 def check_growth(s: Server) -> None:
     """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_COMMAND):
             raise ArgError(oom_text(n))
     if s.is_disk_short():

@@ -46,6 +46,7 @@ MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
 BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+WORDS_OF_UNIT: Final = 4
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 NOWORKER: Final = b"NOWORKER no worker of that name is heard here"
 
@@ -78,7 +79,7 @@ def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     name = worker_name(args[2])
     said = what_it_says(args)
     n = s.n
-    n.work += 1
+    n.work += 1 + len(args) // WORDS_OF_UNIT
     hand = s.crew.enter(name, n.now_ms)
     if hand is None:
         n.work += len(s.crew.by_name) // 10

@@ -52,6 +52,7 @@ ENV_FAMILY = "TUQUE_"
 ENV_OF_OTHERS = frozenset(
     (
         "TUQUE_URL",
+        "TUQUE_WORKER_URL",
         "TUQUE_PASSWORD",
         "TUQUE_CONSOLE_ADMIN_PASSWORD",
         "TUQUE_CONSOLE_READER_PASSWORD",
@@ -329,7 +330,8 @@ def config_set(cfg: Config, name: str, value: str) -> None:
     except ValueError:
         if isinstance(opt.kind, ClusterSecret):
             raise ConfigError(opt.name, MASK, opt.kind.allowed, "weak") from None
-        raise ConfigError(opt.name, value, opt.kind.allowed) from None
+        shown = MASK if isinstance(opt.kind, Secret) else value
+        raise ConfigError(opt.name, shown, opt.kind.allowed) from None
     _keep_secret(cfg, opt, parsed)
     if opt.field == "requirepass" and not parsed and cfg.is_open and cfg.protected_mode:
         raise ConfigError(opt.name, value, CLOSED)

@@ -12,6 +12,7 @@ import os
 import stat
 import threading
 from secrets import token_bytes, token_hex
+from typing import Final
 
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
@@ -20,6 +21,8 @@ from tuque.server.config.config import announced_port, in_dir
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
+
+NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class IdentityError(Exception):
@@ -106,7 +109,7 @@ class Identity:
     def _write(self, text: bytes) -> None:
         aside = self.path + ".new"
         with self._lock:
-            fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fd = os.open(aside, NEW_FILE | os.O_TRUNC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 while text:  # a write may take a part of it
@@ -164,7 +167,7 @@ def open_identity(cfg: Config) -> Identity:
 def locked(path: str) -> int:
     """Open the file and lock it exclusively. Raises IdentityError when it is taken."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, NEW_FILE, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -297,6 +297,45 @@ class Memory(Kind):
         return [memory_text(value)]
 
 
+class Percent:
+    """A part of something else, which the kind of the option names."""
+
+    def __init__(self, percent: int) -> None:
+        self.percent = percent
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Percent) and self.percent == other.percent
+
+    def __hash__(self) -> int:
+        return hash(self.percent)
+
+    def __str__(self) -> str:
+        return f"{self.percent}%"
+
+    def of(self, whole: int) -> int:
+        """That part of it."""
+        return whole * self.percent // 100
+
+
+class MemoryShare(Memory):
+    """An amount of memory, or a percentage of another one."""
+
+    def __init__(self, whole: str) -> None:
+        super().__init__()
+        self.allowed = f"1%..100% of {whole}, or {self.allowed}"
+
+    def parse(self, text: str) -> Any:
+        if not text.rstrip().endswith("%"):
+            return super().parse(text)
+        return Percent(Int(1, 100).parse(text.rstrip()[:-1]))
+
+    def toml(self, value: Any) -> str:
+        return f'"{value}"' if isinstance(value, Percent) else super().toml(value)
+
+    def conf_words(self, value: Any) -> list[str]:
+        return [str(value)] if isinstance(value, Percent) else super().conf_words(value)
+
+
 class Bool(Kind):
     """yes or no."""
 

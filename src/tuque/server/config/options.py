@@ -22,9 +22,11 @@ from tuque.server.config.kinds import (
     Int,
     KeepAlive,
     Memory,
+    MemoryShare,
     Octal,
     Opt,
     OutputLimit,
+    Percent,
     Secret,
     Text,
 )
@@ -168,14 +170,14 @@ class Config(AccessOptions, kw_only=True):
     logfile: Annotated[str, Opt(Text(), "log to this file; empty = standard output")] = ""
     pidfile: Annotated[str, Opt(Text(), "written when daemonized")] = "/var/run/tuque.pid"
     maxmemory: Annotated[
-        int,
+        int | Percent,
         Opt(
-            Memory(),
-            "memory of the process with all jobs and clients; 0 = unlimited",
+            MemoryShare("the memory of the machine or its cgroup, at least 256mb"),
+            "memory of the process with all jobs; 0 = unlimited",
             unit="bytes",
             runtime=True,
         ),
-    ] = GB
+    ] = Percent(60)
     maxmemory_samples: Annotated[
         int,
         Opt(Int(1), "", runtime=True, obsolete="eviction looks at the oldest jobs, not at samples"),
@@ -337,6 +339,16 @@ class Config(AccessOptions, kw_only=True):
     protected_mode: Annotated[bool, Opt(Bool(), "without a password listen on loopback only")] = (
         True
     )
+    maxmemory_clients: Annotated[
+        int | Percent,
+        Opt(
+            MemoryShare("maxmemory"),
+            "reserved for what clients hold together: beyond it the largest are closed; "
+            "0 = nothing, it counts to maxmemory",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = Percent(20)
     appenddirname: Annotated[str, Opt(FileName(), "directory of the journal, in dir")] = "journal"
     journal_segment_bytes: Annotated[
         int, Opt(Memory(64 << 10, GB), "a journal segment is closed at this size", unit="bytes")
@@ -439,7 +451,7 @@ class Config(AccessOptions, kw_only=True):
         int, Opt(Int(1, 255), "copies of jobs added without REPLICATE, at most", runtime=True)
     ] = 3
     max_body_bytes: Annotated[
-        int, Opt(Memory(1, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
+        int, Opt(Memory(512, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
     ] = 64 * MB
     client_query_buffer_limit: Annotated[
         int,

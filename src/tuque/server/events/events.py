@@ -119,7 +119,8 @@ class Spool:
         name = f"raw-{self.node}-{first_seq:020d}"
         self._path = self.directory / f".{name}"
         unnamed = self.directory / f".new-{name}"
-        fd = os.open(unnamed, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o644)
+        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+        fd = os.open(unnamed, flags, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(unnamed, self._path)

@@ -207,7 +207,7 @@ class HotSegment:
         self.day = day
         self.rows = 0
         self.is_torn = False
-        self._lock = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o644)
+        self._lock = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._sink = pa.OSFile(str(self.path), "wb")
         self._writer = pa.ipc.new_stream(self._sink, HOT_SCHEMA)  # uncompressed: sealing maps it

@@ -178,7 +178,7 @@ class Writer:
 
 def lock(directory: Path, node: str, *, wait: bool) -> int | None:
     """The right to write the node's segments, held while the descriptor is open."""
-    fd = os.open(directory / f".lock-{node}", os.O_CREAT | os.O_RDWR, 0o644)
+    fd = os.open(directory / f".lock-{node}", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -344,6 +344,11 @@ def print_dir(report: DirReport) -> None:
         click.echo(f"{MANIFEST}  {report.manifest_problem}")
     for name in report.absent:
         click.echo(f"{name}  named by the manifest, but not there")
+    for own, name in report.places.items():
+        if own != name:
+            click.echo(f"{name}  holds what belongs to {own}")
+    for name in report.copies:
+        click.echo(f"{name}  a copy of a file that is there")
     for name in report.unnamed:
         click.echo(f"{name}  left over, does not count; the next start removes it")
     records = sum(file.records for file in report.files)

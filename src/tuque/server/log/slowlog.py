@@ -137,17 +137,26 @@ def without_secrets(s: Server, args: list[bytes]) -> list[bytes]:
     if name == b"AUTH":
         return [args[0]] + [REDACTED] * (len(args) - 1)
     if name == b"HELLO":
-        words = list(args)
-        for i in range(1, len(words)):
-            if words[i].upper() == b"AUTH":  # also where it does not belong
-                words[i + 1 :] = [REDACTED] * len(words[i + 1 :])
-                break
-        return words
+        return without_words_of_hello(args)
     if name == b"CONFIG" and len(args) > 2:
         return without_secret_values(s, args)
     if name == b"ACL":
         return without_words_of_users(args)
     return args
+
+
+def without_words_of_hello(args: list[bytes]) -> list[bytes]:
+    """HELLO without what follows AUTH, or a word that may be meant so."""
+    words = list(args)
+    at = 1
+    while at < len(words):
+        word = words[at].upper()
+        if at > 1 and word == b"SETNAME":
+            at += 1
+        elif at > 1 or word == b"AUTH":  # also where it does not belong
+            words[at + 1 :] = [REDACTED] * len(words[at + 1 :])
+        at += 1
+    return words
 
 
 def without_secret_values(s: Server, args: list[bytes]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Housekeeping between turns: idle and slow clients, memory, events (SPEC C2, E3, M2, M3)."""
+"""Housekeeping at the end of turns: idle clients, memory, events, tubes (SPEC C2, E3, M2, M3)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_m
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
+from tuque.server.commands.firing import look_at_groups, run_schedules
+from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
-from tuque.server.state.client import GUEST, Client, Connection, Wired
+from tuque.server.replies.tubes import tell_puts, tell_puts_resp
+from tuque.server.replies.waiting import next_sync_ms, tell_synced
+from tuque.server.state.client import GUEST, Client, Connection, Wired, weigh
+from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.policy import tubes_of
 
@@ -36,6 +41,9 @@ LEVELS = (
 IN_WAY = ": without its dead letters this node would take jobs, replay or purge them"
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
+EVICT_SHARE: Final = 8  # clients are closed until this part of their memory is free
+EVICT_MIN: Final = 1_024  # one that holds less frees nothing
+
 EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 
 
@@ -55,7 +63,6 @@ def keep_house(s: Server) -> None:
             warn_once(now_ms, c.address, reason)
             s.doomed.append(c)
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
-    buffers += s.survey.bytes + s.wired_survey.bytes
     buffers += s.slowlog.bytes + s.crew.bytes + s.watch.bytes_used()
     if s.crew.look_ms <= now_ms and len(s.crew.by_name) + len(s.crew.early) > 0:
         s.crew.drop_lost(now_ms)
@@ -71,7 +78,7 @@ def keep_house(s: Server) -> None:
     on_memory_level(s.n)
     tell_conflicts(s)
     tell_level(s)
-    tell_dropped(s)
+    log_dropped(s)
     watch_users(s)
     if s.audit is not None and s.audit.error:
         say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
@@ -86,19 +93,19 @@ def keep_house(s: Server) -> None:
 
 def tell_conflicts(s: Server) -> None:
     """[W14] Log that two outcomes of one job met, once a second at most (W14.15)."""
-    life = s.n.life
-    if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
+    work = s.n.life
+    if work.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
         return
     log.info(
         "%(count)d jobs ended in two ways at two nodes, last %(job)s: done wins over "
         "cancelled, and of two results that of the earlier run",
         facts(
             "outcomes_met",
-            count=life.conflicts - s.conflicts_told,
-            job=life.conflict_id.decode("ascii", "replace"),
+            count=work.conflicts - s.conflicts_told,
+            job=work.conflict_id.decode("ascii", "replace"),
         ),
     )
-    s.conflicts_told = life.conflicts
+    s.conflicts_told = work.conflicts
     s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
 
 
@@ -108,7 +115,7 @@ def tell_level(s: Server) -> None:
     level = memory_level(n)
     if level == s.level_told or (level < s.level_told and n.now_ms < s.level_ms):
         return
-    used, limit = int(n.used_bytes()), int(n.limits.memory_bytes)
+    used, limit = int(n.counted_bytes()), int(n.limits.memory_bytes)
     meaning = LEVELS[level] + (IN_WAY if letters_in_way(n) > 0 else "")
     if level > s.level_told:
         log.warning(
@@ -135,7 +142,7 @@ def tell_level(s: Server) -> None:
     s.level_ms = n.now_ms + MEMORY_MS
 
 
-def tell_dropped(s: Server) -> None:
+def log_dropped(s: Server) -> None:
     """[M3, W7] Log when results and details begin to go (M3.6), and which were too large (W7.4)."""
     lives = s.n.life
     thinned = lives.results_thinned + lives.details_thinned
@@ -210,6 +217,68 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     else:
         c.soft_since_ms = 0
     return False
+
+
+# ---- What all clients hold together has a bound (SPEC M5)
+
+
+def held_by(s: Server, c: Connection) -> i64:
+    """[M5] Bytes that the connection holds: its buffers, and what it waits for (M5.1)."""
+    n = s.n
+    weigh(n, c)
+    held = c.weight + n.life.watch_size(c.number)
+    waits = list(c.takes) if isinstance(c, Wired) else [int(c.number)]
+    for number in waits:
+        waiter = n.waiters.get(number)
+        if waiter is not None:
+            held += waiter.bytes_used
+    if n.policy is not None:
+        held += tubes_of(n).puts_of.get(c.number, 0)
+    return held
+
+
+def home_of(c: Connection) -> bytes:
+    """The tenant of the connection's user; empty: of none."""
+    account = c.user if isinstance(c, Client) else None
+    if isinstance(c, Wired):
+        account = c.user.account
+    return b"" if account is None else account.tenant
+
+
+def evict_clients(s: Server) -> None:
+    """[M5] Clients hold more than `maxmemory-clients`: close the largest of the tenant that holds
+    most, until an eighth is free (M5.3).
+    """
+    n = s.n
+    by_home: dict[bytes, list[tuple[int, int, Connection]]] = {}
+    sums: dict[bytes, int] = {}
+    everyone: list[Connection] = [*s.clients.values(), *s.wired.values()]
+    for c in everyone:
+        held = held_by(s, c)
+        home = home_of(c)
+        by_home.setdefault(home, []).append((int(held), int(c.number), c))
+        sums[home] = sums.get(home, 0) + int(held)
+    for rows in by_home.values():
+        rows.sort(key=by_size)
+    most = n.limits.clients_bytes
+    left: i64 = sum(sums.values())
+    while left > most - most // EVICT_SHARE and len(sums) > 0:
+        home = max(sums, key=sums.__getitem__)
+        size, _, c = by_home[home].pop()
+        if size < EVICT_MIN:
+            break  # what is left are connections, which have a bound of their own
+        warn_once(n.now_ms, c.address, f"clients hold more than maxmemory-clients, it {size} bytes")
+        s.figures.evicted += 1
+        s.doomed.append(c)
+        left -= size
+        sums[home] -= size
+        if len(by_home[home]) == 0:
+            del sums[home]
+
+
+def by_size(row: tuple[int, int, Connection]) -> tuple[int, int]:
+    """The order of connections: the largest, and of these the newest, last."""
+    return row[:2]
 
 
 def note_unrun(s: Server, c: Connection, most: int) -> None:
@@ -322,3 +391,51 @@ def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
         s.eventlog.flush(events, durable)
         return s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
     return events_ms
+
+
+# ---- The end of a turn for tubes: replies that are due, messages to other nodes
+
+
+def end_turn(s: Server) -> None:
+    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    if len(t.due) > 0:
+        run_schedules(s, t)
+    if len(t.members_due) > 0:
+        look_at_groups(s, t)
+    tell_puts_resp(s, t)
+    tell_puts(s, t)
+    if len(s.syncing) > 0:
+        tell_synced(s, t)
+    t.synced_changed = False
+    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
+        tell_homes(s, t)
+    if len(t.told) > 0:
+        tell_changes(s, t)
+    if len(s.notices.watchers) > 0:
+        send_watchers_away(s, t)
+    t.turn_end(n)
+
+
+def next_turn_ms(s: Server) -> i64:
+    """When a turn has work here without any input."""
+    if s.n.policy is None:
+        return FAR
+    t = tubes_of(s.n)
+    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
+        return s.n.now_ms
+    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def has_left(s: Server) -> bool:
+    """Whether connections closed at the end of a turn left work.
+
+    The tasks of a session are released with its last connection (T8.2).
+    """
+    records = s.n.records
+    if len(s.n.ready) > 0:
+        return True
+    return records is not None and records.count > 0 and s.committer is not None

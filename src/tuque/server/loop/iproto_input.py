@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.server.access.login import STRANGE_MAX
 from tuque.server.commands.iproto import answer
 from tuque.server.loop.housekeeping import (
@@ -17,12 +18,15 @@ from tuque.server.loop.housekeeping import (
     note_unrun,
 )
 from tuque.server.loop.output import Outlet
-from tuque.server.state.client import Wired
+from tuque.server.state.client import LIGHT, Wired, weigh
 from tuque.server.state.server import Server
+from tuque.wire.commands.bounds import LIGHT_WORK
 from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 
+VALUES_OF_UNIT: Final = 32  # of a long frame, looked at for a unit of work
+LEAST_READ: Final = 10  # units of it that go on in any turn
 CHORES_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
 
 
@@ -59,6 +63,8 @@ class IprotoDoor:
         w.reader.feed(data)
         if not w.is_stalled:
             self.run(w)
+            if w.reader.held_bytes + w.weight > LIGHT:
+                weigh(s.n, w)
         elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
             note_unrun(s, w, STRANGER_BYTES)
             self.outlet.close(w)
@@ -71,20 +77,32 @@ class IprotoDoor:
         s = self.s
         w.is_stalled = False
         before = w.requests
+        work = s.n.work
+        most = work + (PIECE if work < TURN_WORK else LIGHT_WORK)
         while not w.is_closing and not w.is_closed:
-            is_busy = w.has_much() or w.chores >= CHORES_MAX
+            if s.n.work + w.requests - before >= most:
+                w.spent_turn = s.figures.turns  # L2.10
+            is_spent = w.spent_turn == s.figures.turns
+            is_busy = is_spent or w.has_much() or w.chores >= CHORES_MAX
             if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
                 w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
                 return
             try:
-                request = w.reader.next()
+                before_looks = w.reader.looks
+                room = max(most - s.n.work, LEAST_READ)
+                request = w.reader.next(room * VALUES_OF_UNIT)
             except BrokenStream as error:
                 w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
                 w.is_closing = True
                 w.lingers = True
                 s.figures.broken += 1
                 break
+            s.n.work += (w.reader.looks - before_looks) // VALUES_OF_UNIT
+            if request is None and w.reader.long is not None:  # L2.7
+                w.half_since_ms = 0
+                w.spent_turn = s.figures.turns
+                continue
             if request is None:
                 break
             w.requests += 1

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from tuque.server.loop.housekeeping import leaves_too_much
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies.errors import look_into
-from tuque.server.state.client import Client, Connection, Wired
+from tuque.server.state.client import LIGHT, Client, Connection, Wired, weigh
 from tuque.server.state.notices import leave_notices
 from tuque.server.state.server import Server
 
@@ -98,6 +98,8 @@ class Outlet:
         """The queue for the socket is empty."""
         c.wire_bytes = 0
         c.soft_since_ms = 0
+        if c.weight > LIGHT:
+            weigh(self.s.n, c)
         if c.wants_write:
             c.wants_write = False
             self.watch(c)
@@ -132,6 +134,8 @@ class Outlet:
 
     def limit_output(self, c: Connection) -> None:
         """[C2.6] Close a client that leaves too much unread."""
+        if c.wire_bytes + c.held_bytes + c.weight > LIGHT:
+            weigh(self.s.n, c)
         if leaves_too_much(self.s, c):
             self.close(c)
 
@@ -154,6 +158,7 @@ class Outlet:
             s.part(c)
         s.leave_tubes(c.number)
         c.forget()
+        weigh(s.n, c)
 
     def on_bug(self, c: Connection, error: Exception) -> None:
         """[C2.8] The client's input raised an internal error: close it, if the tables agree."""

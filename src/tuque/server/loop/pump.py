@@ -14,34 +14,45 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.model.timers import TURN_WORK
-from tuque.core.node.node import NODE_LEAVING, Node
+from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready, wake_all
 from tuque.core.queues.procedures import FAR
+from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.commands.firing import look_at_groups, run_schedules
-from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.loop.accept import Doors
 from tuque.server.loop.gate import Gate, Gather
-from tuque.server.loop.housekeeping import keep_house, note_unrun, tell_events, unread_limit
+from tuque.server.loop.housekeeping import (
+    end_turn,
+    evict_clients,
+    has_left,
+    keep_house,
+    next_turn_ms,
+    note_unrun,
+    tell_events,
+    unread_limit,
+)
 from tuque.server.loop.iproto_input import IprotoDoor
 from tuque.server.loop.output import Outlet
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
-from tuque.server.replies.tubes import tell_puts, tell_puts_resp
-from tuque.server.replies.waiting import next_sync_ms, tell_synced
-from tuque.server.state.client import NOT_HELD, READ_BYTES, SHORT_READ, Client, Connection, Wired
-from tuque.server.state.notices import tell_changes
+from tuque.server.state.client import (
+    LIGHT,
+    NOT_HELD,
+    READ_BYTES,
+    SHORT_READ,
+    Client,
+    Connection,
+    Wired,
+    weigh,
+)
 from tuque.server.state.server import Server, log
-from tuque.tubes.leadership.controller import new_home_of
-from tuque.tubes.leadership.switchover import is_bound, run_any
-from tuque.tubes.log.leader import set_read_only
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
+from tuque.wire.commands.bounds import LIGHT_WORK
 
 TURN_READ: Final = 512 << 10  # bytes
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn
@@ -60,20 +71,6 @@ PART_MS: Final = 2_000  # a stop waits for what is in flight, at most (C11)
 QUIET_MS: Final = 100  # a client without a call for that long hears of the stop by its end
 PART_STEP_MS: Final = 20  # between two looks at them
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
-
-
-def has_to_move(s: Server) -> bool:
-    """[C11] Whether a tube is led here that another node can lead (C11.3)."""
-    if s.n.policy is None or s.n.reachable_count == 0:
-        return False
-    t = tubes_of(s.n)
-    led = [tube for tube in t.by_name.values() if tube.is_mine]
-    return any(one.move is not None or has_home(s.n, t, one) for one in led)
-
-
-def has_home(n: Node, t: Tubes, tube: Tube) -> bool:
-    """Whether another node may lead the tube at once (T20.1)."""
-    return not is_bound(n, t, tube) and new_home_of(n, t, tube) > 0
 
 
 # ---- The input that all connections may read and run in a turn (SPEC L2.8)
@@ -287,54 +284,6 @@ def has_answers(c: Client) -> bool:
     return any(hole is not None for hole in c.holes)
 
 
-# ---- The end of a turn for tubes: replies that are due, messages to other nodes
-
-
-def end_turn(s: Server) -> None:
-    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
-    n = s.n
-    if n.policy is None:
-        return
-    t = tubes_of(n)
-    if len(t.due) > 0:
-        run_schedules(s, t)
-    if len(t.members_due) > 0:
-        look_at_groups(s, t)
-    tell_puts_resp(s, t)
-    tell_puts(s, t)
-    if len(s.syncing) > 0:
-        tell_synced(s, t)
-    t.synced_changed = False
-    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
-        tell_homes(s, t)
-    if len(t.told) > 0:
-        tell_changes(s, t)
-    if len(s.notices.watchers) > 0:
-        send_watchers_away(s, t)
-    t.turn_end(n)
-
-
-def next_turn_ms(s: Server) -> i64:
-    """When a turn has work here without any input."""
-    if s.n.policy is None:
-        return FAR
-    t = tubes_of(s.n)
-    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
-        return s.n.now_ms
-    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
-
-
-def has_left(s: Server) -> bool:
-    """Whether connections closed at the end of a turn left work.
-
-    The tasks of a session are released with its last connection (T8.2).
-    """
-    records = s.n.records
-    if len(s.n.ready) > 0:
-        return True
-    return records is not None and records.count > 0 and s.committer is not None
-
-
 # ---- The loop
 
 
@@ -539,15 +488,14 @@ class Pump:
             s.end_ms = now_ms + PART_MS
             self.doors.shut()  # C11.1
             wake_all(s.n, NODE_LEAVING)  # C11.2
-            if s.n.policy is not None:
-                set_read_only(s.n, tubes_of(s.n), True)  # C11.3
+            set_stopping(s.n, True)  # C11.3
         connections: list[Connection] = []
         connections.extend(s.clients.values())
         connections.extend(s.wired.values())
         for c in connections:
             if c.is_at_rest() and c.last_ms + QUIET_MS <= now_ms:
                 self.outlet.close(c)
-        is_over = len(s.clients) == 0 and len(s.wired) == 0 and not has_to_move(s)
+        is_over = len(s.clients) == 0 and len(s.wired) == 0 and tubes_to_move(s.n) == 0
         if is_over or now_ms >= s.end_ms:
             s.stop_requested = s.end_asked
 
@@ -646,6 +594,8 @@ class Pump:
                 self.gate.let_out(c, seq)
         if self.gate.has_held() and (seq < 0 or len(s.journal_error) > 0):
             self.gate.open()
+        if 0 < s.n.limits.clients_bytes < s.n.held_by_clients():
+            evict_clients(s)
         if len(s.doomed) > 0:
             doomed = s.doomed
             s.doomed = []
@@ -702,11 +652,14 @@ class Pump:
         else:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
-            self.come_back(c)
+            self.reschedule(c)
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         most = unread_limit(s, c)
-        if c.todo_bytes + c.reader.held_bytes() > most:
+        held = c.todo_bytes + c.reader.held_bytes()
+        if held + c.weight > LIGHT:
+            weigh(s.n, c)
+        if held > most:
             note_unrun(s, c, most)
             c.reader.error = f"the command is over client-query-buffer-limit ({most})"
             if c.is_stuck() or len(c.todo) > 0:
@@ -719,6 +672,11 @@ class Pump:
         s = self.s
         i: i64 = 0
         count: i64 = len(commands)
+        if c.spent_turn == s.figures.turns:
+            c.put_off(commands, True)
+            return
+        work = s.n.work
+        most = work + (PIECE if work < TURN_WORK else LIGHT_WORK)
         while i < count:
             if c.is_blocked or c.is_closing or s.paused_until_ms > s.n.now_ms or s.stop_requested:
                 if not c.is_closing:
@@ -732,11 +690,15 @@ class Pump:
                 return
             execute(s, c, commands[i])
             i += 1
+            if s.n.work + i >= most:  # L2.10: each command is a unit for its connection
+                c.spent_turn = s.figures.turns
+                c.put_off(commands[i:], True)
+                return
             if i < count and c.has_much():
                 c.put_off(commands[i:], True)  # replies go out first, and others get their turn
                 return
 
-    def come_back(self, c: Client) -> None:
+    def reschedule(self, c: Client) -> None:
         """Continue next turn with commands that only this turn's end has stopped."""
         if c.may_run() and self.s.paused_until_ms <= self.s.n.now_ms:
             self.s.resumed.append(c)
@@ -750,7 +712,12 @@ class Pump:
 
     def run_todo(self, c: Client) -> None:
         """Run some commands read while the client was blocked or paused; the rest next turn."""
+        if c.spent_turn == self.s.figures.turns:
+            self.reschedule(c)
+            return
         self.run_commands(c, c.take_up())
+        if c.weight > LIGHT:
+            weigh(self.s.n, c)
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)
@@ -758,7 +725,7 @@ class Pump:
             self.outlet.close(c)
             return
         if len(c.todo) > 0:
-            self.come_back(c)
+            self.reschedule(c)
             return
         if c.is_stuck() or c.is_closing:
             return
@@ -769,8 +736,14 @@ class Pump:
             self.s.touch(c)
 
     def fill_up(self, c: Client) -> None:
-        """Stop reading from a waiting producer with much pending input (B2.4)."""
-        if c.held != NOT_HELD and c.todo_bytes > UNREAD_BYTES and not c.is_full:
+        """Stop reading from a client whose commands wait for others, or for its share of a turn.
+
+        Those of a blocked or paused one are read on, up to its limit (B2.4, L2.10).
+        """
+        is_apart = c.is_blocked or self.s.paused_until_ms > self.s.n.now_ms
+        if c.held == NOT_HELD and is_apart:
+            return
+        if c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
             self.outlet.watch(c)
 

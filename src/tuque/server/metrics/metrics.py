@@ -224,20 +224,7 @@ def add_histograms(s: Server, shot: Snapshot) -> None:
 
 def add_memory(s: Server, shot: Snapshot) -> None:
     """[O1] The memory account by class (O1.5): the classes add up to `used_memory`."""
-    n = s.n
-    shot.memory = {
-        "base": int(n.base_bytes),
-        "jobs": int(n.job_bytes),
-        "queues": int(n.queue_bytes),
-        "leases": int(n.leases.bytes),
-        "waiting": int(n.wait_bytes),
-        "tubes": int(n.policy.bytes_used) if n.policy is not None else 0,
-        "work": int(n.life.bytes_used()),
-        "staged": int(n.staging.bytes),
-        "keys": int(n.keys.bytes_used()),
-        "tombstones": int(n.tombs.bytes_used()),
-        "clients": int(n.other_bytes),
-    }
+    shot.memory = s.n.memory_classes()
 
 
 def add_node(s: Server, shot: Snapshot) -> None:

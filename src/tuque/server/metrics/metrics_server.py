@@ -20,6 +20,7 @@ from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics import Snapshot, families, take_snapshot
 from tuque.server.net.listen import ListenError
 from tuque.server.net.tls_keys import Keys
+from tuque.server.replies.errors import IDLE
 from tuque.server.state.server import Server, log
 
 ALIVE_S: Final = 15.0  # the loop turns each 5 s at least, for the points of HISTORY
@@ -101,12 +102,14 @@ class Desk:
 def why_not_ready(s: Server) -> list[str]:
     """[O2] Why clients are not to come now; empty: they are (O2.2)."""
     faults: list[str] = []
-    if s.stop_requested or s.end_asked:
+    if s.stop_requested or s.end_asked or s.n.is_stopping:
         faults.append("it stops")
     if s.is_loading or s.n.is_loading:
         faults.append("it reads its journal")
     if s.conflict:
         faults.append(f"another node, at {s.conflict}, has its id")
+    if s.idle in IDLE:
+        faults.append("it is no member of its cluster")
     if s.n.is_leaving:
         faults.append("it leaves its cluster")
     return faults

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -96,6 +97,43 @@ def steady_ms() -> i64:
     return time.clock_gettime_ns(CLOCK) // 1_000_000
 
 
+# ---- The memory that this process may use: that of the machine, or less in a cgroup (SPEC M1)
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """The smaller of the machine's memory and the limits of the cgroups, v2 and v1 (M1.6)."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for line in lines_of(root / "proc/self/cgroup"):
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            found += limits_in(root / "sys/fs/cgroup", path, "memory.max")
+        elif "memory" in controllers.split(","):
+            found += limits_in(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+    return min(found)
+
+
+def limits_in(top: Path, path: str, name: str) -> list[int]:
+    """The limits of a cgroup and of those above it; in a container `path` may not be there."""
+    found: list[int] = []
+    here = top / path.lstrip("/")
+    for place in (here, *here.parents):
+        for line in lines_of(place / name):
+            if line.isdigit() and int(line) > 0:
+                found.append(int(line))  # "max" is no limit
+        if place == top:
+            break
+    return found
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file of the kernel; none if it is not there."""
+    try:
+        return path.read_text().split("\n")
+    except (OSError, ValueError):
+        return []
+
+
 # ---- The system, of which the simulator replaces parts
 
 
@@ -147,4 +185,5 @@ class System:
         self.open_socket: Callable[[int], socket.socket] = open_socket
         self.open_resolver: Callable[[], Resolver] = Resolver
         self.is_clock_right: Callable[[int], bool] = is_clock_right
+        self.memory_bytes: Callable[[], int] = memory_bytes
         self.may_spin = HAS_CORES  # a busy poll takes no core from others

@@ -21,11 +21,21 @@ from tuque.wire.proto.iproto import (
 
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
+UNMET: Final = (
+    b"LEAVING this node is not in its cluster, which knows another one at this address: CLUSTER "
+    b"MEET it; or CLUSTER FORGET the other one there, and CLUSTER RESET this one"
+)
+FORGOTTEN: Final = (
+    b"LEAVING this node was removed from its cluster by CLUSTER FORGET, and does no work: use "
+    b"another one. To take it back, CLUSTER RESET it or start it without its journal, and CLUSTER "
+    b"MEET it"
+)
 CONFLICT_TEXT: Final = (
     b"another node has the id of this one: stop one of the two, move its nodes.conf and its "
     b"journal away, and start it again"
 )
 CONFLICT: Final = b"CONFLICT " + CONFLICT_TEXT
+IDLE: Final = {"forgotten": FORGOTTEN, "unmet": UNMET}  # why a node does no work (S6.5)
 PAUSED_TEXT: Final = b"Queue paused in input, try later"
 NOREPL_TEXT: Final = b"Not enough reachable nodes for the requested replication level"
 READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
@@ -232,6 +242,9 @@ IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4
 
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT
 SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
+FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory', and there is no other node"
+NOTHING_IN_WAY: Final = b": let jobs end, or raise maxmemory"
 LETTERS_IN_WAY: Final = b": %d MB are dead letters, replay or purge them, or raise maxmemory"
 OUTCOMES_IN_WAY: Final = b": %d MB are kept outcomes, lower results-max-bytes or raise maxmemory"
 BOTH_IN_WAY: Final = (
@@ -259,6 +272,10 @@ WORDS: Final[dict[int, bytes]] = {
     core_errors.NOREPL_LETTERS: NOREPL + SINCE + b"I'm out of memory" + LETTERS_IN_WAY,
     core_errors.NOREPL_OUTCOMES: NOREPL + SINCE + b"I'm out of memory" + OUTCOMES_IN_WAY,
     core_errors.NOREPL_BOTH: NOREPL + SINCE + b"I'm out of memory" + BOTH_IN_WAY,
+    core_errors.FULL: FULL + NOTHING_IN_WAY,
+    core_errors.FULL_LETTERS: FULL + LETTERS_IN_WAY,
+    core_errors.FULL_OUTCOMES: FULL + OUTCOMES_IN_WAY,
+    core_errors.FULL_BOTH: FULL + BOTH_IN_WAY,
     core_errors.NOREPL_TIMEOUT: (
         b"NOREPL Timeout reached before replicating to the requested number of nodes"
     ),

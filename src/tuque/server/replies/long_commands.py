@@ -11,7 +11,14 @@ from tuque.core.queues.procedures import FAR
 from tuque.server.replies.errors import INTERNAL, look_into, on_fault
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
 from tuque.server.replies.waiting import hold_back, hold_back_wired
-from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client, Wired
+from tuque.server.state.client import (
+    REPLY_OFF,
+    REPLY_SKIPPING,
+    Chore,
+    Client,
+    Wired,
+    weigh,
+)
 from tuque.server.state.server import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
@@ -99,6 +106,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
     try:
         if not chore.step(room):
             w.last_ms = s.n.now_ms
+            weigh(s.n, w)
             return
         chore.tell()
     except TubeError as refused:
@@ -122,6 +130,7 @@ def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
     try:
         if not chore.step(room):
             c.last_ms = s.n.now_ms
+            weigh(s.n, c)
             return
         chore.tell()
     except ArgError as error:

@@ -17,13 +17,13 @@ from mypy_extensions import i64
 from tuque.core.copies.add import fill_in, must_be_external
 from tuque.core.model.errors import NOREPL_TIMEOUT, Refusal
 from tuque.core.model.job import AddSpec
-from tuque.core.node.node import NODE_DOUBLE, Node
+from tuque.core.node.node import NODE_DOUBLE, NODE_LEAVING, Node
 from tuque.core.node.peers import slots_of
 from tuque.core.queues.deliver import wake_all
 from tuque.core.queues.procedures import FAR
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
-from tuque.server.replies.errors import core_words, iproto_words, resp_words
+from tuque.server.replies.errors import IDLE, core_words, iproto_words, resp_words
 from tuque.server.state.client import (
     HELD_MANY,
     HELD_ORDER,
@@ -243,10 +243,36 @@ def look_at_bus(s: Server, bus: Bus) -> None:
     s.is_crowded = bus.crowded > 0
     if s.conflict != s.members.twin.where:
         on_conflict(s)
+    if s.idle != s.members.why_idle():
+        on_idle(s)
     if s.members.is_changed and s.keep_ms <= n.now_ms:
         s.keep_ms = n.now_ms + KEEP_MS
+        if bus.card is not None:
+            s.identity.is_leaving = bool(n.is_leaving)  # K7.8
         if s.identity.save_soon(s.members):
             s.members.is_changed = False
+
+
+def on_idle(s: Server) -> None:
+    """[K6] This node does no work from now on, or again: say so, refuse who waits (K6.4, K1.4)."""
+    was, s.idle = s.idle, s.members.why_idle()
+    if s.idle in IDLE:
+        wake_all(s.n, NODE_LEAVING)
+    if s.idle == "forgotten":
+        log.warning(
+            "this node was removed from its cluster by CLUSTER FORGET, and does no work. To take "
+            "it back, CLUSTER RESET it or start it without its journal, and CLUSTER MEET it",
+            facts("forgotten"),
+        )
+    elif s.idle == "unmet":
+        log.warning(
+            "this node does no work: it is not in its cluster, which knows another one at this "
+            "address. CLUSTER MEET it; or CLUSTER FORGET the other one there, and CLUSTER RESET "
+            "this one",
+            facts("unmet"),
+        )
+    elif was in IDLE:
+        log.info("this node does its work again", facts("works_again"))
 
 
 def on_conflict(s: Server) -> None:

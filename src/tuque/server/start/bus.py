@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from hashlib import blake2b
+from typing import Final
 
 from tuque.cluster.members import Members
 from tuque.core.repair.drain import set_leaving
@@ -16,8 +17,11 @@ from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import BUS_OFFSET, open_bus_sockets
 from tuque.server.state.server import Server, apply_settings, log
+from tuque.server.users.users import Account
 from tuque.store.frames import RESERVE
 from tuque.wire.bus.card import Card
+
+OTHERS_WRITE: Final = 0o002
 
 
 def id_key(secret: bytes) -> bytes:
@@ -30,6 +34,7 @@ def take_identity(s: Server, identity: Identity) -> None:
     s.identity = identity
     members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
     members.number = identity.kept.number
+    s.n.is_double = len(members.why_idle()) > 0  # K6.4
     for one in identity.kept.nodes:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
@@ -41,19 +46,39 @@ def take_secrets(s: Server, secrets: list[bytes]) -> None:
     s.n.ids.take_keys([id_key(one) for one in secrets] or [b""])
     s.members.is_changed = True  # nodes.conf has the former keys
     if s.bus is not None:
-        s.bus.take_secrets(secrets, why_shut(s.cfg, secrets))
+        s.bus.take_secrets(secrets, why_shut(s, secrets))
 
 
-def look_at_password(s: Server) -> None:
-    """[B1] A password without a secret shuts the bus, its end opens it (B1.7)."""
+def apply_doors(s: Server) -> None:
+    """[B1] Closed doors without a secret shut the bus, an open one opens it (B1.7)."""
     if s.bus is not None:
-        s.bus.take_secrets(s.bus.secrets, why_shut(s.cfg, s.bus.secrets))
+        s.bus.take_secrets(s.bus.secrets, why_shut(s, s.bus.secrets))
 
 
-def why_shut(cfg: Config, secrets: list[bytes]) -> str:
+def why_shut(s: Server, secrets: list[bytes]) -> str:
     """[B1] Why the node has no links at all; empty if it may have some (B1.7)."""
-    is_bare = not secrets and not cfg.tls_cluster
-    return SHUT if (cfg.requirepass or cfg.users_file) and is_bare else ""
+    is_bare = not secrets and not s.cfg.tls_cluster
+    return SHUT if is_bare and not is_any_door_open(s.cfg, s.acl.newcomer) else ""
+
+
+def ends_links(s: Server, default: Account) -> bool:
+    """[B1] Whether links without a secret are open, which such a `default` would end (B1.7)."""
+    bus = s.bus
+    if bus is None or bus.is_guarded() or not bus.by_slot:
+        return False
+    is_open = default.is_on and default.secrets.needs_none()
+    return not is_any_door_open(s.cfg, default if is_open else None)
+
+
+def is_any_door_open(cfg: Config, newcomer: Account | None) -> bool:
+    """[B1] Whether some door lets every process of this machine do everything (B1.7)."""
+    if cfg.users_file or newcomer is None or not newcomer.is_full:
+        return False
+    if cfg.port > 0 or not (cfg.unixsocket or cfg.tls_port):  # as the listeners are opened
+        return True
+    if cfg.tls_port > 0 and cfg.tls_auth_clients != "yes":
+        return True
+    return len(cfg.unixsocket) > 0 and cfg.unixsocketperm & OTHERS_WRITE > 0
 
 
 def prepare_bus(pump: Pump) -> None:
@@ -118,6 +143,12 @@ def open_bus(pump: Pump) -> None:
     s = pump.s
     if s.identity.is_leaving:
         set_leaving(s.n, True)
+        log.warning(
+            "this node is leaving its cluster since before it started: it takes no jobs and no "
+            "votes. CLUSTER LEAVING no keeps it; else wait until cluster_safe_to_stop is yes, "
+            "stop it and CLUSTER FORGET it",
+            facts("still_leaving"),
+        )
     bus = s.bus
     if bus is None:
         return

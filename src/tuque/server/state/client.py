@@ -8,6 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.job import Job
+from tuque.core.node.node import Node
 from tuque.core.tables.work import Asking, Change
 from tuque.server.users.users import Account
 from tuque.tubes.model.grants import role_key, user_key
@@ -39,6 +40,9 @@ ERROR_BYTES: Final = 4_096  # of an error, which may repeat the client's input
 HANDED_MAX: Final = 32  # jobs of its last GETJOB that a client's connection remembers
 HANDED_BYTES: Final = 4_096  # of their bodies: they may outlive their job
 NONE_HANDED: Final[list[Job]] = []
+PIECE_BYTES: Final = 60  # of a waiting piece of output, without its bytes
+HOLE_BYTES: Final = 100  # of a reply that waits for others
+LIGHT: Final = 4_096  # a connection that holds less is weighed by the survey only
 LOOK: Final = 500  # clients checked in one round of housekeeping
 
 # why a client's next command does not run yet
@@ -83,6 +87,7 @@ class Connection:
         self.wire_at: i64 = 0  # bytes of the first piece already sent
         self.wire_bytes: i64 = 0
         self.held_bytes: i64 = 0  # of `gated`
+        self.weight: i64 = 0  # bytes that count for it in n.client_bytes
         self.is_dirty = False  # is in server.dirty
         self.wants_write = False  # waits for room in the socket
         self.soft_since_ms: i64 = 0  # since when it is above the soft output limit
@@ -97,6 +102,7 @@ class Connection:
         self.ask: i64 = SHORT_READ  # bytes to read at once
         self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # has stopped sending, but is still owed replies
+        self.spent_turn: i64 = -1  # in which it used up its share of the work (L2.10)
 
     def is_tenant(self) -> bool:
         """[N10] Whether the user is of a tenant."""
@@ -123,6 +129,16 @@ class Connection:
     def unread_bytes(self) -> i64:
         """Memory of input not run yet, roughly."""
         return 0
+
+    def words_bytes(self) -> i64:
+        """Memory of what it has said once, and what is kept of it."""
+        return 0
+
+    def memory(self) -> i64:
+        """[M5] Bytes of its buffers (M5.1)."""
+        pieces: i64 = len(self.wire) + len(self.gated)
+        held = self.wire_bytes + self.held_bytes + PIECE_BYTES * pieces
+        return held + self.unread_bytes() + self.chore_bytes() + self.words_bytes()
 
     def receive(self, most: i64) -> bytes:
         """Read up to `most` bytes or 64 KB; empty at the end of the stream. Raises OSError."""
@@ -329,7 +345,7 @@ class Wired(Connection):
 
     def unread_bytes(self) -> i64:
         """Memory of input not run yet."""
-        return self.reader.held_bytes
+        return self.reader.memory()
 
 
 @final
@@ -420,6 +436,7 @@ class Client(Connection):
         self.put_serial: i64 = 0  # of its latest waiting put or claim, move or failover of a tube
         self.is_homing = False  # blocked in a claim, move or failover of a tube
         self.watched: dict[bytes, None] = {}  # tubes it subscribes to
+        self.watched_bytes: i64 = 0  # their memory
         self.user: Account | None = None  # none: it must log in
         self.strange: i64 = 0  # commands that ran before the log-in
         self.reply_mode: i64 = REPLY_ON
@@ -476,6 +493,12 @@ class Client(Connection):
     def chore_bytes(self) -> i64:
         """Memory of a reply in the making."""
         return 0 if self.chore is None else self.chore.bytes_used
+
+    def words_bytes(self) -> i64:
+        """Memory of its names, the tubes that it watches, and replies that wait in order."""
+        size: i64 = len(self.name) + len(self.lib_name) + len(self.lib_version)
+        size += len(self.worker) + len(self.begins_as) + self.watched_bytes
+        return size + HOLE_BYTES * len(self.holes)
 
     def put_off(self, commands: list[list[bytes]], is_next: bool) -> None:
         """Queue commands for later, behind the waiting ones or before them."""
@@ -566,12 +589,11 @@ class Pending:
 
 @final
 class Survey:
-    """Checks clients in rounds, some per call, and sums up their memory."""
+    """Checks clients in rounds, some per call, and weighs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, n: Node) -> None:
+        self.n = n
         self.left: list[Connection] = []  # not checked in this round yet
-        self.sum: i64 = 0  # of those checked
-        self.bytes: i64 = 0  # of all clients, at the end of the last round
 
     def next(self, clients: Mapping[int, Connection], heard_ms: i64) -> list[Connection]:
         """Check some; returns those that may be overdue, or not heard of since `heard_ms`."""
@@ -580,11 +602,10 @@ class Survey:
         seen = self.left[-LOOK:]
         del self.left[-LOOK:]
         late: list[Connection] = []
-        sum: i64 = self.sum
         for c in seen:
             if c.is_closed:
                 continue
-            sum += c.wire_bytes + c.held_bytes + c.unread_bytes() + c.chore_bytes()
+            weigh(self.n, c)
             if (
                 c.half_since_ms > 0
                 or c.soft_since_ms > 0
@@ -592,10 +613,6 @@ class Survey:
                 or c.last_ms < heard_ms
             ):
                 late.append(c)
-        self.sum = sum
-        if len(self.left) == 0:
-            self.bytes = sum
-            self.sum = 0
         return late
 
 
@@ -613,6 +630,16 @@ class Wanted:
         self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
         self.changes: dict[bytes, Change] = {}  # by id: UPDATEJOB and CANCEL with copies (W16)
         self.asked: dict[bytes, Asking] = {}  # by id: CANCEL of jobs that are not here (W15)
+
+
+def weigh(n: Node, c: Connection) -> None:
+    """[M5] Count anew what the connection holds.
+
+    Called where it may have grown by much; the survey does the rest within two seconds.
+    """
+    size: i64 = 0 if c.is_closed else c.memory()
+    n.client_bytes += size - c.weight
+    c.weight = size
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:

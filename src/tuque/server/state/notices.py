@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuque.tubes.model.tube import Tube
     from tuque.tubes.model.tubes import Tubes
 
+WATCHED_BYTES: Final = 200  # of a tube that a client subscribes to, without its name
 WAITING_MAX: Final = 10_000  # backlog of callbacks
 
 Callback = Callable[[str, str, int, str, bytes], None]
@@ -77,14 +78,18 @@ def watch(s: Server, c: Client, tube: Tube) -> None:
     """[T16] Subscribe the client to changes in the tube."""
     watchers = s.notices.watchers.setdefault(tube.name, {})
     watchers[c.number] = None
-    c.watched[tube.name] = None
+    if tube.name not in c.watched:
+        c.watched[tube.name] = None
+        c.watched_bytes += WATCHED_BYTES + len(tube.name)
     tube.subscribers = len(watchers)
 
 
 def leave_notices(s: Server, c: Client, names: list[bytes]) -> None:
     """[T16] Unsubscribe the client from these tubes."""
     for name in names:
-        c.watched.pop(name, None)
+        if name in c.watched:
+            del c.watched[name]
+            c.watched_bytes -= WATCHED_BYTES + len(name)
         watchers = s.notices.watchers.get(name)
         if watchers is None:
             continue

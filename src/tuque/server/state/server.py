@@ -23,6 +23,7 @@ from tuque.core.queues.procedures import stop_waiting
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config
 from tuque.server.config.identity import Identity
+from tuque.server.config.kinds import Percent
 from tuque.server.events.events import EventLog
 from tuque.server.journal.committer import Committer
 from tuque.server.log.audit import Audit
@@ -57,6 +58,9 @@ __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 
 SAMPLES: Final = 16
 FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may exceed a body by this
+NO_BOUND: Final = 1 << 50
+BARE_PART: Final = 8  # part of `maxmemory` for queues that only waits have made (M5.4)
+SHARE_MIN: Final = 256 << 20  # of `maxmemory` as a percentage
 FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 bits
 
 
@@ -73,6 +77,7 @@ class Figures:
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
         self.output_closed: i64 = 0  # clients closed at the output limit
+        self.evicted: i64 = 0  # clients closed since all together held too much (M5.3)
         self.strangers_closed: i64 = 0  # clients closed at the limits for those not logged in
         self.deadline_closed: i64 = 0  # clients closed with half a command
         self.broken: i64 = 0  # clients closed because they broke the protocol
@@ -166,6 +171,7 @@ class Server:
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
+        self.idle = ""  # why it does no work, as said in the log (K6.4)
         self.conflicts_told: i64 = 0  # of those in n.life, logged
         self.conflicts_ms: i64 = 0  # no further line about them before
         self.level_told: i64 = 0  # the memory level that the log said last
@@ -191,8 +197,8 @@ class Server:
 
     def begin_figures(self) -> None:
         """What the server observes about itself and its clients."""
-        self.survey = Survey()
-        self.wired_survey = Survey()
+        self.survey = Survey(self.n)
+        self.wired_survey = Survey(self.n)
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.used_peak_bytes = 0
@@ -290,7 +296,7 @@ class Server:
 
     def is_parting(self) -> bool:
         """Whether clients are sent to other nodes: it leaves its cluster, or stops."""
-        return self.n.is_leaving or len(self.end_asked) > 0
+        return self.n.is_leaving or self.n.is_stopping or len(self.end_asked) > 0
 
     def is_disk_short(self) -> bool:
         """[J6.9] Whether the disk of the journal takes no more jobs."""
@@ -313,7 +319,9 @@ def apply_settings(s: Server) -> None:
     """Copy the configuration to where the hot path and the core read it."""
     cfg = s.cfg
     limits = s.n.limits
-    limits.memory_bytes = min(cfg.maxmemory, FAR_OFF)
+    limits.memory_bytes = memory_limit(s)
+    limits.bare_bytes = limits.memory_bytes // BARE_PART or NO_BOUND
+    limits.clients_bytes = bytes_of(cfg.maxmemory_clients, limits.memory_bytes)
     limits.may_evict = cfg.maxmemory_policy == "acks"
     limits.queue_idle_ms = cfg.queue_idle_time * 1000
     limits.default_ttl_s = cfg.default_ttl
@@ -348,6 +356,19 @@ def apply_settings(s: Server) -> None:
     s.busy_poll_ns = cfg.bus_busy_poll * 1000
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
+
+
+def memory_limit(s: Server) -> int:
+    """[M1] `maxmemory` in bytes (M1.6); 0: no limit."""
+    most = s.cfg.maxmemory
+    if not isinstance(most, Percent):
+        return bytes_of(most, 0)
+    return max(bytes_of(most, s.system.memory_bytes()), SHARE_MIN)
+
+
+def bytes_of(most: int | Percent, whole: int) -> int:
+    """The bytes of a limit that may be a part of something."""
+    return min(most.of(whole) if isinstance(most, Percent) else most, FAR_OFF)
 
 
 def uuid_of(node_id: bytes) -> bytes:

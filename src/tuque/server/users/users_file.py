@@ -33,7 +33,11 @@ NAME_MAX: Final = 128
 WIRED: Final = b"iproto:"
 CHANGES: Final = (b">", b"<")  # passwords: their work is slow
 
-BAD_NAME: Final = "a user's name has 1 to 128 printable characters without spaces"
+BAD_NAME: Final = (
+    "a user's name has 1 to 128 printable characters without spaces, and does not begin with one "
+    "of > < # !"
+)
+SIGNS: Final = (b">", b"<", b"#", b"!")  # what follows may be a password or its hash
 UNKNOWN: Final = "there is no such word, see ACL HELP"
 NO_COMMAND: Final = "there is no such command or category, see ACL CAT"
 OPEN: Final = "every user may use it"
@@ -74,13 +78,17 @@ def check_name(name: bytes) -> None:
     """Raise WordError for a name that no user can have."""
     if not 1 <= len(name) <= NAME_MAX or any(not 33 <= byte <= 126 for byte in name):
         raise WordError(BAD_NAME)
+    if name[:1] in SIGNS:
+        raise WordError(BAD_NAME)
 
 
 def fault(word: bytes, why: str) -> WordError:
     """The error for a word; passwords and hashes are not repeated."""
     shown = word if len(word) <= SHOWN else word[:SHOWN] + b"..."
-    if word[:1] in (b">", b"<", b"#", b"!"):
+    if word[:1] in SIGNS:
         shown = word[:1] + b"..."
+    elif why == UNKNOWN:  # the > before a password was forgotten
+        shown = b"..."
     return WordError(f"'{shown.decode('utf-8', 'backslashreplace')}': {why}")
 
 

@@ -220,7 +220,8 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         seat.surveyed_ms = 0
         later(t, promised_until(n, t, stood_with))
         return False
-    if not tube.is_complete or t.is_read_only or n.is_leaving or tube.shift is not None:
+    is_going = t.is_read_only or t.is_stopping or n.is_leaving
+    if not tube.is_complete or is_going or tube.shift is not None:
         return False
     if is_failing(n) and voters.majority() > 1:
         return False  # T27.11

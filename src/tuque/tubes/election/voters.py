@@ -5,13 +5,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import AnyMessage, VotersTold
+from tuque.core.msgs import AnyMessage, Belongings, VotersTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.records.leadership import ORIGIN_BYTES
+from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of
 from tuque.tubes.log.send import mark_changed, record_home
 from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
+from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
@@ -22,8 +24,10 @@ from tuque.tubes.model.voter_state import (
     Due,
     Voters,
 )
+from tuque.tubes.tasks.admin import is_in_use
 
 VOTERS_LEAST: Final = 3
+NAMED_MAX: Final = 10  # tubes that a refusal names
 FIRST_RIGHT: Final = 1
 OWN: Final = 0  # the slot of this node
 FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
@@ -261,11 +265,12 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """The maker of the proposal here goes by another one: it may be replaced (T23.2)."""
-    voters = t.ballots.voters
+    b = t.ballots
+    voters = b.voters
     if voters is None or n.peers[slot].node_id != maker_of(voters):
         return
     if voters.step == PROPOSED and voters.is_same(m.number, m.origin):
-        t.ballots.withdrawn = voters.origin
+        b.withdrawn = voters.origin
 
 
 def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
@@ -340,3 +345,40 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     if n.records is not None:
         record_voters(n.records, b, voters)
     t.news.append(f"{len(voters.rights)} nodes vote about the leaders of tubes from now on")
+
+
+# ---- Clusters that meet: their tubes and voters must not clash (SPEC K3)
+
+
+def belongings(n: Node, t: Tubes) -> Belongings:
+    """[K3] What this node says to one that it meets (K3.4)."""
+    voters = t.ballots.in_force()
+    tubes = [at_of(n, tube) for tube in t.by_name.values()]
+    return Belongings(b"" if voters is None else voters.origin, tubes)
+
+
+def clash(n: Node, t: Tubes, m: Belongings) -> str:
+    """[K3] Why the other node may not join; empty: it may (K3.4)."""
+    names: list[str] = []
+    for at in m.tubes:
+        tube = t.by_name.get(at.name)
+        if tube is not None:
+            is_other = tube.maker != at.maker or tube.made_ns != at.made_ns
+        else:
+            is_other = is_in_use(n, at.name)
+        if is_other:
+            names.append(shown(at.name))
+    if len(names) > 0:
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        return (
+            f"each of the two clusters has a tube or queue of its own named "
+            f"{', '.join(names[:NAMED_MAX])}{more}: drop those of one side, or CLUSTER RESET "
+            "its nodes"
+        )
+    origin = belongings(n, t).origin
+    if len(origin) == 0 or len(m.origin) == 0 or origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
+        return ""
+    return (
+        f"each of the two clusters has voters of its own (origins {origin.hex()} "
+        f"and {m.origin.hex()}): CLUSTER RESET the nodes of one side"
+    )

@@ -125,7 +125,7 @@ def count_as_whole(n: Node, t: Tubes, tube: Tube) -> None:
         record_stand(n.records, tube)
 
 
-def tell_forced(n: Node, tube: Tube, done: HomeDone) -> None:
+def send_forced(n: Node, tube: Tube, done: HomeDone) -> None:
     """The tube is led here now: what the reply says of that."""
     told = dict(done.values)
     told[b"epoch"] = b"%d" % tube.epoch
@@ -303,7 +303,7 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
             else:
                 done.error = TubeError(LATE, (int(voters.majority()),))
         elif tube is not None and len(done.values) > 0:
-            tell_forced(n, tube, done)
+            send_forced(n, tube, done)
         t.home_done.append(done)
 
 

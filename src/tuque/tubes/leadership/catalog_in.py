@@ -271,7 +271,7 @@ def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
         end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
         follow(n, t, slot, at, b"")
         return
-    if tube.is_mine or not is_theirs:
+    if tube.is_mine or not is_theirs or len(tube.copies) > 0:  # K3.5
         if theirs != NEVER_CONFIRMED or ours == NEVER_CONFIRMED:
             tube.conflict = at.home  # its tasks are nowhere else, even if its creator made another
         return

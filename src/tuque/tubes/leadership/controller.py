@@ -326,7 +326,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.wish != 0:
         return
     is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
-    if (t.is_read_only or n.is_leaving) and is_free:
+    if (t.is_read_only or t.is_stopping or n.is_leaving) and is_free:
         slot: i64 = 0
         if not is_bound(n, t, tube):
             slot = new_home_of(n, t, tube)
@@ -364,6 +364,14 @@ def later(t: Tubes, at_ms: i64) -> None:
     """Check again by then."""
     if at_ms < t.look_ms:
         t.look_ms = at_ms
+
+
+def has_heir(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether another node is to lead the tube, even if its replica is incomplete yet (K9.2)."""
+    able = n.reachable & n.others & ~(t.read_only | tube.apart)
+    if tube.is_temporary:
+        return able != 0
+    return any(able >> slot & 1 != 0 for slot in tube.followers)
 
 
 def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:

@@ -20,12 +20,15 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.procedures import unregister
 from tuque.core.records.jobs import (
+    KEY,
     LIFE,
     OUTCOME,
     TASK_ADD,
     TASK_STATE,
 )
 from tuque.core.records.leadership import tell_tube_holder
+from tuque.core.records.read import BadRecord, Record, decode
+from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import (
     TaskRecord,
     decode_task,
@@ -35,6 +38,7 @@ from tuque.core.records.tubes import (
     tell_task_life,
     tell_task_state,
 )
+from tuque.core.tables.dedupe_keys import queue_of
 from tuque.tubes.entries.keys import is_sound, with_work
 from tuque.tubes.entries.schedule import is_apart
 from tuque.tubes.entries.work import is_sound_work
@@ -57,6 +61,7 @@ from tuque.tubes.model.tubes import Tubes
 
 COPY_BYTES: Final = 200  # per copy in these tables (M1)
 HELD_BYTES: Final = 300
+MOST_MS: Final = 1 << 62
 COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as for jobs in wire/bus/bus.py
 
 
@@ -162,6 +167,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return
     if m.flags & BEGINS:
         lose_whole(n, t, tube)
+        drop_keys(n, tube)
         tube.unseen = dict.fromkeys(tube.copies)
     tube.is_asking = False
     if tube.copy_epoch != m.epoch:
@@ -221,12 +227,34 @@ def fits(tube: Tube, m: TubeCopy) -> bool:
 
 
 @final
+class DedupeKey:
+    """A key of DEDUPE with its queue, the id of its job, and its end."""
+
+    def __init__(self, full: bytes, id: bytes, until_ms: i64) -> None:
+        self.full = full
+        self.id = id
+        self.until_ms = until_ms
+
+
+def key_in(records: bytes, at: i64) -> DedupeKey | None:
+    """The key in the record that begins there; None if any byte is wrong."""
+    r = Record()
+    try:
+        decode(records, at, r)
+    except BadRecord:
+        return None
+    key = r.stage
+    return DedupeKey(key.key, key.id, key.until_ms) if key.until_ms < MOST_MS else None
+
+
+@final
 class Changes:
     """What one message says: tasks as they are now, and how others ended (T48.6)."""
 
     def __init__(self) -> None:
         self.tasks: list[TaskRecord] = []
         self.ends: list[Outcome] = []
+        self.keys: list[DedupeKey] = []  # T18.8
         self.lives: list[tuple[bytes, bytes]] = []  # id of a task, and its life (T48.2)
 
 
@@ -257,6 +285,13 @@ def changes_in(records: bytes) -> Changes | None:
             found.lives.append((id, work))
             at += size
             continue
+        if kind == KEY:
+            key = key_in(records, at - 4)
+            if key is None:
+                return None
+            found.keys.append(key)
+            at += size
+            continue
         if kind != TASK_ADD and kind != TASK_STATE:
             return None
         r = TaskRecord()
@@ -283,6 +318,9 @@ def is_of_tube(t: Tubes, tube: Tube, changes: Changes) -> bool:
     """Whether all of it can be of this tube."""
     for outcome in changes.ends:
         if outcome.queue != tube.name:
+            return False
+    for key in changes.keys:
+        if queue_of(key.full) != tube.name:
             return False
     if len(changes.lives) > 0:
         told = {r.id for r in changes.tasks}
@@ -359,8 +397,28 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             task.subqueue = with_work(task.subqueue, work)
             if records is not None:
                 tell_task_life(records, id, work)
+    for key in changes.keys:
+        keep_key(n, key, jump_ms)
     for gone in m.gone:
         remove_copy(n, t, tube, gone)
+
+
+def keep_key(n: Node, key: DedupeKey, jump_ms: i64) -> None:
+    """[T18] Keep a key of DEDUPE as the leader does (T18.8)."""
+    until_ms = key.until_ms + jump_ms
+    if until_ms <= n.now_ms or n.keys.is_of(key.full, key.id):
+        return
+    n.keys.put(key.full, key.id, until_ms)
+    if n.records is not None:
+        record_key(n.records, key.full, key.id, until_ms)
+
+
+def drop_keys(n: Node, tube: Tube) -> None:
+    """[T18] The leader sends all its keys of DEDUPE anew (T18.8)."""
+    for full, id, _ in n.keys.in_tube(tube.name):
+        n.keys.drop(full)
+        if n.records is not None:
+            record_key(n.records, full, id, 0)
 
 
 def end_stray_ack(n: Node, id: bytes) -> None:

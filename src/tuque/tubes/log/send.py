@@ -24,6 +24,7 @@ from tuque.core.records.leadership import (
     HomeRecord,
     tell_tube_home,
 )
+from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import tell_task, tell_task_life, tell_task_state
 from tuque.tubes.entries.keys import work_of
 from tuque.tubes.log.results import ended_numbers, settle_ends, tell_end
@@ -74,6 +75,23 @@ def trace(n: Node, tube: Tube, number: i64, what: i64) -> None:
     if tube.seq >= tube.seq_reserved:
         reserve_changes(n, tube)
     mark_changed(t, tube)
+
+
+def trace_key(tube: Tube, full: bytes) -> None:
+    """[T18] A key came with the last change: it goes to followers with that (T18.8)."""
+    from_seq = trail_from(tube)
+    keys = tube.key_trail
+    while len(keys) > 0 and i64(keys[0][0]) <= from_seq:
+        keys.popleft()
+    keys.append((int(tube.seq), full))
+
+
+def send_new_keys(n: Node, tube: Tube, from_seq: i64, to_seq: i64, records: Records) -> None:
+    """The keys that came with these changes, as far as they are kept."""
+    for seq, full in tube.key_trail:
+        if from_seq < i64(seq) <= to_seq:
+            for key, id, until_ms in n.keys.row(full):
+                record_key(records, key, id, until_ms)
 
 
 def reserve_changes(n: Node, tube: Tube) -> None:
@@ -272,6 +290,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
                 tell_task_life(records, task.id, work_of(task.subqueue))
         if task.owner != 0:
             owners[task.owner] = None
+    send_new_keys(n, tube, from_seq, seq, records)
     return copy_of(n, t, tube, from_seq, seq, 0, gone, owners)
 
 
@@ -317,6 +336,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
         walk.numbers = list(tube.tasks) + list(tube.copies) + ended_numbers(n, tube)
         walk.numbers.sort()
         walk.end_number = tube.next_number
+        walk.keys = n.keys.in_tube(tube.name)
         follower.cursor = tube.seq
         flags |= BEGINS
     elif follower.cursor < tube.seq:
@@ -345,11 +365,23 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
                 owners[task.owner] = None
     if walk.pos == end:
         walk.next_number = walk.end_number
-        if follower.cursor == tube.seq:
+        has_sent = send_keys_of_walk(n, walk, records)
+        if has_sent and follower.cursor == tube.seq:
             flags |= ENDS
             follower.walk = None
     seq = follower.cursor
     say(n, follower.slot, copy_of(n, t, tube, seq, seq, flags, [], owners))
+
+
+def send_keys_of_walk(n: Node, walk: Walk, records: Records) -> bool:
+    """The next keys of DEDUPE, as many as fit one message; whether there are no more."""
+    end: i64 = len(walk.keys)
+    while walk.key_pos < end and records.size() < COPY_BYTES:
+        full, _, _ = walk.keys[walk.key_pos]
+        walk.key_pos += 1
+        for key, id, until_ms in n.keys.row(full):  # what it is now
+            record_key(records, key, id, until_ms)
+    return walk.key_pos == end
 
 
 def ask_surely(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:

@@ -15,7 +15,7 @@ from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
 from tuque.tubes.model.options import CHANGES_MAX, SHEET_CHANGES, Change, Putter, Sheet
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import BURIED_BIT, Order
+from tuque.tubes.types.ordering import BURIED_BIT, Order, first_of
 
 # states of a tube on a node (T19)
 INIT: Final = 0
@@ -37,6 +37,8 @@ ARROWS: Final = [
     (WAITING, b"it is the leader (again)", STARTUP),
 ]
 
+ALL_LOOKS: Final = (1 << 62) - 1
+ORDERS_MAX: Final = 100  # of a tube, in which its first tasks are found without a walk over all
 TUBE_BYTES: Final = 4000
 CHANGE_BYTES: Final = 18
 TRAIL_BYTES: Final = 40  # per change that followers may still need
@@ -53,6 +55,8 @@ class Walk:
         self.is_fresh = True  # nothing sent yet
         self.numbers: list[int] = []
         self.pos: i64 = 0
+        self.keys: list[tuple[bytes, bytes, int]] = []  # of DEDUPE, after the tasks (T18.8)
+        self.key_pos: i64 = 0
         self.next_number: i64 = 0  # lower ones were sent
         self.end_number: i64 = 0  # higher ones are newer than the scan
 
@@ -242,6 +246,7 @@ class Tube(Queue):
         self.trail: list[int] = []  # last changes: task number * 4, and what of it is new
         self.trail_base: i64 = 0  # the change before the first one in it
         self.trail_end: i64 = 0  # the last change in it
+        self.key_trail: deque[tuple[int, bytes]] = deque()  # keys of DEDUPE: change and key (T18.8)
         self.loaded_seq: i64 = 0  # `seq` at startup
         self.exact_seq: i64 = -1  # of a leader that started: the last change on its disk; else -1
         self.seq_reserved: i64 = 0  # in the journal as possibly used, up to here
@@ -380,14 +385,31 @@ class Tube(Queue):
 
     def peek(self, most: i64) -> list[Job]:
         """The first `most` tasks, then plain jobs, in order; changes nothing."""
+        tasks, _ = self.first_tasks(most, ALL_LOOKS)
+        return self.with_plain(self.driver.listing()[:most] if tasks is None else tasks, most)
+
+    def first_tasks(self, most: i64, looks: i64) -> tuple[list[Task] | None, i64]:
+        """The first `most` READY tasks in order, and how many entries were looked at.
+
+        None: they are not found with so many looks.
+        """
+        orders = self.driver.orders(ORDERS_MAX)
+        if orders is None:
+            return None, 0
+        found, looked = first_of(orders, most, looks)
+        return (None if looked > looks else found), looked
+
+    def with_plain(self, tasks: list[Task], most: i64) -> list[Job]:
+        """The tasks, then the first plain jobs, `most` together."""
         found: list[Job] = []
-        for task in self.driver.listing():
-            if len(found) == most:
-                break
-            found.append(task)
+        found.extend(tasks)
         if self.plain > 0 and len(found) < most:
             found.extend(super().peek(most - len(found)))
         return found
+
+    def last_plain(self, most: i64) -> list[Job]:
+        """The last `most` plain jobs, last first; changes nothing."""
+        return super().peek_last(most) if self.plain > 0 else []
 
     def peek_last(self, most: i64) -> list[Job]:
         """The last `most`, last first; changes nothing."""

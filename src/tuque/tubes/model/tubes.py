@@ -131,6 +131,7 @@ class Tubes(Policy):
         self.put_ends: list[tuple[int, int, Putter, Tube]] = []  # heap of (instant, serial, ...)
         self.put_ends_most: i64 = PUT_ENDS_STALE  # with more entries, stale ones are dropped
         self.put_serial: i64 = 0
+        self.puts_of: dict[int, int] = {}  # bytes of waiting puts, by client (M5.1)
         self.alarms: list[tuple[int, bytes]] = []  # heap of (instant, tube): tokens come (T42.3)
         self.due: dict[bytes, None] = {}  # schedules to look at, by job id (T45.3)
         self.schedules_fired: i64 = 0  # jobs that they made here
@@ -151,6 +152,7 @@ class Tubes(Policy):
     def begin_homes(self) -> None:
         """State about other nodes (T17 to T22)."""
         self.is_read_only = False
+        self.is_stopping = False  # K9
         self.was_writable = False  # at any time since the start
         self.port: i64 = 0  # for IPROTO clients, set by the shell; 0: none
         self.ports: dict[int, int] = {}  # other nodes', by slot
@@ -199,8 +201,18 @@ class Tubes(Policy):
         """End a put's wait (T7), and free its body."""
         putter.is_over = True
         tube.waiting_puts -= 1
-        self.bytes_used -= PUT_BYTES + len(putter.body)
+        self.count_put(putter.client, -(PUT_BYTES + len(putter.body)))
         putter.body = b""
+
+    def count_put(self, client: i64, size: i64) -> None:
+        """The client's waiting puts hold so many bytes more."""
+        self.bytes_used += size
+        self.put_bytes += size
+        left: i64 = self.puts_of.get(client, 0) + size
+        if left > 0:
+            self.puts_of[client] = left
+        else:
+            self.puts_of.pop(client, None)
 
     def session_of_number(self, number: i64) -> Session | None:
         """The session of that number, unless it has ended."""

@@ -41,7 +41,7 @@ from tuque.tubes.policies.tables import (
     OF_RATE,
     KeyTables,
 )
-from tuque.tubes.types.ordering import listing_of
+from tuque.tubes.types.ordering import Order, listing_of
 
 STEP: Final = 500  # lanes of one key that move at once (T41.6)
 
@@ -344,6 +344,14 @@ class Tasks(KeyTables):
     def listing(self) -> list[Task]:
         """All READY tasks, also those that may not go."""
         return listing_of(self.lanes.values())
+
+    def orders(self, most: i64) -> list[Order] | None:
+        """The lanes, unless they are many."""
+        if len(self.lanes) > most:
+            return None
+        found: list[Order] = []
+        found.extend(self.lanes.values())
+        return found
 
     def check(self, taken: list[Task]) -> None:
         """Assert that lanes, keys and rings agree; `taken` are the tasks that are TAKEN."""

@@ -121,7 +121,7 @@ def put(
         putter = Putter(body, form, spec, client, serial, n.now_ms + timeout_ms)
         tube.putters.append(putter)
         tube.waiting_puts += 1
-        t.bytes_used += PUT_BYTES + len(body)
+        t.count_put(client, PUT_BYTES + len(body))
         t.put_serial += 1
         heappush(t.put_ends, (putter.until_ms, t.put_serial, putter, tube))
         if len(t.put_ends) > t.put_ends_most:

@@ -74,6 +74,13 @@ class Driver:
         """All READY tasks in the order of (pri, number)."""
         return self.ready.listing()
 
+    def orders(self, most: i64) -> list[Order] | None:
+        """The orders that have the READY tasks; None: they are more than `most`.
+
+        Of a type in another package the server keeps the order itself.
+        """
+        return [self.ready]
+
     def check(self, taken: list[Task]) -> None:
         """Assert that its tables agree; `taken` are the tasks that are TAKEN."""
         assert len(self.ready.listing()) == self.ready.count, "order of a tube"

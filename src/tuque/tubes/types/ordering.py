@@ -169,6 +169,57 @@ def listing_of(orders: Iterable[Order]) -> list[Task]:
     return found
 
 
+def first_of(orders: list[Order], most: i64, looks: i64) -> tuple[list[Task], i64]:
+    """The first `most` tasks of several orders, in one, and how many entries that looked at.
+
+    It reads no others. If it would look at more than `looks`, it gives up: the tasks are not all.
+    """
+    found: list[Task] = []
+    edge: list[tuple[int, int, int, int]] = []  # pri, number, the order, its entry
+    looked: i64 = 0
+    for at, one in enumerate(orders):
+        looked += show_item(one, int(at), one.head, edge)
+        looked += show_back(one, int(at), 0, edge)
+    while len(edge) > 0 and len(found) < most and looked <= looks:
+        _, _, at, place = heappop(edge)
+        one = orders[at]
+        spot = i64(place)
+        if spot >= 0:
+            found.append(one.items[spot])
+            looked += show_item(one, at, spot + 1, edge)
+            continue
+        spot = -1 - spot
+        task = one.back[spot][3]
+        if task.status == one.wanted:
+            found.append(task)
+        looked += show_back(one, at, 2 * spot + 1, edge)
+        looked += show_back(one, at, 2 * spot + 2, edge)
+    return found, looked
+
+
+def show_item(one: Order, at: int, spot: i64, edge: list[tuple[int, int, int, int]]) -> i64:
+    """Put the next task of the list, from `spot` on, on the edge; how many were looked at."""
+    items = one.items
+    size: i64 = len(items)
+    begun = spot
+    while spot < size:
+        task = items[spot]
+        if task.status == one.wanted:
+            heappush(edge, (task.pri, task.number, at, int(spot)))
+            return spot + 1 - begun
+        spot += 1
+    return spot - begun
+
+
+def show_back(one: Order, at: int, spot: i64, edge: list[tuple[int, int, int, int]]) -> i64:
+    """Put an entry of the heap on the edge, if there is one; how many were looked at."""
+    if spot >= len(one.back):
+        return 0
+    entry = one.back[spot]
+    heappush(edge, (entry[0], entry[1], at, int(-1 - spot)))
+    return 1
+
+
 def is_before(a: Task, b: Task) -> bool:
     """Whether `a` goes first."""
     if a.pri != b.pri:

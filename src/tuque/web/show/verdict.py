@@ -347,7 +347,8 @@ def memory_of(facts: NodeFacts, points: Points | None) -> list[Notice]:
     most = facts.number("maxmemory")
     if not most:
         return []
-    share = 100.0 * facts.number("used_memory") / most
+    counted = facts.number("used_memory") - facts.number("mem_not_counted_for_evict")
+    share = 100.0 * counted / most
     left_s = full_in_s(points, most)
     if share < FULL and (left_s is None or left_s > SOON_S):
         return []

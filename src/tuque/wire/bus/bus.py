@@ -21,6 +21,7 @@ from tuque.core.msgs import (
     LARGE_BODY,
     AnyMessage,
     Ask,
+    Belongings,
     Delivered,
     DelJob,
     Enqueue,
@@ -66,6 +67,7 @@ from tuque.wire.bus.sanity import (
     is_port,
     is_sane_tube,
     is_sane_vote,
+    may_meet,
 )
 from tuque.wire.bus.seal import CODE_BYTES, Arriving, Coder, Seal
 
@@ -447,6 +449,8 @@ def are_fields(fields: list[bytes | int | None]) -> bool:
 
 def is_sane_other(m: AnyMessage) -> bool:
     """The same for messages about many jobs, and for rare ones."""
+    if isinstance(m, Belongings):
+        return may_meet(m)
     if isinstance(m, TopicsTold):
         return are_subscriptions(m)
     ids: object = getattr(m, "ids", None)

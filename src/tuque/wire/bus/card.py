@@ -14,6 +14,7 @@ from tuque.wire.bus.sanity import is_port
 
 MARK_BYTES: Final = 8
 HOST_MAX: Final = 255
+WANTED_MAX: Final = 8
 
 
 class Card(msgspec.Struct, array_like=True, frozen=True):
@@ -27,6 +28,7 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
     bus_port: int
     host: str  # where it can be reached; empty: the address that the peer sees
     is_meeting: bool  # it dials because of a CLUSTER MEET
+    wanted: list[bytes] = []  # ids of the nodes that it knows at the address dialled; none: of any
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -62,4 +64,5 @@ def is_sane_card(card: Card) -> bool:
         and is_port(card.bus_port)
         and len(card.host) <= HOST_MAX
         and is_host(card.host)
+        and len(card.wanted) <= WANTED_MAX
     )

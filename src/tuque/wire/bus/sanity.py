@@ -4,6 +4,7 @@ from typing import Final
 
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import (
+    Belongings,
     HomeMessage,
     StandAt,
     TubeAt,
@@ -62,7 +63,7 @@ def is_sane_vote(m: VoteMessage) -> bool:
     """Whether the fields of a message about voters and votes are in range."""
     if isinstance(m, TubeStands):
         for stand in m.stands:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
-            if not is_sane_stand(stand):
+            if not is_stand(stand):
                 return False
         return True
     if len(m.origin) != ORIGIN_BYTES:
@@ -77,7 +78,7 @@ def is_sane_vote(m: VoteMessage) -> bool:
                 return False
         return m.number > 0 and in_range(m.number, m.step) and 0 < len(m.voters) <= VOTERS_MAX
     if isinstance(m, VotersNext):
-        return is_sane_next(m)
+        return is_next_list(m)
     if isinstance(m, TubeVote):
         for at in m.tubes:
             if not is_tube(at.name, at.maker, at.made_ns):
@@ -86,12 +87,12 @@ def is_sane_vote(m: VoteMessage) -> bool:
                 return False
         return in_range(m.list_number)
     for told in m.tubes:
-        if not is_sane_answer_at(told):
+        if not is_answer_at(told):
             return False
     return in_range(m.list_number)
 
 
-def is_sane_next(m: VotersNext) -> bool:
+def is_next_list(m: VotersNext) -> bool:
     """Whether the fields of a step towards the next list are in range."""
     for node_id, right in m.voters:
         if not is_node_id(node_id) or right < 1 or not in_range(right):
@@ -103,14 +104,14 @@ def is_sane_next(m: VotersNext) -> bool:
     return in_range(m.number, m.step, m.attempt, m.written_attempt)
 
 
-def is_sane_stand(m: StandAt) -> bool:
+def is_stand(m: StandAt) -> bool:
     """Whether the fields of a stand are in range."""
     if not is_tube(m.name, m.maker, m.made_ns) or not is_node_id(m.node):
         return False
     return in_range(m.epoch, m.settled)
 
 
-def is_sane_answer_at(m: VotedAt) -> bool:
+def is_answer_at(m: VotedAt) -> bool:
     """Whether the fields of an answer about one tube are in range."""
     if not is_tube(m.name, m.maker, m.made_ns) or not 0 <= m.answer < ANSWER_MAX:
         return False
@@ -130,6 +131,14 @@ def is_sane_at(m: TubeAt) -> bool:
     return in_range(
         m.epoch, m.seq, m.begin_seq, m.ttl_ms, m.ttr_ms, m.pri, m.capacity, m.next_number, m.flags
     ) and (0 < m.sync < 1 << 16)
+
+
+def may_meet(m: Belongings) -> bool:
+    """Whether the fields of two nodes that meet are in range (K3.4)."""
+    for at in m.tubes:
+        if not is_sane_at(at):
+            return False
+    return len(m.origin) in (0, ORIGIN_BYTES)
 
 
 def is_sane_tube(m: HomeMessage) -> bool:

@@ -1,4 +1,7 @@
-"""The bounds of one command (SPEC L2): words, work in one turn, bytes of the reply."""
+"""The bounds of one command (SPEC L2): words, work in one turn, bytes of the reply.
+
+And its cost: what its units of work are, and how many of them a call costs at the least.
+"""
 
 from typing import Final, final
 
@@ -16,16 +19,51 @@ CUT_SLICED: Final = "Sliced, and cut at the reply's bound: continue with the cur
 REFUSED: Final = "Refused: the error names the bound"
 STOPS: Final = "Blocks all clients: see SPEC L2.6"
 
+# what a unit of work is
+OF_CALLS: Final = "the call"
+OF_WORDS: Final = "words"
+OF_JOBS: Final = "jobs"
+OF_QUEUES: Final = "queues"
+OF_TASKS: Final = "tasks looked at"
+OF_TUBES: Final = "tubes"
+OF_LETTERS: Final = "dead letters, steps of patterns"
+OF_REASONS: Final = "reasons"
+OF_POINTS: Final = "points"
+OF_FILTERS: Final = "subscriptions, steps of patterns"
+OF_INSTANTS: Final = "schedules, instants"
+OF_GROUPS: Final = "groups looked at"
+OF_CHILDREN: Final = "children looked at"
+OF_KEYS: Final = "keys looked at"
+OF_HANDS: Final = "workers looked at, steps of patterns"
+OF_USERS: Final = "users, words"
+OF_CLIENTS: Final = "connections"
+OF_NODES: Final = "nodes"
+OF_OPTIONS: Final = "options, steps of patterns"
+OF_ROWS: Final = "rows"
+OF_NODE: Final = "everything on the node"
+
 
 @final
 class Bound:
-    """One row. `words` includes the command's name; 0: the arity decides."""
+    """One row. `words` includes the command's name; 0: the arity decides.
+
+    `counts`: what a unit of its work is; `least`: the units that every call costs.
+    """
 
     def __init__(
-        self, words: i64, work: i64, reply: i64, beyond: str, has_body: bool = False
+        self,
+        words: i64,
+        work: i64,
+        reply: i64,
+        beyond: str,
+        counts: str,
+        has_body: bool = False,
+        least: i64 = 1,
     ) -> None:
         self.words = words
         self.work = work
         self.reply = reply
         self.beyond = beyond
+        self.counts = counts
         self.has_body = has_body
+        self.least = least

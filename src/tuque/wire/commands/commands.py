@@ -361,8 +361,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly admin",
         "server",
-        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id | LEAVING [yes|no] | REPAIR | "
-        "VOTERS [ADD|REMOVE|FORCE node ...] | "
+        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id [FORCE] | LEAVING [yes|no] | "
+        "STOPPING [yes|no] | REPAIR | VOTERS [ADD|REMOVE|FORCE node ...] | "
         "RESET [SOFT|HARD] | SAVECONFIG",
         "Show and change the cluster.",
     ),
@@ -450,6 +450,8 @@ class Command:
         self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/bounds.py
         # its right (N2); none: each subcommand has its own
         self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
+        self.is_container = name in CONTAINERS
+        self.least: i64 = 0 if self.is_container else BOUNDS[name].least  # units of every call
         self.code: i64 = 0  # row number, set by `table`
         self.calls: i64 = 0
         self.usec_ns: i64 = 0  # time spent, in ns

@@ -191,6 +191,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("CLUSTER MEET", "admin", ""),
     ("CLUSTER FORGET", "dangerous", ""),
     ("CLUSTER LEAVING", "admin", ""),
+    ("CLUSTER STOPPING", "admin", ""),
     ("CLUSTER REPAIR", "admin", ""),
     ("CLUSTER RESET", "dangerous", ""),
     ("CLUSTER SAVECONFIG", "admin", ""),

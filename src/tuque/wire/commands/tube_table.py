@@ -16,6 +16,11 @@ from tuque.wire.commands.bound import (
     CUT,
     CUT_SLICED,
     FEW_WORDS,
+    OF_CALLS,
+    OF_ROWS,
+    OF_TASKS,
+    OF_TUBES,
+    OF_WORDS,
     ONE,
     REFUSED,
     SLICED,
@@ -41,12 +46,13 @@ from tuque.wire.proto.iproto import E_PROC, IprotoError
 from tuque.wire.proto.msgpack import Value
 
 NAMES_MAX: Final = 1_000  # tubes in one SUBSCRIBE
-ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: the syntax decides
-ONE_THING: Final = Bound(0, FEW_WORDS, SMALL, ONE)
-FEW_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
-SLICES: Final = Bound(0, TURN_WORK, SMALL, SLICED)
-MANY: Final = Bound(NAMES_MAX + 2, NAMES_MAX + 2, SMALL, REFUSED)
-LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE)
+ONE_TASK: Final = Bound(0, 1, SMALL, ONE, OF_TASKS, True)  # 0 words: the syntax decides
+ONE_THING: Final = Bound(0, FEW_WORDS, SMALL, ONE, OF_TUBES, least=5)
+FEW_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, OF_WORDS, least=20)
+SLICES: Final = Bound(0, TURN_WORK, SMALL, SLICED, OF_TASKS, least=5)
+SEARCH: Final = Bound(0, 2_000, SMALL, ONE, OF_TUBES, least=1_000)  # of packages on disk
+MANY: Final = Bound(NAMES_MAX + 2, NAMES_MAX + 2, SMALL, REFUSED, OF_TUBES)
+LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE, OF_TUBES, least=10)
 
 # syntax in RESP and in IPROTO, marks, bound, reply, and what it does.
 # write, grow: it changes something, or adds tasks or tubes: checked before it runs (C3.5, I4.8)
@@ -63,7 +69,8 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
     ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
      "[FORM bytes|text|msgpack]",
      "put(data, {delay, ttl, ttr, pri, utube, timeout})", "write grow home",
-     Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True), "the task; null when the tube is full",
+     Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, OF_TASKS, True, least=2),
+     "the task; null when the tube is full",
      "Put a task into a tube; with TIMEOUT it waits for room."),
     ("TAKE tube [TIMEOUT sec]", "take(timeout)", "write home session", ONE_TASK,
      "the task; null when none came in time",
@@ -82,7 +89,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
     ("DELETE tube id", "delete(id)", "write home", ONE_TASK,
      "the task", "Delete a task, also one that is taken."),
     ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)", "home",
-     Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True), "the tasks",
+     Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, OF_TASKS, True, least=5), "the tasks",
      "List tasks in a state, in the order of (pri, id)."),
     ("TRUNCATE tube", "truncate()", "write home silent", SLICES,
      "how many tasks", "Delete all tasks of a tube."),
@@ -93,7 +100,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
     ("LIST", "queue.tube(name)", "", LIST, "the names",
      "The names of all tubes; over IPROTO also whether a tube exists."),
     ("STATISTICS [tube]", "queue.statistics(name) queue.stats(name)", "known",
-     Bound(0, TURN_WORK, 3 * REPLY_BYTES, SLICED), "names and numbers",
+     Bound(0, TURN_WORK, 3 * REPLY_BYTES, SLICED, OF_TUBES, least=10), "names and numbers",
      "Counters of one tube, or of each."),
     ("STATE [tube]", "queue.state()", "known", ONE_THING, "the state",
      "The state of a tube here, or of the node."),
@@ -101,11 +108,12 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "names and values; with a node OK, with FORCE what may be lost",
      "Show the leader of a tube; with a node, make it the leader."),
     ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})", "write silent",
-     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "both settings",
+     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_TUBES, least=20), "both settings",
      "Show the settings of all tubes; with options, change them."),
-    ("IDENTIFY [uuid]", "queue.identify(uuid)", "", Bound(0, 1, SMALL, ONE),
+    ("IDENTIFY [uuid]", "queue.identify(uuid)", "", Bound(0, 1, SMALL, ONE, OF_CALLS),
      "the uuid of the session", "The session of the connection; with a uuid, join that one."),
-    ("CHANGES tube [AFTER number] [COUNT n]", "", "home", Bound(0, 1_000, 262_144, CUT),
+    ("CHANGES tube [AFTER number] [COUNT n]", "", "home",
+     Bound(0, 1_000, 262_144, CUT, OF_ROWS, least=5),
      "the notices", "Read what changed in a tube, oldest first."),
     ("SUBSCRIBE tube [tube ...]", "", "", MANY, "how many tubes it is subscribed to",
      "Subscribe to changes of tubes (RESP3)."),
@@ -115,11 +123,12 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "grant(user, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
      "Grant an IPROTO user or role rights on a tube."),
     ("REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]", "", "write known",
-     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "how many grants changed", "Revoke rights."),
+     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_WORDS, least=20),
+     "how many grants changed", "Revoke rights."),
     ("GRANTS [tube]", "", "known", LIST, "the grants", "The rights on a tube, or on all."),
-    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE), "the types",
+    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE, OF_TUBES, least=20), "the types",
      "The types of tubes."),
-    ("REGISTERDRIVER type", "queue.register_driver(name, driver)", "silent", ONE_THING, "OK",
+    ("REGISTERDRIVER type", "queue.register_driver(name, driver)", "silent", SEARCH, "OK",
      "Load a tube type whose package was installed after the start."),
     ("", "grant_role(role, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
      "Grant an IPROTO role rights on a tube."),
@@ -162,7 +171,9 @@ class Procedure:
             most += self.read_syntax()
         self.most: i64 = ALL_WORDS if bound.words > 0 else most
         words = bound.words if bound.words > 0 else most
-        self.bound = Bound(words, bound.work, bound.reply, bound.beyond, bound.has_body)
+        self.bound = Bound(
+            words, bound.work, bound.reply, bound.beyond, bound.counts, bound.has_body, bound.least
+        )
         if self.calls:
             self.read_call_syntax()
 

@@ -18,6 +18,7 @@ from tuque.wire.proto.msgpack import (
     MAP,
     STR,
     MsgpackError,
+    Passage,
     Value,
     count_of,
     kind_of,
@@ -79,8 +80,11 @@ E_NO_ROLE: Final = 82
 E_TOO_LARGE: Final = 110
 E_LOADING: Final = 116
 
+PART_BYTES: Final = 48  # memory overhead of a piece of input
 SPACE_LAST: Final = 511  # lower ids are the server's own tables
 LENGTH_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+LONG_FRAME: Final = 65_536  # bytes: longer ones are read in pieces
+ALL_LOOKS: Final = (1 << 62) - 1
 AUTH_SALT: Final = 20  # bytes of the salt that go into a scramble
 
 
@@ -156,14 +160,25 @@ class FrameReader:
         self.at: i64 = 0  # start of the unread rest of the first part
         self.held_bytes: i64 = 0
         self.need_bytes: i64 = 1  # bytes needed before another attempt to parse
+        self.long: LongFrame | None = None  # it is whole, and is read in pieces
+        self.looks: i64 = 0  # at values of long frames, so far
+
+    def memory(self) -> i64:
+        """Memory of buffered input, also if it came in many small pieces."""
+        return self.held_bytes + PART_BYTES * len(self.parts)
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
         self.parts.append(data)
         self.held_bytes += len(data)
 
-    def next(self) -> Request | None:
-        """The next whole request, or None. Raises BrokenStream."""
+    def next(self, looks: i64 = ALL_LOOKS) -> Request | None:
+        """The next whole request, or None. Raises BrokenStream.
+
+        Of a long one it looks at up to `looks` values; then it goes on with the next call.
+        """
+        if self.long is not None:
+            return self.read_on(self.long, looks)
         if self.held_bytes < self.need_bytes:
             return None
         if len(self.parts) > 1:
@@ -193,15 +208,142 @@ class FrameReader:
             self.need_bytes = begin - at + length
             return None
         end = begin + length
+        if length > LONG_FRAME:
+            self.long = LongFrame(data, begin, end)
+            return self.read_on(self.long, looks)
         request = request_of(data, begin, end)
-        self.held_bytes -= end - at
+        self.consume(end)
+        return request
+
+    def read_on(self, frame: "LongFrame", looks: i64) -> Request | None:
+        """The request of a long frame, once all of it was read."""
+        left = frame.step(looks)
+        self.looks += looks - left
+        if not frame.is_done:
+            return None
+        self.long = None
+        self.consume(frame.end)
+        return frame.request
+
+    def consume(self, end: i64) -> None:
+        """The first part has been read up to there."""
+        self.held_bytes -= end - self.at
         if self.held_bytes == 0:
             self.parts = []
             self.at = 0
         else:
             self.at = end
         self.need_bytes = 1
-        return request
+
+
+@final
+class Pairs:
+    """As `fields_of`, in pieces."""
+
+    def __init__(self, data: bytes, at: i64, end: i64) -> None:
+        if at >= end:
+            raise MsgpackError("nothing is there")
+        if kind_of(data[at]) != MAP:
+            raise MsgpackError("no map")
+        if payload_at(data, at) > end:
+            raise MsgpackError("it ends inside a value")
+        self.data = data
+        self.end = end
+        self.left: i64 = count_of(data, at)
+        self.at = payload_at(data, at)
+        self.ends: dict[int, int] = {}
+        self.found: dict[int, Value] = {}
+        self.after_key: i64 = -1  # -1: the key comes
+        self.inside: Passage | None = None  # the key or value that is being passed over
+        if self.left * 2 > end - self.at:
+            raise MsgpackError("no map")
+
+    def step(self, looks: i64) -> i64:
+        """Read on; how many looks are left: none, if there is more to read."""
+        while self.left > 0 and looks > 0:
+            inside = self.inside
+            begin = self.at if self.after_key < 0 else self.after_key
+            after = begin + 1
+            if inside is None and begin < self.end and is_short(self.data[begin]):
+                looks -= 1  # the common case
+            else:
+                if inside is None:
+                    inside = Passage(self.data, begin, self.end, self.ends)
+                    self.inside = inside
+                looks = inside.step(looks)
+                if not inside.is_done():
+                    break
+                after = inside.at
+                self.inside = None
+            self.passed(after)
+        return looks
+
+    def passed(self, after: i64) -> None:
+        """A key, or the value of one, ends there."""
+        if self.after_key < 0:
+            self.after_key = after
+            return
+        key: i64 = self.data[self.at]
+        if key <= 0x7F:
+            self.found[int(key)] = Value(self.data, self.after_key, after, self.ends)
+        self.at = after
+        self.after_key = -1
+        self.left -= 1
+
+
+def is_short(head: i64) -> bool:
+    """Whether the value is its first byte alone."""
+    return head <= 0x7F or head >= 0xE0
+
+
+@final
+class LongFrame:
+    """As `request_of`, in pieces."""
+
+    def __init__(self, data: bytes, begin: i64, end: i64) -> None:
+        self.data = data
+        self.end = end
+        self.begin = begin
+        self.pairs: Pairs | None = None  # of the header, then of the body
+        self.request: Request | None = None  # once the header was read
+        self.is_done = False
+
+    def step(self, looks: i64) -> i64:
+        """Read on; how many looks are left. Raises BrokenStream if the header is invalid (I2.4)."""
+        if self.request is None:
+            try:
+                if self.pairs is None:
+                    self.pairs = Pairs(self.data, self.begin, self.end)
+                looks = self.pairs.step(looks)
+            except MsgpackError:
+                raise BrokenStream(b"Invalid MsgPack - packet header") from None
+            if self.pairs.left > 0:
+                return looks
+            self.request = headed(self.pairs.found)
+            after = self.pairs.at
+            self.pairs = None
+            if after == self.end:
+                self.is_done = True
+                return looks
+            # a copy, so that the arguments do not keep a whole buffer alive
+            self.data = self.data[after : self.end]
+        request = self.request
+        size: i64 = len(self.data)
+        try:
+            if self.pairs is None:
+                self.pairs = Pairs(self.data, 0, size)
+            looks = self.pairs.step(looks)
+        except MsgpackError:
+            request.error = b"Invalid MsgPack - packet body"  # I2.5
+            self.is_done = True
+            return looks
+        if self.pairs.left > 0:
+            return looks
+        request.body = self.pairs.found
+        if self.pairs.at != size:
+            request.error = b"Invalid MsgPack - packet body"  # I2.5
+        self.is_done = True
+        return looks
 
 
 def request_of(data: bytes, at: i64, end: i64) -> Request:
@@ -210,15 +352,7 @@ def request_of(data: bytes, at: i64, end: i64) -> Request:
         fields, after = fields_of(data, at, end)
     except MsgpackError:
         raise BrokenStream(b"Invalid MsgPack - packet header") from None
-    type = fields.get(TYPE)
-    sync = fields.get(SYNC)
-    if type is None or type.kind != INT or (sync is not None and sync.kind != INT):
-        raise BrokenStream(b"Invalid MsgPack - packet header")
-    number = type.integer()
-    told = sync.integer() if sync is not None else 0
-    if number < 0 or number > 0xFFFFFFFF or told < 0:
-        raise BrokenStream(b"Invalid MsgPack - packet header")
-    request = Request(number, told)
+    request = headed(fields)
     if after == end:
         return request
     # a copy, so that the arguments do not keep a whole buffer alive
@@ -230,6 +364,19 @@ def request_of(data: bytes, at: i64, end: i64) -> Request:
     except MsgpackError:
         request.error = b"Invalid MsgPack - packet body"  # I2.5
     return request
+
+
+def headed(fields: dict[int, Value]) -> Request:
+    """The request of a header, without its body. Raises BrokenStream (I2.4)."""
+    type = fields.get(TYPE)
+    sync = fields.get(SYNC)
+    if type is None or type.kind != INT or (sync is not None and sync.kind != INT):
+        raise BrokenStream(b"Invalid MsgPack - packet header")
+    number = type.integer()
+    told = sync.integer() if sync is not None else 0
+    if number < 0 or number > 0xFFFFFFFF or told < 0:
+        raise BrokenStream(b"Invalid MsgPack - packet header")
+    return Request(number, told)
 
 
 def fields_of(data: bytes, at: i64, end: i64) -> tuple[dict[int, Value], i64]:

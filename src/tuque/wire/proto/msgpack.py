@@ -11,6 +11,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 DEPTH_MAX: Final = 128  # nested arrays and maps
+LONG: Final = 4_096  # bytes of a value whose end is noted
+NOTED_DEPTH: Final = 4  # levels of values whose ends are noted: none deeper is asked for
 
 NIL: Final = 0
 BOOL: Final = 1
@@ -143,14 +145,90 @@ def behind(data: bytes, head: i64, at: i64, fixed: i64) -> tuple[i64, i64]:
     return at + fixed, 0
 
 
+def skip_known(data: bytes, at: i64, end: i64, ends: dict[int, int] | None) -> i64:
+    """As `skip`; `ends` has where some long values end."""
+    if ends is not None:
+        known = ends.get(int(at))
+        if known is not None:
+            return known
+    return skip(data, at, end)
+
+
+@final
+class Passage:
+    """A `skip` that is done in pieces. It notes where long values end, so that no other walks."""
+
+    def __init__(self, data: bytes, at: i64, end: i64, ends: dict[int, int]) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+        self.ends = ends
+        self.left: i64 = 1  # values at this level
+        self.open: list[tuple[int, int]] = []  # of each outer one: values left, where it begins
+        self.begun: i64 = -1  # where the value begins whose items are at this level
+
+    def step(self, looks: i64) -> i64:
+        """Pass over up to `looks` values; how many of them are left. Raises MsgpackError.
+
+        It is done if some are left, or `is_done` says so.
+        """
+        data, at, end, left = self.data, self.at, self.end, self.left
+        while looks > 0:
+            while left == 0 and len(self.open) > 0:
+                if at - self.begun > LONG and len(self.open) <= NOTED_DEPTH:
+                    self.ends[int(self.begun)] = int(at)
+                outer, begun = self.open.pop()
+                left = outer
+                self.begun = begun
+            if left == 0:
+                break
+            if at >= end:
+                raise MsgpackError("it ends inside a value")
+            looks -= 1
+            left -= 1
+            first = at
+            head: i64 = data[at]
+            at += 1
+            count: i64 = 0
+            if head <= 0x7F or head >= 0xE0:
+                continue
+            if head <= 0x8F:
+                count = (head & 15) * 2
+            elif head <= 0x9F:
+                count = head & 15
+            elif head <= 0xBF:
+                at += head & 31
+            else:
+                fixed = FIXED[head - 0xC0]
+                if fixed > end - at:
+                    raise MsgpackError("it ends inside a value")
+                at, count = behind(data, head, at, fixed)
+            if at > end or count > end - at:
+                raise MsgpackError("a count or length beyond the bytes that are there")
+            if count > 0:
+                if len(self.open) >= DEPTH_MAX:
+                    raise MsgpackError("nested too deep")
+                self.open.append((int(left), int(self.begun)))
+                self.begun = first
+                left = count
+        self.at = at
+        self.left = left
+        return looks
+
+    def is_done(self) -> bool:
+        """Whether `at` is where the value ends."""
+        return self.left == 0 and len(self.open) == 0
+
+
 @final
 class Value:
     """A value that `skip` has passed, decoded on demand."""
 
-    def __init__(self, data: bytes, at: i64, end: i64) -> None:
+    def __init__(self, data: bytes, at: i64, end: i64, ends: dict[int, int] | None = None) -> None:
         self.data = data
         self.at = at
         self.end = end
+        self.ends = ends  # of long values in it
         self.kind: i64 = kind_of(data[at])
 
     def raw(self) -> bytes:
@@ -183,7 +261,7 @@ class Value:
 
     def items(self, most: i64) -> list["Value"]:
         """The first items of an array, at most `most`."""
-        return values(self.data, payload_at(self.data, self.at), self.end, most)
+        return values(self.data, payload_at(self.data, self.at), self.end, most, self.ends)
 
     def size(self) -> i64:
         """The number of items of an array, or of pairs of a map."""
@@ -199,20 +277,24 @@ class Value:
         at = payload_at(data, self.at)
         left = count_of(data, self.at)
         while left > 0:
-            after_key = skip(data, at, self.end)
-            after = skip(data, after_key, self.end)
+            after_key = skip_known(data, at, self.end, self.ends)
+            after = skip_known(data, after_key, self.end, self.ends)
             if kind_of(data[at]) == STR:
-                found[data[payload_at(data, at) : after_key]] = Value(data, after_key, after)
+                found[data[payload_at(data, at) : after_key]] = Value(
+                    data, after_key, after, self.ends
+                )
             at = after
             left -= 1
         return found
 
 
-def values(data: bytes, at: i64, end: i64, most: i64) -> list[Value]:
+def values(
+    data: bytes, at: i64, end: i64, most: i64, ends: dict[int, int] | None = None
+) -> list[Value]:
     """Up to `most` consecutive values; MsgpackError if one is invalid."""
     found: list[Value] = []
     while at < end and len(found) < most:
-        after = skip(data, at, end)
-        found.append(Value(data, at, after))
+        after = skip_known(data, at, end, ends)
+        found.append(Value(data, at, after, ends))
         at = after
     return found

@@ -13,6 +13,7 @@ MAX_LINE: Final = 65_536
 LONG_BULK: Final = 65_536  # only a body is longer (L2.9)
 LARGE_BULK: Final = 262_144  # copied as rarely as possible
 ARG_BYTES: Final = 48  # memory overhead per argument
+PART_BYTES: Final = 48  # and for each piece of a long one
 _NO_LENGTH: Final = 1 << 60
 
 _ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
@@ -79,7 +80,8 @@ class StrictReader:
 
     def held_bytes(self) -> i64:
         """Memory of buffered input."""
-        return len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
+        held = len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
+        return held + PART_BYTES * len(self.parts)
 
     def next(self) -> list[bytes] | None:
         """The next command (never empty), or None if more bytes are needed."""

@@ -175,9 +175,10 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     """One call of a task, with the producer's options for this one job.
 
     `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None if the
-    task's own applies; `time_limit_s` 0 is no limit, `dead_letter` "" the queue's name + `.dead`,
-    `backoff` first_s, max_s and jitter. The broker counts attempts. `headers` are of jobs in tubes;
-    of others the broker has them. `died` is in dead letters only: why, and after how many attempts.
+    task's own applies; `time_limit_s` 0 is no limit, `backoff` first_s, max_s and jitter. It names
+    no other queue: a body may say only what concerns its own job (U2.6). The broker counts
+    attempts. `headers` are of jobs in tubes; of others the broker has them. `died` is in dead
+    letters only: why, and after how many attempts.
     """
 
     task: str
@@ -187,7 +188,6 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     v: int = VERSION
     max_deliveries: int | None = None
     time_limit_s: float | None = None
-    dead_letter: str | None = None
     backoff: tuple[float, float, float] | None = None
     keep_s: float | None = None
     unknown_keep_s: float | None = None

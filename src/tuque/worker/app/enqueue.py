@@ -372,7 +372,6 @@ def envelope_of(
         enqueued_at=time.time() if is_timed else 0.0,
         max_deliveries=changed(options.attempts, own.attempts),
         time_limit_s=changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
-        dead_letter=changed(options.dead or "", own.dead or ""),
         backoff=changed(options.backoff.figures, own.backoff.figures),
         keep_s=changed(task.keep_s(options), task.keep_s(own)),
         unknown_keep_s=keep_s if keep_s != UNKNOWN_KEEP_S else None,

@@ -282,11 +282,10 @@ class Task(Step[P, R]):
     def limits(self, envelope: Envelope, queue: str) -> Limits:
         """The limits of a job of this task from `queue`."""
         own = self.defaults
-        dead_letter = own.dead if envelope.dead_letter is None else envelope.dead_letter
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
             max_deliveries=min(max(1, envelope.max_deliveries or own.attempts), DELIVERIES_MAX),
-            dead_letter=dead_letter or queue + DEAD_SUFFIX,
+            dead_letter=own.dead or queue + DEAD_SUFFIX,
             backoff=backoff_of(envelope.backoff) or own.backoff,
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
         )

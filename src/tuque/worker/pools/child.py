@@ -1,8 +1,9 @@
 """A child process of the process pool: it reads calls, runs them, returns outcomes and logs.
 
-Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
-ends with its parent: when the socket closes it exits, even in the middle of a job, because the
-broker will give that job to another worker.
+Started by process_pool.py, which calls `main` with target, app dir and file descriptor, and sends
+the URL, which may have a password, as the first call. It ends with its parent: when the socket
+closes it exits, even in the middle of a job, because the broker will give that job to another
+worker.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ def read_exactly(sock: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
+def read_frame(sock: socket.socket) -> bytes | None:
+    """The payload of the next frame; None when the other end is gone."""
+    header = read_exactly(sock, HEADER.size)
+    return None if header is None else read_exactly(sock, HEADER.unpack(header)[0])
+
+
 class Inbox:
     """Received calls, and whether one is running."""
 
@@ -100,10 +107,7 @@ class Inbox:
 
     def _receive(self) -> None:
         """Receives calls as long as the parent lives."""
-        while (header := read_exactly(self._sock, HEADER.size)) is not None:
-            payload = read_exactly(self._sock, HEADER.unpack(header)[0])
-            if payload is None:
-                break
+        while (payload := read_frame(self._sock)) is not None:
             self._calls.put(payload)
         if self.is_busy:
             os._exit(0)
@@ -149,10 +153,13 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
 
 
 def main(arguments: list[str]) -> None:
-    target, app_dir, fd, url, log_kind, keys = arguments
+    target, app_dir, fd, log_kind, keys = arguments
     if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
         made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
         logging.lastResort.setFormatter(made)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, _ignore)
-    serve(target, app_dir, socket.socket(fileno=int(fd)), url, keys)
+    sock = socket.socket(fileno=int(fd))
+    url = read_frame(sock)
+    if url is not None:
+        serve(target, app_dir, sock, url.decode(), keys)

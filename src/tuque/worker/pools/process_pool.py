@@ -248,7 +248,6 @@ class ProcessPool:
                     self._target,
                     self._app_dir,
                     str(theirs.fileno()),
-                    self._url,
                     self._log_kind,
                     self._keys,
                 ],
@@ -261,6 +260,7 @@ class ProcessPool:
         finally:
             theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
+        writer.write(frame(self._url.encode()))  # other users can read arguments
         child = Child(process, reader, writer)
         self._children.add(child)
         try:

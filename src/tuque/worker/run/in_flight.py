@@ -48,7 +48,9 @@ class Held:
         "job",
         "limits",
         "outcome",
+        "progress",
         "run",
+        "sent",
         "settlement",
         "since",
         "state",
@@ -66,6 +68,8 @@ class Held:
         self.again: Delivery | None = None  # delivered while it was held
         self.has_place = False  # of those that run, while the broker is asked for a run
         self.run = ""  # the token of the run, once it has begun
+        self.progress: bytes | None = None  # the latest
+        self.sent: bytes | None = None  # of its progress
         self.outcome: Outcome | None = None
         self.verdict: Outcome | None = None  # how its run ends without its task
         self.is_apart = False  # runs, or must run, in the process beside the worker's

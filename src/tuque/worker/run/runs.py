@@ -193,16 +193,18 @@ class Runs:
         loop = asyncio.get_running_loop()
 
         def tell(data: bytes) -> None:
-            loop.call_soon_threadsafe(self._tell_progress, held, data)
+            held.progress = data
+            loop.call_soon_threadsafe(self._send_progress, held)
 
         return tell
 
-    def _tell_progress(self, held: Held, data: bytes) -> None:
-        if held.state != RUNNING_HERE:
-            return
-        self.in_background(self.tell_progress(held, data))
+    def _send_progress(self, held: Held) -> None:
+        data = held.progress
+        if data is not None and data is not held.sent and held.state == RUNNING_HERE:
+            held.sent = data
+            self.in_background(self.send_progress(held, data))
 
-    async def tell_progress(self, held: Held, data: bytes) -> None:
+    async def send_progress(self, held: Held, data: bytes) -> None:
         """Sends the broker how far a run is."""
         if self.keys is not None:
             data = self.keys.seal(data, PROGRESS, held.job.id)  # U8.3
@@ -254,6 +256,7 @@ class Runs:
 
     def ended(self, held: Held, outcome: Outcome) -> None:
         """A run has ended with this outcome."""
+        self._send_progress(held)  # of its last moment
         if held.call is not None:
             outcome = held.call.control.judge(outcome)
         held.outcome = outcome

@@ -1,0 +1,123 @@
+"""A node that was forgotten and runs, and voters that are lost for good (SPEC K6, T28.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from world import World
+
+MakeWorld = Callable[..., World]
+REMOVED = "LEAVING this node was removed from its cluster by CLUSTER FORGET, and does no work"
+
+
+def id_of(world: World, i: int) -> str:
+    """Its node id."""
+    return str(world.machines[i].node_id.decode())
+
+
+def state(world: World, i: int) -> str:
+    """Its cluster_state."""
+    return world.node(i).info("cluster")["cluster_state"]
+
+
+def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> None:
+    """K6.5 FORGET of a node that is linked and not suspected is refused without FORCE
+
+    K6.4 A forgotten node that runs is told: by the gossip of others, or with the refusal of its
+    links. It keeps that, and does no work: C3.11, `cluster_state:forgotten`, not ready (O2.2), and
+    who waits gets `-LEAVING`.
+    """
+    world = make_world(3, tube_failover=False)
+    gone = id_of(world, 2)
+    wire, waiting = world.wire(2), world.wire(2)
+    waiting.send("GETJOB", "FROM", "q")
+    said = str(world.wire(0)("CLUSTER", "FORGET", gone))
+    assert said.startswith(f"ERR node {gone} runs and is linked: drain and stop it first, or ")
+    assert state(world, 2) == "ok"
+    assert world.wire(0)("CLUSTER", "FORGET", gone, "FORCE") == b"OK"
+    world.until(lambda: state(world, 2) == "forgotten", 10_000)
+    assert waiting.read().startswith("LEAVING ")
+    for words in (("ADDJOB", "q", "x", "0"), ("GETJOB", "NOHANG", "FROM", "q"), ("PING",)):
+        assert str(wire(*words)).startswith(REMOVED), words
+    world.pass_ms(2_000)
+    world.kill(2)
+    world.start(2)
+    world.settle()
+    assert state(world, 2) == "forgotten"
+    assert str(world.wire(2)("ADDJOB", "q", "x", "0")).startswith(REMOVED)
+
+
+def test_a_forgotten_node_works_again_once_it_is_reset(make_world: MakeWorld) -> None:
+    """K6.4 CLUSTER RESET ends that, and being met again (K6.3)."""
+    world = make_world(3, tube_failover=False)
+    world.wire(0)("CLUSTER", "FORGET", id_of(world, 2), "FORCE")
+    world.until(lambda: state(world, 2) == "forgotten", 10_000)
+    wire = world.wire(2)
+    assert wire("CLUSTER", "RESET") == b"OK"
+    assert state(world, 2) == "ok"
+    world.settle()
+    assert wire("ADDJOB", "q", "alone", "0").startswith(b"D-")
+    assert wire("CLUSTER", "RESET") == b"OK"
+    assert world.wire(0)("CLUSTER", "MEET", "10.0.0.3", "7711") == b"OK"
+    world.until(world.is_whole)
+    assert wire.add("q", replicate=3).startswith(b"D-")
+
+
+def test_a_forgotten_node_works_again_once_it_is_met_without_jobs(make_world: MakeWorld) -> None:
+    """K6.4 CLUSTER RESET ends that, and being met again (K6.3)."""
+    world = make_world(3, tube_failover=False)
+    world.wire(0)("CLUSTER", "FORGET", id_of(world, 2), "FORCE")
+    world.until(lambda: state(world, 2) == "forgotten", 10_000)
+    world.pass_ms(2_000)
+    world.kill(2)
+    world.start(2, disk="lost")
+    world.settle()
+    assert state(world, 2) == "forgotten"
+    assert world.wire(0)("CLUSTER", "MEET", "10.0.0.3", "7711") == b"OK"
+    world.until(world.is_whole)
+    world.until(lambda: state(world, 2) == "ok")
+    assert world.wire(2).add("q", replicate=3).startswith(b"D-")
+
+
+def leaders(world: World, *nodes: int) -> list[int]:
+    """Which of the nodes take a task for the tube."""
+    took = []
+    for i in nodes:
+        reply = world.wire(i)("ADDJOB", "t", "x", "0", "ASYNC")
+        if isinstance(reply, bytes) and reply.startswith(b"D-"):
+            took.append(i)
+    return took
+
+
+def test_a_lost_majority_is_replaced_as_the_docs_say(make_world: MakeWorld) -> None:
+    """T28.8 CLUSTER VOTERS FORCE node ... makes a list of these nodes at once
+
+    docs/tubes.md: stop the others, FORCE, FORGET each of them. Three of the five old voters come
+    back with their disks, and do not lead the tube beside the new leader.
+    """
+    world = make_world(5, journal="always")
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "5")
+    with world.client(2) as client:
+        client.tube("t").create("fifo", sync="majority")
+        client.addjob("t", "1")
+    world.pass_ms(5_000)
+    for i in (2, 3, 4):
+        world.kill(i)
+    world.pass_ms(20_000)
+    wire = world.wire(0)
+    assert wire("CLUSTER", "VOTERS", "FORCE", id_of(world, 0), id_of(world, 1)) == b"OK"
+    for i in (2, 3, 4):
+        assert wire("CLUSTER", "FORGET", id_of(world, i)) == b"OK"
+    world.until(lambda: leaders(world, 0, 1), 60_000)
+    for i in (2, 3, 4):
+        world.start(i)
+    for _ in range(30):
+        world.pass_ms(1_000)
+        assert leaders(world, 2, 3, 4) == []
+    assert leaders(world, 0, 1)
+    assert [state(world, i) for i in range(5)] == ["ok", "ok", *["forgotten"] * 3]
+    for i in (2, 3, 4):  # they come back: without what they have
+        world.wire(i)("CLUSTER", "RESET")
+        assert wire("CLUSTER", "MEET", f"10.0.0.{i + 1}", "7711") == b"OK"
+    world.until(world.is_whole)
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "5", 120_000)

@@ -1,0 +1,172 @@
+"""What clients hold is reserved: it is bounded, counted, and lets jobs of others in (SPEC M5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from raw_resp import encode
+from world import World
+from world_wires import Wire
+
+MB = 1 << 20
+MOST = 64 * MB // 5  # reserved: 20 % of maxmemory
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    made = make_world(maxmemory="64mb")
+    root = made.wire()
+    for name in ("ann", "bob"):
+        words = ("ACL", "SETUSER", name, "on", "nopass", "+@all", "~*", f"tenant:{name}s")
+        assert root(*words) == b"OK"
+    return made
+
+
+def make_queues(world: World) -> None:
+    """Those that `wait_for_names` names."""
+    bob = world.user("bob")
+    for k in range(20):
+        bob.add(f"{k:060000d}")
+        bob.get(f"{k:060000d}")
+
+
+def wait_for_names(world: World, i: int) -> Wire:
+    """A GETJOB that waits for long names of queues that are there."""
+    wire = world.user("bob")
+    assert wire("GETJOB", "FROM", *[f"{k:060000d}" for k in range(20)]) is None
+    return wire
+
+
+def send_half(world: World, i: int) -> Wire:
+    """Most of a body."""
+    wire = world.user("bob")
+    wire.put(b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$2000000\r\n" + b"x" * 1_500_000)
+    world.settle()
+    return wire
+
+
+def leave_unread(world: World, i: int) -> Wire:
+    """Replies that nobody reads."""
+    wire = world.user("bob")
+    wire.stop_reading()
+    for _ in range(12):
+        wire.put(encode("ECHO", "e" * 60_000) * 2)
+        world.settle()
+    return wire
+
+
+def await_ids(world: World, i: int) -> Wire:
+    """A wait for many jobs."""
+    wire = world.user("bob")
+    ids = [wire("ADDJOB", "q", "b", 0)]
+    assert wire("WAITJOB", 0, *ids * 500) is None
+    return wire
+
+
+def put_into_full(world: World, i: int) -> Wire:
+    """A put with a body that waits for room."""
+    wire = world.user("bob")
+    if i == 0:
+        assert wire("TUBE", "CREATE", "t", "limfifottl", "capacity", 1) == b"OK"
+        wire("TUBE", "PUT", "t", "first")
+    assert wire("TUBE", "PUT", "t", "x" * 1_000_000, "TIMEOUT", 60_000) is None
+    return wire
+
+
+@pytest.mark.parametrize(
+    ("attack", "count"),
+    [
+        (wait_for_names, 60),
+        (send_half, 60),
+        (leave_unread, 60),
+        (await_ids, 140),
+        (put_into_full, 60),
+    ],
+)
+def test_none_holds_what_others_need(
+    world: World, attack: Callable[[World, int], Wire], count: int
+) -> None:
+    """M5.3 When clients hold more than that, the node closes the largest of the tenant whose
+    clients hold most, until an eighth is free
+
+    M5.2 The levels (M2) do not count it: whatever clients hold, jobs are taken.
+    """
+    n, ann = world.n, world.user("ann")
+    make_queues(world)
+    held = []
+    for i in range(count):
+        attack(world, i)
+        assert isinstance(ann("ADDJOB", "q", "x" * 1_000, 0), bytes)
+        held.append(n.held_by_clients())
+        assert n.used_bytes() <= n.counted_bytes() + MOST
+    assert max(held) <= MOST
+    assert max(held) > MOST // 2 and world.server.figures.evicted > 0
+    info = world.info("clients") | world.info("memory")
+    assert int(info["evicted_clients"]) == world.server.figures.evicted
+    assert int(info["mem_not_counted_for_evict"]) == n.held_by_clients()
+    assert not ann.is_closed
+
+
+def test_small_pieces_are_weighed(world: World) -> None:
+    """M5.1 A client holds its input that is no whole command"""
+    root, wire = world.wire(), world.wire()
+    wire.put(b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$2000000\r\n")
+    for _ in range(200):
+        wire.put(b"x")
+        world.settle()
+    world.pass_ms(2_000)
+    assert root("PING") == b"PONG"
+    assert world.n.client_bytes > 200 * 40, "each byte came in an object of its own"
+
+
+def test_what_goes_is_counted_down(world: World) -> None:
+    """M5.1 A client holds its input that is no whole command or has not run"""
+    make_queues(world)
+    before = world.n.held_by_clients()
+    wires = [attack(world, 1) for attack in (send_half, wait_for_names, await_ids)]
+    assert world.n.held_by_clients() > before + 2_500_000
+    for wire in wires:
+        wire.close()
+    world.settle()
+    assert world.n.held_by_clients() == before
+
+
+def test_nothing_is_set_aside(make_world: Callable[..., World]) -> None:
+    """M5.2 With 0 nothing is reserved: no client is closed for that, and the levels count what
+    clients hold.
+    """
+    world = make_world(maxmemory="64mb", maxmemory_clients="0")
+    root = world.wire()
+    wires = []
+    for _ in range(40):
+        wires.append(world.wire())
+        wires[-1].put(b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$2000000\r\n" + b"x" * 1_500_000)
+        world.settle()
+    assert world.n.counted_bytes() == world.n.used_bytes() > 50 * MB
+    assert world.server.figures.evicted == 0
+    assert "memory" in str(root("ADDJOB", "q", "b", 0)).lower()
+    assert root("CONFIG", "SET", "maxmemory-clients", "10%") == b"OK"
+    world.pass_ms(1_000)
+    assert world.n.held_by_clients() < 6.4 * MB and world.server.figures.evicted > 30
+    assert isinstance(root("ADDJOB", "q", "b", 0), bytes)
+
+
+def test_classes_add_up(world: World) -> None:
+    """S8.1 All classes add up to `used_memory`, but for `used_memory_clients`: that is what clients
+    hold (M5.1), the sum of the classes `buffers` and `waiting`.
+    """
+    send_half(world, 0)
+    put_into_full(world, 0)
+    info = world.info("memory")
+    known = {
+        name.removeprefix("used_memory_"): int(size)
+        for name, size in info.items()
+        if name.startswith("used_memory_") and size.isdigit()
+    }
+    for name in ("rss", "peak"):
+        del known[name]
+    held = known.pop("clients")
+    assert sum(known.values()) == int(info["used_memory"])
+    assert known["buffers"] + known["waiting"] == held > 2 * MB
