@@ -374,11 +374,16 @@ class Kernel:
         self.files[self.last_fd] = file
         return self.last_fd
 
+    def is_clock_right(self, now_ms: int) -> bool:
+        """Nobody sets the clocks of machines."""
+        return False
+
     def system(self) -> System:
         """The system that the server gets."""
         system = System()
         system.boot_ns = self.boot_ns
         system.work_ns = self.work_ns
+        system.is_clock_right = self.is_clock_right
         system.random = self.random
         system.open_epoll = self.open_epoll
         system.open_socket = self.open_socket

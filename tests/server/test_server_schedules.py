@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +16,7 @@ from told_events import Told
 from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.firing import SHORT
 from tuque.server.log.log import say_all_again
+from tuque.server.net.system import is_clock_right
 from world import World
 
 
@@ -408,3 +411,66 @@ def test_events_of_schedules(tasks: World) -> None:
             else:
                 assert name == "delivered", name
     assert rows == [("schedule-fired", 1), ("added", 0), ("schedule-late", 1)]
+
+
+DAY_MS = 86_400_000
+
+
+def clock_was_ahead(world: World) -> None:
+    """A leader whose clock is a day ahead made jobs, and gave the tube to node 1."""
+    world.kill(0)
+    world.machines[0].set_clock(DAY_MS)
+    world.start(0)
+    world.until(world.is_whole)
+    world.pass_ms(60_000)
+    first = world.wire(0)
+    assert first("TUBE", "CREATE", "t", "tasks") == b"OK"
+    assert first("SCHEDULE", "ADD", "t", "n", "EVERY", 10, "body") == b"ADDED"
+    assert first("SCHEDULE", "ADD", "t", "c", "CRON", "* * * * *", "minute") == b"ADDED"
+    world.pass_ms(130_000)
+    first.send("TUBE", "HOME", "t", world.node(1).core.node_id)
+    world.until(lambda: world.leader("t") == 1)
+    made(world)
+
+
+def made(world: World) -> set[bytes]:
+    """Bodies of the jobs that can be taken at node 1."""
+    jobs = world.wire(1)("GETJOB", "NOHANG", "COUNT", 99, "FROM", "t")
+    return {job[2] for job in jobs} if isinstance(jobs, list) else set()
+
+
+def test_a_clock_that_was_ahead_stops_no_schedule(make_world: Callable[..., World]) -> None:
+    """T45.9 If the system of the leader keeps its clock in step with others, and that clock agrees
+    with the node to 10 s, what is ahead of now is taken back: its instants make their jobs when
+    they come, and the log says so.
+    """
+    world = make_world(3)
+    clock_was_ahead(world)
+    world.node(1).server.system.is_clock_right = lambda now_ms: True
+    world.pass_ms(75_000)
+    assert made(world) == {b"body", b"minute"}
+    log = world.node(1).log
+    assert sum("goes on: a clock was 86" in line for line in log) >= 1
+    world.node(2).server.system.is_clock_right = lambda now_ms: True
+    world.wire(1).send("TUBE", "HOME", "t", world.node(2).core.node_id)
+    world.until(lambda: world.leader("t") == 2)
+    world.pass_ms(1_000)
+    assert not any("goes on" in line for line in world.node(2).log)  # other nodes know it
+
+
+def test_it_waits_until_the_clock_is_known_to_be_right(make_world: Callable[..., World]) -> None:
+    """T45.9 Else the log says that the schedule waits, and the leader looks again every 10 s."""
+    world = make_world(3)
+    clock_was_ahead(world)
+    world.pass_ms(75_000)
+    assert made(world) == set()
+    assert any("a leader whose clock was ahead noted" in line for line in world.node(1).log)
+    world.node(1).server.system.is_clock_right = lambda now_ms: True
+    world.pass_ms(75_000)
+    assert made(world) == {b"body", b"minute"}
+
+
+def test_the_clock_of_this_machine() -> None:
+    """T45.9 that clock agrees with the node to 10 s"""
+    assert not is_clock_right(int(time.time() * 1000) - 20_000)
+    assert not is_clock_right(int(time.time() * 1000) + 20_000)

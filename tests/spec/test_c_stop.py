@@ -26,8 +26,8 @@ def is_up(world: World, i: int = 0) -> bool:
 
 
 def test_a_node_without_clients_stops_at_once(make_world: MakeWorld) -> None:
-    """C11.4 It stops when no client is connected and no tube can move, and 2 s after the signal
-    in any case.
+    """C11.4 It stops when each client has its `-LEAVING` and no tube can move, and 2 s after the
+    signal in any case.
     """
     world = make_world()
     ask_end(world)
@@ -53,8 +53,8 @@ def test_a_call_in_flight_gets_its_reply(make_world: MakeWorld) -> None:
 
 
 def test_a_stop_waits_for_two_seconds_at_most(make_world: MakeWorld) -> None:
-    """C11.4 It stops when no client is connected and no tube can move, and 2 s after the signal
-    in any case.
+    """C11.4 It stops when each client has its `-LEAVING` and no tube can move, and 2 s after the
+    signal in any case.
     """
     world = make_world(2)
     wire = world.wire(0)
@@ -100,18 +100,23 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
     assert world.run("QLEN", "q") == 0
 
 
-def test_a_quiet_client_is_closed(make_world: MakeWorld) -> None:
-    """C11.2 A client with nothing in flight is closed 100 ms after its last call."""
-    world = make_world()
+def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
+    """C11.2 A client with nothing in flight gets `-LEAVING` 100 ms after its last call. The node
+    sends it no more, and runs no more of its calls: this is the reply to one that was on its way.
+    """
+    world = make_world(2)
     quiet, busy = world.wire(), world.wire()
     quiet("PING")
     world.pass_ms(200)
     busy("PING")
     ask_end(world)
-    assert not quiet.is_open()
-    assert busy.is_open()
+    quiet.send("ADDJOB", "q", "b", 0)
+    assert quiet.take() == LEAVING
+    assert is_up(world)
+    assert not world.n.jobs
     world.pass_ms(150)
-    assert not busy.is_open()
+    assert busy.take() == LEAVING
+    assert not is_up(world)
 
 
 def test_no_connection_is_taken(make_world: MakeWorld) -> None:

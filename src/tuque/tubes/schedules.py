@@ -50,6 +50,7 @@ from tuque.tubes.work.transitions import (
     tell,
 )
 
+AHEAD_MS: Final = 60_000  # clocks of nodes differ by less (T45.9)
 HELD_MS: Final = 1  # a job that waits for copies is DELAYED so long at least
 
 # what an ADD has done
@@ -198,6 +199,26 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
         add_job(n, t, tube, task, plan, True)
 
 
+def is_ahead(schedule: Plan, now_ms: i64) -> bool:
+    """[T45] Whether instants are noted that have not come: a clock was ahead (T45.9)."""
+    return schedule.noted_ms > now_ms + AHEAD_MS and not schedule.is_paused
+
+
+def take_back(n: Node, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> None:
+    """[T45] What a leader noted whose clock was ahead has not come: it makes its jobs (T45.9)."""
+    schedule.noted_ms = n.now_ms
+    schedule.base_ms = min(schedule.base_ms, n.now_ms)
+    schedule.fired_ms = min(schedule.fired_ms, n.now_ms)
+    record_schedule(n, t, tube, task, schedule)
+
+
+def record_schedule(n: Node, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> None:
+    """The schedule has changed, and has made no job."""
+    task.subqueue = pack_plan(schedule)
+    record_whole(n, tube, task)
+    tell(n, t, tube, task, options.UPDATE)
+
+
 def is_busy(n: Node, tube: Tube, plan: Plan) -> bool:
     """Whether a task has the unique key of the jobs, or the tube takes no more keys (T45.6)."""
     if len(plan.keys) == 0:
@@ -234,15 +255,13 @@ def set_paused(n: Node, t: Tubes, tube: Tube, name: bytes, is_paused: bool) -> b
     """[T45] PAUSE and RESUME: instants of the pause are none (T45.7). Whether it changed."""
     task = schedule_of(tube, name)
     needs_copies(n, t, tube)
-    plan = plan_of(tube, task)
-    if plan.is_paused == is_paused:
+    schedule = plan_of(tube, task)
+    if schedule.is_paused == is_paused:
         return False
-    plan.is_paused = is_paused
-    plan.noted_ms = max(plan.noted_ms, n.now_ms)
-    task.subqueue = pack_plan(plan)
+    schedule.is_paused = is_paused
+    schedule.noted_ms = max(schedule.noted_ms, n.now_ms)
     arm(n, t, task, n.now_ms)
-    record_whole(n, tube, task)
-    tell(n, t, tube, task, options.UPDATE)
+    record_schedule(n, t, tube, task, schedule)
     return True
 
 

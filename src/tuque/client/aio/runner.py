@@ -263,6 +263,9 @@ class Runner(Face):
             if in_session:
                 self._sign(asked, replies, link.session)
         except ConnectionError as e:
+            refusal = self._stopped(link.address, asked, replies, first)
+            if refusal is not None:
+                raise refusal from None
             self._on_lost(link.address, e, time.monotonic())
             raise
         finally:

@@ -249,6 +249,18 @@ class Face:
         found = self._has_room(now_s)
         return found[0] if found else None
 
+    def _stopped(
+        self, address: Address, asked: list[Call[Any]], replies: list[Reply], first: int
+    ) -> Error | None:
+        """The refusal that a stopping node sent last: it ran none of the adds after it."""
+        if len(replies) <= first or not isinstance(replies[-1], Leaving) or not _are_adds(asked):
+            return None
+        self._on_leaving(address, time.monotonic(), replies[-1])
+        self._takes_back(replies, AWAY)
+        last = replies.pop()
+        assert isinstance(last, Error)
+        return last
+
     def _takes_back(self, replies: list[Reply], kinds: tuple[type[Error], ...]) -> bool:
         """Drop the refusals at the end of a pipeline but one, if another node, or time, will help.
 

@@ -13,7 +13,7 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.tenant import over_owned
-from tuque.server.log.log import say_once
+from tuque.server.log.log import log, say_once
 from tuque.server.state.server import Server
 from tuque.tubes.entries.schedule import (
     ALL,
@@ -30,10 +30,12 @@ from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.schedules import (
     driver_of,
     fire,
+    is_ahead,
     is_busy,
     may_fire,
     next_due,
     plan_of,
+    take_back,
 )
 
 LATE_MS: Final = 10_000  # an instant that passed so long ago was missed (T45.5)
@@ -56,6 +58,8 @@ SCHEDULES_PER_TURN: Final = 25  # checked in one turn
 EVICTED: Final = 1_000
 PATIENCE_MS: Final = 5_000  # so late the log says why
 MISSED_WORDS: Final = ("skip", "one", "all")
+AHEAD: Final = "a leader whose clock was ahead noted its instants; is the clock right here?"
+AGAIN_MS: Final = 10_000  # until it is known that the clock is right (T45.9)
 COPIES: Final = "its last job is not on enough nodes yet"
 OFTEN: Final = "the tenant adds as much in a second as it may"
 SLOW: Final = (COPIES, OFTEN)  # jobs come one after the other, and each may take that long
@@ -174,11 +178,15 @@ def look(s: Server, t: Tubes, tube: Tube, task: Task) -> None:
     """Do what the schedule has to do now. What cannot be done is tried again."""
     n = s.n
     plan = plan_of(tube, task)
+    is_off = is_ahead(plan, n.now_ms) and not is_mended(s, t, tube, task, plan)
     try:
         step = step_now(n, tube, task, plan)
     except NoInstant as why:
-        say_waits(s, tube, plan, str(why))
+        log_waits(s, tube, plan, str(why))
         return
+    if is_off:  # T45.9: until the clock is known to be right
+        log_waits(s, tube, plan, AHEAD)
+        step.next_ms = min(step.next_ms, int(n.now_ms) + AGAIN_MS)
     reason = ""
     if step.fires_ms > 0 or step.is_late:  # T45.6: what was missed is known when a job can come
         reason = why_not(s, t, tube, plan) or no_room(s, tube, task, plan, True)
@@ -186,13 +194,22 @@ def look(s: Server, t: Tubes, tube: Tube, task: Task) -> None:
         if reason not in SLOW:
             driver_of(tube).plans.caught.pop(int(task.number), None)  # T45.5
         if next_after(plan, int(plan.noted_ms)) < int(n.now_ms) - PATIENCE_MS:
-            say_waits(s, tube, plan, reason)
+            log_waits(s, tube, plan, reason)
         return
     if step.is_late:
         say_missed(s, tube, plan)
         if plan.missed != ALL:
             driver_of(tube).plans.caught[int(task.number)] = int(n.now_ms)
     fire(n, t, tube, task, plan, step)
+
+
+def is_mended(s: Server, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> bool:
+    """[T45] Take back what was noted ahead, if the clock is known to be right now (T45.9)."""
+    if not s.system.is_clock_right(int(s.n.now_ms)) or why_not(s, t, tube, schedule):
+        return False
+    log_ahead(s, tube, schedule)
+    take_back(s.n, t, tube, task, schedule)
+    return True
 
 
 def step_now(n: Node, tube: Tube, task: Task, plan: Plan) -> Step:
@@ -226,10 +243,25 @@ def why_waits(s: Server, t: Tubes, tube: Tube, task: Task) -> str:
     return why_not(s, t, tube, plan) or no_room(s, tube, task, plan, False)
 
 
-def say_waits(s: Server, tube: Tube, plan: Plan, reason: str) -> None:
+def log_waits(s: Server, tube: Tube, schedule: Plan, reason: str) -> None:
     """Log why a schedule makes no job."""
-    told = facts("schedule_waits", schedule=shown(plan.name), queue=shown(tube.name), reason=reason)
+    told = facts(
+        "schedule_waits", schedule=shown(schedule.name), queue=shown(tube.name), reason=reason
+    )
     say_once(int(s.n.now_ms), "schedule %(schedule)s of %(queue)s waits: %(reason)s", told)
+
+
+def log_ahead(s: Server, tube: Tube, schedule: Plan) -> None:
+    """Log that instants are taken back, which a leader noted whose clock was ahead (T45.9)."""
+    log.warning(
+        "schedule %(schedule)s of %(queue)s goes on: a clock was %(seconds)d s ahead",
+        facts(
+            "schedule_taken_back",
+            schedule=shown(schedule.name),
+            queue=shown(tube.name),
+            seconds=int(schedule.noted_ms - s.n.now_ms) // 1000,
+        ),
+    )
 
 
 def say_missed(s: Server, tube: Tube, plan: Plan) -> None:

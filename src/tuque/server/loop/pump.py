@@ -37,6 +37,7 @@ from tuque.server.loop.iproto_input import IprotoDoor
 from tuque.server.loop.output import Outlet, drop_unsent
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
+from tuque.server.replies.errors import LEAVING
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 from tuque.server.state.client import (
     NOT_HELD,
@@ -462,13 +463,21 @@ class Pump:
             self.doors.shut()  # C11.1
             wake_all(s.n, NODE_LEAVING)  # C11.2
             set_stopping(s.n, True)  # C11.3
-        connections: list[Connection] = []
-        connections.extend(s.clients.values())
-        connections.extend(s.wired.values())
-        for c in connections:
-            if c.is_at_rest() and c.last_ms + QUIET_MS <= now_ms:
-                self.outlet.close(c)
-        is_over = len(s.clients) == 0 and len(s.wired) == 0 and tubes_to_move(s.n) == 0
+        is_over = tubes_to_move(s.n) == 0
+        for w in list(s.wired.values()):
+            if w.is_at_rest() and w.last_ms + QUIET_MS <= now_ms:
+                self.outlet.close(w)
+            else:
+                is_over = False
+        for c in s.clients.values():
+            if not c.is_at_rest() or c.last_ms + QUIET_MS > now_ms:
+                is_over = False
+            elif not c.lingers:
+                c.error(LEAVING)  # the reply to a call that comes now, and is not run
+                c.is_closing = True
+                c.lingers = True
+                s.touch(c)
+                is_over = False
         if is_over or now_ms >= s.end_ms:
             s.stop_requested = s.end_asked
 

@@ -6,6 +6,7 @@ pump. Files are in store/disk.py, the journal's thread in server/journal/thread.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
@@ -156,6 +157,21 @@ def open_socket(family: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM)
 
 
+CLOCK_OFF_MS: Final = 10_000  # a clock that is set lately has moved by less
+TIMEX_BYTES: Final = 512  # more than the structure has
+
+
+def is_clock_right(now_ms: int) -> bool:
+    """Whether the system keeps the wall clock in step with others, and it shows that instant.
+
+    False if that is not known.
+    """
+    if abs(time.time() * 1000 - now_ms) > CLOCK_OFF_MS:
+        return False
+    adjust = getattr(ctypes.CDLL(None), "adjtimex", None)
+    return adjust is not None and adjust(ctypes.create_string_buffer(TIMEX_BYTES)) in range(5)
+
+
 @final
 class System:
     """The real system by default; the simulator replaces its parts."""
@@ -168,5 +184,6 @@ class System:
         self.open_epoll: Callable[[], select.epoll | None] = open_epoll
         self.open_socket: Callable[[int], socket.socket] = open_socket
         self.open_resolver: Callable[[], Resolver] = Resolver
+        self.is_clock_right: Callable[[int], bool] = is_clock_right
         self.memory_bytes: Callable[[], int] = memory_bytes
         self.may_spin = HAS_CORES  # a busy poll takes no core from others
