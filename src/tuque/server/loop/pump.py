@@ -44,7 +44,6 @@ from tuque.server.state.client import (
     READ_BYTES,
     SHORT_READ,
     Client,
-    Connection,
     Wired,
 )
 from tuque.server.state.server import Server, log
