@@ -199,7 +199,8 @@ def test_disk_full(small_disk: Path) -> None:
     """J6.1 -MISCONF while the disk is full; well again when there is room; nothing lost."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * (2 << 20))
-    server = RealServer(small_disk, "--appendonly", "yes", "--appendfsync", "always")
+    words = ("--appendonly", "yes", "--disk-free-min", "0", "--disk-reserve", "0")
+    server = RealServer(small_disk, "--appendfsync", "always", *words)
     server.log_path = small_disk.parent / "log"
     try:
         ids, error = fill_until_refused(server.start())

@@ -219,7 +219,8 @@ def test_every_option_of_one_job_takes_effect() -> None:
         time_limit_s=None, dead_letter=None, max_deliveries=5, backoff=Backoff(3, 4, 0.25)
     )
     changed = task.limits(decode(task.body(prepared._options, (), {})), "q")
-    assert (changed.time_limit_s, changed.dead_letter) == (None, "q.dead")
+    assert (changed.time_limit_s, changed.dead_letter) == (None, "graves")
+    assert Adding(prepared.call()).words()[2]["dead"] is None  # what the broker goes by (U2.6)
     assert (changed.max_deliveries, changed.backoff) == (5, Backoff(3, 4, 0.25))
     assert task.limits(decode(task.body(task.defaults, (), {})), "q") == own
     nonsense = Envelope(task="t", backoff=(5.0, 1.0, 0.0), time_limit_s=-1)

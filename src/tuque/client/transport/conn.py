@@ -71,6 +71,8 @@ class Conn:
                 self._take_pushed(list(reply))
                 continue
             if self.unanswered == 0:
+                if isinstance(reply, ReplyError):
+                    raise self.closed(str(reply))  # why the node closes the connection
                 raise ProtocolError(f"{self.node} sent what nobody asked for", node=self.node)
             self.unanswered -= 1
             replies.append(reply)

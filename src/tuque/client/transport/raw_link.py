@@ -206,10 +206,10 @@ class Link:
         return self.sock
 
     def _is_gone(self, sock: socket.socket) -> bool:
-        """Whether the node closed the idle connection."""
+        """Whether the node closed the idle connection, or says why it does."""
         try:
             is_readable = bool(select.select([sock], [], [], 0)[0])
-            return is_readable and sock.recv(1, socket.MSG_PEEK) == b""
+            return is_readable and sock.recv(1, socket.MSG_PEEK) in (b"", b"-")
         except OSError:
             return True
 
