@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from test_q_cluster import job_at
-from test_q_restart import TIMEOUT_MS, queued_at, restart
+from test_q_restart import TIMEOUT_MS, job_at, queued_at, restart
 
 from cluster_lab import Lab, believed, copies
 from tuque.core.copies.ack import on_ackjob

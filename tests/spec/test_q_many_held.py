@@ -8,7 +8,6 @@ from types import FrameType
 
 import pytest
 
-from cluster_lab import START_MS, name_of
 from tuque.core.dispatch import messages as bus
 from tuque.core.dispatch.restore import after_load, restore_job
 from tuque.core.dispatch.timers import next_timer_ms, tick
@@ -25,9 +24,15 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import set_leaver, slot_for
 from tuque.core.repair.node_loss import on_incarnation
 
+START_MS = 1_700_000_000_000
 JOBS = 100_000
 CALLS_OF_A_TURN = 100_000  # of functions, C's too; a turn checks some 2,000 jobs and asks of 500
 COUNTED = 20  # of so many turns the calls of one are counted
+
+
+def name_of(i: int) -> bytes:
+    """The id of node i."""
+    return (b"%02x" % (i + 10)) * 20
 
 
 class Loaded:

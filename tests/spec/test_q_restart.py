@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from test_q_cluster import job_at, sent, tell
 
 from cluster_lab import Lab
 from tuque.core.copies.requeue_messages import on_willqueue
-from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED
+from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED, Job
 from tuque.core.msgs import (
+    AnyMessage,
     Ask,
     Moved,
     Queued,
     WillQueue,
     Working,
 )
-from tuque.core.node.peers import rank, set_reachable
+from tuque.core.node.peers import rank, say, set_reachable
 from tuque.core.queues.deliver import wait
 from tuque.core.queues.procedures import REQUEUE_RETRY, requeue
 from tuque.core.queues.requeue import (
@@ -28,6 +28,23 @@ from tuque.core.repair.claims import answer_claim, on_away
 from tuque.core.tables.repair import SETTLE
 
 TIMEOUT_MS = 5_000  # cluster-node-timeout of a lab
+
+
+def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
+    """From where to where messages of that kind went, in order."""
+    return [(a, b) for a, b, m in lab.log if isinstance(m, kind)]
+
+
+def tell(lab: Lab, a: int, b: int, message: AnyMessage) -> None:
+    """Node a says something to node b."""
+    assert say(lab.nodes[a], lab.slot(a, b), message)
+    lab.run()
+
+
+def job_at(lab: Lab, i: int, id: bytes) -> Job:
+    """The record of the job at node i, its clock set."""
+    lab.nodes[i].now_ms = lab.now_ms
+    return lab.nodes[i].jobs[id]
 
 
 def outage(lab: Lab, down_ms: int) -> None:

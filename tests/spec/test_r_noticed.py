@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from test_r_cluster import TIMEOUT, sent, told
-from test_r_expected import expect
+from collections.abc import Callable
 
-from cluster_lab import Lab, believed
+from test_a_cluster import sent
+from test_r_cluster import TIMEOUT, told
+
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
@@ -24,14 +25,16 @@ from tuque.core.queues.procedures import dequeue
 from tuque.core.queues.requeue import on_enqueue
 from world import World
 
+Make = Callable[..., World]
 
-def test_the_first_enqueue_is_silent() -> None:
+
+def test_the_first_enqueue_is_silent(make_world: Make) -> None:
     """G3.5 Otherwise this first enqueue is silent and the next one will be announced."""
-    lab = Lab(2)
-    id = lab.add(0, replicate=2, retry_s=10, delay_s=1)
-    lab.pass_ms(1_500)
-    assert lab.states_of(id) == [QUEUED, ACTIVE]
-    assert sent(lab, Queued) == []
+    world = make_world(2, journal="off")
+    id = world.at(0).add(replicate=2, retry=10, delay=1)
+    world.pass_ms(1_500)
+    assert world.states(id) == [QUEUED, ACTIVE]
+    assert sent(world, Queued) == []
 
 
 def test_ids_of_both_kinds_by_turns(world: World) -> None:
@@ -42,86 +45,81 @@ def test_ids_of_both_kinds_by_turns(world: World) -> None:
     assert fields == [often, once, often, often, once, once, often]
 
 
-def test_an_ack_before_there_is_any_copy() -> None:
+def test_an_ack_before_there_is_any_copy(make_world: Make) -> None:
     """A1.6 (cluster) A producer that still waits for the job gets its id."""
-    lab = Lab(2)
-    expect(lab, 0, 1)
-    lab.die(1)
-    job, refused = lab.try_add(0, b"q", replicate=2)
-    assert job is not None, refused
-    assert on_ackjob(lab.nodes[0], job.id)
-    lab.run()
-    assert told(lab, 0) == [job.id]
-    assert lab.holders_of(job.id) == []
+    world = make_world(2, journal="off")
+    world.restart(1)
+    id = world.at(0).begin_add(replicate=2, timeout_ms=5_000)
+    assert on_ackjob(world.node(0).core, id)
+    world.settle()
+    assert told(world, 0) == [id]
+    assert world.holders(id) == []
 
 
-def test_the_timeout_between_two_steps() -> None:
+def test_the_timeout_between_two_steps(make_world: Make) -> None:
     """R5.1 The producer gets `-NOREPL Timeout reached before replicating to the requested number of
     nodes`."""
-    lab = Lab(2)
-    lab.hold(1, 0)
-    job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=70)
-    assert job is not None
-    lab.pass_ms(69)
-    assert told(lab, 0) == []
-    lab.pass_ms(1)
-    assert told(lab, 0) == [TIMEOUT]
+    world = make_world(2, journal="off")
+    world.hold(1, 0)
+    world.at(0).begin_add(replicate=2, timeout_ms=70)
+    world.pass_ms(69)
+    assert told(world, 0) == []
+    world.pass_ms(1)
+    assert told(world, 0) == [TIMEOUT]
 
 
-def test_a_surplus_copy_at_a_worker_stays() -> None:
+def test_a_surplus_copy_at_a_worker_stays(make_world: Make) -> None:
     """R3.4 such a holder drops its copy of an ALO job that was not delivered if n others have one,
     and sends LEFT to them.
     """
-    lab = Lab(4)
+    world = make_world(4, journal="off")
     for i in (1, 2, 3):
-        lab.hold(i, 0)
-    job, _ = lab.try_add(0, b"q", replicate=2, retry_s=10)
-    assert job is not None
-    lab.pass_ms(50)
-    first, second = lab.holders_of(job.id)[1:]
-    assert on_enqueue(lab.nodes[second], job.id)
-    assert lab.get(second) == [job.id]
-    assert lab.nodes[second].jobs[job.id].flags & DELIVERED
-    lab.release(first, 0)
-    lab.run()
-    assert (0, second) in sent(lab, Release)
-    assert job.id in lab.nodes[second].jobs
+        world.hold(i, 0)
+    id = world.at(0).begin_add(replicate=2, retry=10, timeout_ms=5_000)
+    world.pass_ms(50)
+    first, second = world.holders(id)[1:]
+    assert on_enqueue(world.node(second).core, id)
+    assert world.at(second).get() == [id]
+    assert world.node(second).core.jobs[id].flags & DELIVERED
+    world.release(first, 0)
+    world.settle()
+    assert (0, second) in sent(world, Release)
+    assert id in world.node(second).core.jobs
 
 
-def given_away(lab: Lab) -> bytes:
+def given_away(world: World) -> bytes:
     """An at-most-once job that node 0 sent to node 1, which has it in its queue."""
-    id = lab.add(0, replicate=1, retry_s=0)
-    n = lab.nodes[0]
-    n.now_ms = lab.now_ms
+    id = world.at(0).add(replicate=1, retry=0)
+    n = world.node(0).core
     dequeue(n, n.jobs[id])
-    send_jobs(n, lab.slot(0, 1), b"q", [n.jobs[id]])
-    lab.run()
+    send_jobs(n, world.slot(0, 1), b"q", [n.jobs[id]])
+    world.settle()
     return id
 
 
-def test_custody_that_went_is_gone_from_the_journal() -> None:
+def test_custody_that_went_is_gone_from_the_journal(make_world: Make) -> None:
     """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
     sender has them. Then they are unregistered with cause moved, and LEFT is sent when that is on
     disk as J4.4 says."""
-    lab = Lab(2, has_journal=True)
-    id = given_away(lab)
-    assert lab.states_of(id) == [-1, QUEUED]
-    lab.die(0)
-    assert id not in lab.nodes[0].jobs
+    world = make_world(2, journal="always")
+    id = given_away(world)
+    assert world.states(id) == [-1, QUEUED]
+    world.restart(0)
+    assert id not in world.node(0).core.jobs
 
 
-def test_it_goes_on_when_left_comes() -> None:
+def test_it_goes_on_when_left_comes(make_world: Make) -> None:
     """F2.3 An AMO job moves on to a third node only after LEFT."""
-    lab = Lab(3)
-    lab.hold(1, 0)
-    id = given_away(lab)
-    lab.wait(2, client=9)
-    lab.pass_ms(5_000)
-    assert 9 not in lab.served[2]
-    lab.release(1, 0)
-    lab.run()
-    assert sent(lab, GotJobs)[0] == (1, 0) and (0, 1) in sent(lab, Left)
-    assert [job.id for job in lab.served[2][9]] == [id]
+    world = make_world(3, journal="off")
+    world.hold(1, 0)
+    id = given_away(world)
+    world.at(2).wait()
+    world.pass_ms(5_000)
+    assert world.at(2).served() == []
+    world.release(1, 0)
+    world.settle()
+    assert sent(world, GotJobs)[0] == (1, 0) and (0, 1) in sent(world, Left)
+    assert world.at(2).served() == [id]
 
 
 def test_a_tombstone_that_waits_for_deljob_replaces_a_shorter_one() -> None:
@@ -134,80 +132,77 @@ def test_a_tombstone_that_waits_for_deljob_replaces_a_shorter_one() -> None:
     assert tombs.has(b"id")
 
 
-def test_every_copy_knows_all_holders() -> None:
+def test_every_copy_knows_all_holders(make_world: Make) -> None:
     """R1.10 REPLJOB goes to n - 1 randomly chosen reachable nodes, which become holders."""
-    lab = Lab(4)
-    lab.isolate(3)
-    lab.log.clear()
-    id = lab.add(0, replicate=3)
-    assert [believed(lab, i, id) for i in range(3)] == [[0, 1, 2]] * 3
+    world = make_world(4, journal="off")
+    world.isolate(3)
+    world.forget_heard()
+    id = world.at(0).add(replicate=3)
+    assert [world.believed(i, id) for i in range(3)] == [[0, 1, 2]] * 3
 
 
-def test_only_what_is_on_its_way_is_sent_again_and_to_the_same_node() -> None:
+def test_only_what_is_on_its_way_is_sent_again_and_to_the_same_node(make_world: Make) -> None:
     """F2.3 Unanswered YOURJOBS and GOTJOBS of AMO jobs are repeated to the same node when a link
     comes up"""
-    lab = Lab(3)
-    lab.hold(1, 0)
-    id = given_away(lab)
+    world = make_world(3, journal="off")
+    world.hold(1, 0)
+    id = given_away(world)
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        lab.cut(a, b)
-    lab.log.clear()
-    lab.link(0, 2)
-    lab.link(1, 2)
-    lab.run()
-    assert sent(lab, YourJobs) == sent(lab, GotJobs) == []
-    lab.link(0, 1)
-    lab.run()
-    assert set(sent(lab, YourJobs)) <= {(0, 1)} and (1, 0) in sent(lab, GotJobs)
-    assert lab.states_of(id) == [-1, QUEUED, -1]
+        world.cut(a, b)
+    world.forget_heard()
+    world.link(0, 2)
+    world.link(1, 2)
+    world.settle()
+    assert sent(world, YourJobs) == sent(world, GotJobs) == []
+    world.link(0, 1)
+    world.settle()
+    assert set(sent(world, YourJobs)) <= {(0, 1)} and (1, 0) in sent(world, GotJobs)
+    assert world.states(id) == [-1, QUEUED, -1]
 
 
-def test_a_copy_that_crosses_a_farewell() -> None:
+def test_a_copy_that_crosses_a_farewell(make_world: Make) -> None:
     """R2.7 If a copy of an ALO job arrives within 60 s after this node said that it has none (LEFT,
     or the answer to ASK), the copy was in flight then. This node sends HOLDERS, with itself in the
     set, to the other holders.
     """
     for asked in (False, True):
-        lab = Lab(3)
-        id = lab.add(0, replicate=3, retry_s=2)
-        n = lab.nodes[0]
-        job, slot = n.jobs[id], lab.slot(0, 1)
-        job.repl = lab.nodes[1].jobs[id].repl = 2
+        world = make_world(3, journal="off")
+        id = world.at(0).add(replicate=3, retry=2)
+        n = world.node(0).core
+        job, slot = n.jobs[id], world.slot(0, 1)
+        job.repl = world.node(1).core.jobs[id].repl = 2
         if asked:
-            on_deljob(lab.nodes[1], id)
+            on_deljob(world.node(1).core, id)
             say(n, slot, Ask(7, [id], False, b""))
         else:
             introduce(n, slot, job.holders | 1)
             say(n, slot, Release([id], job.holders))
         send_jobs(n, slot, b"q", [n.queues[b"q"].pop() or job])
         job.state = ACTIVE
-        lab.hold(1, 0)
-        lab.run()
-        assert lab.states_of(id)[1] == QUEUED
-        lab.release(1, 0)
-        lab.run()
+        world.hold(1, 0)
+        world.settle()
+        assert world.states(id)[1] == QUEUED
+        world.release(1, 0)
+        world.settle()
         assert job.holders >> slot & 1
-        assert lab.nodes[2].jobs[id].holders >> lab.slot(2, 1) & 1
-        assert lab.get(1) == [id]
+        assert world.node(2).core.jobs[id].holders >> world.slot(2, 1) & 1
+        assert world.at(1).get() == [id]
         on_ackjob(n, id)
-        lab.run()
-        assert lab.holders_of(id) == []
+        world.settle()
+        assert world.holders(id) == []
 
 
-def test_holders_of_a_job_that_is_done() -> None:
+def test_holders_of_a_job_that_is_done(make_world: Make) -> None:
     """R2.7 A node that has a tombstone replies to HOLDERS with SETACK."""
-    lab = Lab(3)
-    id = lab.add(0, replicate=3, retry_s=2)
-    lab.isolate(2)
-    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
-    lab.nodes[1].jobs[id].holders &= ~(1 << lab.slot(1, 2))
-    on_ackjob(lab.nodes[0], id)
-    lab.run()
-    lab.heal()
-    lab.run()
-    assert lab.holders_of(id) == [2]
-    other = lab.nodes[2]
-    introduce(other, lab.slot(2, 0), other.jobs[id].holders)
-    say(other, lab.slot(2, 0), Holders(id, other.jobs[id].holders))
-    lab.run()
-    assert lab.holders_of(id) == []
+    world = make_world(3, journal="off")
+    id = world.at(0).add(replicate=3, retry=2)
+    world.node(0).core.jobs[id].holders &= ~(1 << world.slot(0, 2))
+    world.node(1).core.jobs[id].holders &= ~(1 << world.slot(1, 2))
+    on_ackjob(world.node(0).core, id)
+    world.settle()
+    assert world.holders(id) == [2]
+    other = world.node(2).core
+    introduce(other, world.slot(2, 0), other.jobs[id].holders)
+    say(other, world.slot(2, 0), Holders(id, other.jobs[id].holders))
+    world.settle()
+    assert world.holders(id) == []

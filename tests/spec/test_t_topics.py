@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from journal_by_hand import Kept, kept
 
-from cluster_lab import Lab
-from refusals import words_of
-from tuque.core.copies.add import settle
-from tuque.core.model.job import QUEUED, AddSpec
+from raw_resp import encode
+from tuque.core.model.job import QUEUED
 from tuque.core.staged.publish import COPIES_MS
 from tuque.core.tables.topics import GONE_MAX, Subscription
-from tuque.core.topics import Share, add_all, subscribe, unheard_refusal, unsubscribe
+from tuque.core.topics import subscribe, unheard_refusal, unsubscribe
+from world import World
 
 __all__ = ["kept"]
 
@@ -21,106 +20,104 @@ TOPIC = b"orders"
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
+def world(make_world: Callable[..., World]) -> World:
     """Three nodes that are linked, each with a journal."""
-    yield Lab(3, has_journal=True)
+    return make_world(3, journal="always")
 
 
-def change(lab: Lab, i: int, queue: bytes, *filters: bytes, is_gone: bool = False) -> None:
+def change(world: World, i: int, queue: bytes, *filters: bytes, is_gone: bool = False) -> None:
     """SUBSCRIBE or UNSUBSCRIBE at node i; the messages stay in flight."""
-    n = lab.nodes[i]
-    n.now_ms = lab.now_ms
+    n = world.node(i).core
     if is_gone:
         assert unsubscribe(n, TOPIC, queue)
     else:
         assert subscribe(n, TOPIC, queue, list(filters)) == (True, None)
 
 
-def known(lab: Lab, i: int) -> dict[bytes, list[bytes]]:
+def known(world: World, i: int) -> dict[bytes, list[bytes]]:
     """The queues that are subscribed at node i, with their filters."""
-    return {one.queue: one.filters for one in lab.nodes[i].topics.of_topic(TOPIC)}
+    return {one.queue: one.filters for one in world.node(i).core.topics.of_topic(TOPIC)}
 
 
-def add(lab: Lab, i: int, copies: int, timeout_ms: int = 0) -> list[bytes]:
-    """TOPIC ADD at node i; its reply comes later if it needs copies."""
-    n = lab.nodes[i]
-    n.now_ms = lab.now_ms
-    spec = AddSpec()
-    spec.replicate = copies
-    shares = [Share(one, settle(n, spec)) for one in n.topics.of_topic(TOPIC)]
-    ids, _ = add_all(n, shares, b"body", 7, 0, timeout_ms)
+def begin_add(world: World, copies: int, timeout_ms: int = 0) -> list[bytes]:
+    """TOPIC ADD at node 0 by its first client, whose reply has not come; the ids of the jobs."""
+    before = set(world.node(0).core.jobs)
+    wire = world.at(0)
+    wire.put(encode("TOPIC", "ADD", TOPIC, "body", timeout_ms, "REPLICATE", copies))
+    while not (ids := [id for id in world.node(0).core.jobs if id not in before]):
+        assert world.step()
+    assert not wire.unread
     return ids
 
 
-def test_all_nodes_learn_of_it(lab: Lab) -> None:
+def test_all_nodes_learn_of_it(world: World) -> None:
     """T60.4 (cluster) TOPICS sends each change of a subscription to all linked nodes, and all of
     them when a link opens. A node that learns of a change passes it on.
     """
-    lab.cut(0, 2)
-    change(lab, 0, b"mail", b"kind", b"a*")
-    lab.run()
-    assert known(lab, 2) == {b"mail": [b"kind", b"a*"]}, "over node 1"
-    lab.isolate(2)
-    change(lab, 1, b"audit")
-    change(lab, 1, b"mail")
-    lab.run()
-    assert known(lab, 2) == {b"mail": [b"kind", b"a*"]}
-    lab.heal()
-    lab.run()
-    assert [known(lab, i) for i in range(3)] == [{b"mail": [], b"audit": []}] * 3
+    world.cut(0, 2)
+    change(world, 0, b"mail", b"kind", b"a*")
+    world.settle()
+    assert known(world, 2) == {b"mail": [b"kind", b"a*"]}, "over node 1"
+    world.isolate(2)
+    change(world, 1, b"audit")
+    change(world, 1, b"mail")
+    world.settle()
+    assert known(world, 2) == {b"mail": [b"kind", b"a*"]}
+    world.link()
+    world.settle()
+    assert [known(world, i) for i in range(3)] == [{b"mail": [], b"audit": []}] * 3
 
 
-def test_two_changes_at_once(lab: Lab) -> None:
+def test_two_changes_at_once(world: World) -> None:
     """T60.4 Each change has a version and the id of the node where it was made. The version is the
     time in ms, or one more than the version before if that is higher. The higher version wins; of
     the same version, the higher node id.
     """
-    lab.isolate(0)
-    change(lab, 0, b"mail", b"from", b"zero")
-    change(lab, 1, b"mail", b"from", b"one")
-    change(lab, 0, b"audit", b"from", b"zero")
-    change(lab, 0, b"audit", b"from", b"zero again")
-    change(lab, 2, b"audit", b"from", b"two")
-    lab.heal()
-    lab.run()
-    assert lab.nodes[1].node_id > lab.nodes[0].node_id
+    world.isolate(0)
+    change(world, 0, b"mail", b"from", b"zero")
+    change(world, 1, b"mail", b"from", b"one")
+    change(world, 0, b"audit", b"from", b"zero")
+    change(world, 0, b"audit", b"from", b"zero again")
+    change(world, 2, b"audit", b"from", b"two")
+    world.link()
+    world.settle()
+    assert world.node(1).core.node_id > world.node(0).core.node_id
     both = {b"mail": [b"from", b"one"], b"audit": [b"from", b"zero again"]}
-    assert [known(lab, i) for i in range(3)] == [both] * 3
+    assert [known(world, i) for i in range(3)] == [both] * 3
 
 
-def test_a_removal_stays(lab: Lab) -> None:
+def test_a_removal_stays(world: World) -> None:
     """T60.5 A removal is a change with a version as well, and is kept: a node that was away learns
     it, and does not bring the subscription back. Of removals the 10,000 latest are kept.
     """
-    change(lab, 0, b"mail")
-    lab.run()
-    lab.isolate(2)
-    change(lab, 1, b"mail", is_gone=True)
-    lab.run()
-    assert known(lab, 2) == {b"mail": []}
-    lab.die(1)
-    lab.revive(1)
-    lab.heal()
-    lab.run()
-    assert [known(lab, i) for i in range(3)] == [{}] * 3
-    assert [len(n.topics.gone) for n in lab.nodes] == [1] * 3
+    change(world, 0, b"mail")
+    world.settle()
+    world.isolate(2)
+    change(world, 1, b"mail", is_gone=True)
+    world.settle()
+    assert known(world, 2) == {b"mail": []}
+    world.restart(1)
+    world.link()
+    world.settle()
+    assert [known(world, i) for i in range(3)] == [{}] * 3
+    assert [len(n.topics.gone) for n in world.cores] == [1] * 3
     assert GONE_MAX == 10_000
 
 
-def test_the_latest_change_wins(lab: Lab) -> None:
+def test_the_latest_change_wins(world: World) -> None:
     """T60.4 So of changes at nodes that were apart the latest wins, as far as the clocks of the
     nodes agree.
     """
-    change(lab, 0, b"mail")
-    lab.run()
-    lab.isolate(2)
+    change(world, 0, b"mail")
+    world.settle()
+    world.isolate(2)
     for i in range(5):
-        change(lab, 0, b"mail", b"kind", b"%d" % i)
-    lab.pass_ms(100)
-    change(lab, 2, b"mail", is_gone=True)
-    lab.heal()
-    lab.run()
-    assert [known(lab, i) for i in range(3)] == [{}] * 3
+        change(world, 0, b"mail", b"kind", b"%d" % i)
+    world.pass_ms(100)
+    change(world, 2, b"mail", is_gone=True)
+    world.link()
+    world.settle()
+    assert [known(world, i) for i in range(3)] == [{}] * 3
 
 
 def test_removals_are_bounded_after_a_load(kept: Kept) -> None:
@@ -142,27 +139,27 @@ def test_removals_are_bounded_after_a_load(kept: Kept) -> None:
         assert gone[0] == (b"t3", b"q") and gone[-1] == (b"more2", b"q")
 
 
-def test_a_node_that_has_started_waits_for_the_others(lab: Lab) -> None:
+def test_a_node_that_has_started_waits_for_the_others(world: World) -> None:
     """T60.8 (cluster) For `cluster-node-timeout` after its start, or after its journal is loaded, a
     node that knows other nodes takes an ADD only when one node has sent it all that it knows, and
     so has each that is linked.
     """
-    lab.die(2)
-    change(lab, 0, b"mail")
-    lab.run()
-    lab.hold(0, 2)
-    lab.hold(1, 2)
-    lab.revive(2)
-    lab.run()
-    n = lab.nodes[2]
-    n.now_ms = lab.now_ms
+    world.restart(2)
+    change(world, 0, b"mail")
+    world.settle()
+    n = world.node(2).core
+    world.join(0, 2)
+    world.hold(0, 2)
+    world.join(1, 2)
+    world.hold(1, 2)
+    world.settle()
     assert unheard_refusal(n) is not None
-    lab.release(0, 2)
-    lab.run()
-    assert known(lab, 2) == {b"mail": []}
+    world.release(0, 2)
+    world.settle()
+    assert known(world, 2) == {b"mail": []}
     assert unheard_refusal(n) is not None, "node 1 may know more"
-    lab.release(1, 2)
-    lab.run()
+    world.release(1, 2)
+    world.settle()
     assert unheard_refusal(n) is None
     n.topics.heard = 0
     n.now_ms += n.limits.node_timeout_ms
@@ -213,39 +210,35 @@ def test_all_or_none_after_a_crash(kept: Kept, how: str, is_written: bool) -> No
     assert lengths == [1 + is_written] * 3
 
 
-def test_copies(lab: Lab) -> None:
+def test_copies(world: World) -> None:
     """T62.5 (cluster) Jobs that need copies are added as those of a PUBLISH (Z3): each is queued
     when it has its copies, and the reply comes when all have them.
     """
-    change(lab, 0, b"mail")
-    change(lab, 0, b"audit")
-    lab.run()
-    ids = add(lab, 0, 3)
-    assert lab.told[0] == []
-    lab.run()
-    (told,) = lab.told[0]
-    assert (told.client, told.ids, told.error) == (7, ids, None)
+    change(world, 0, b"mail")
+    change(world, 0, b"audit")
+    world.settle()
+    ids = begin_add(world, 3)
+    assert world.at(0).take() == ids
     assert len(ids) == 2
-    assert all(id in n.jobs for n in lab.nodes for id in ids)
-    assert all(lab.nodes[0].jobs[id].state == QUEUED for id in ids)
+    assert all(id in n.jobs for n in world.cores for id in ids)
+    assert all(world.node(0).core.jobs[id].state == QUEUED for id in ids)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 300])
-def test_too_few_copies(lab: Lab, timeout_ms: int) -> None:
+def test_too_few_copies(world: World, timeout_ms: int) -> None:
     """T62.5 If that takes longer than ms-timeout, or Z3.3 applies, those that lack copies are
     queued without them.
     """
-    change(lab, 0, b"mail")
-    change(lab, 0, b"audit")
-    lab.run()
-    lab.hold(0, 2)
-    ids = add(lab, 0, 3, timeout_ms)
-    lab.pass_ms((timeout_ms or COPIES_MS) - 1)
-    assert lab.told[0] == []
-    lab.pass_ms(2)
-    (told,) = lab.told[0]
-    assert words_of(told.error) == (
-        b"FEWCOPIES all jobs of the topic are added, 2 of 2 with fewer copies than asked for, "
-        b"since nodes are unreachable: do not add them again"
+    change(world, 0, b"mail")
+    change(world, 0, b"audit")
+    world.settle()
+    world.hold(0, 2)
+    ids = begin_add(world, 3, timeout_ms)
+    world.pass_ms((timeout_ms or COPIES_MS) - 1)
+    assert world.at(0).take() is None
+    world.pass_ms(2)
+    assert world.at(0).take() == (
+        "FEWCOPIES all jobs of the topic are added, 2 of 2 with fewer copies than asked for, "
+        "since nodes are unreachable: do not add them again"
     )
-    assert all(lab.nodes[0].jobs[id].state == QUEUED for id in ids)
+    assert all(world.node(0).core.jobs[id].state == QUEUED for id in ids)
