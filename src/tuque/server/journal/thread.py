@@ -417,7 +417,7 @@ class JournalThread:
     def _rest(self) -> None:
         """Sleep until there is an item, or a sync is due."""
         left: float | None = None
-        if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
+        if self._syncs_each_second() and self.journal.synced_seq != self.journal.seq:
             left = max(self._synced_at + 1.0 - self.clock(), 0.0)
         elif self.journal.must_mark():
             left = max(self._synced_at + MARK_S - self.clock(), 0.0)
@@ -537,9 +537,12 @@ class JournalThread:
             return False
         if self.policy == ALWAYS or self._is_urgent:
             return True
-        if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
-            return False
-        return self.clock() - self._synced_at >= 1.0
+        return self._syncs_each_second() and self.clock() - self._synced_at >= 1.0
+
+    def _syncs_each_second(self) -> bool:
+        """Whether what is written is synced after a second; not during a rewrite, if so asked."""
+        is_spared = self.spare_rewrites and self.journal.is_rewriting
+        return self.policy == EVERYSEC and not is_spared
 
     def _is_mark_due(self) -> bool:
         """[J3.2] Whether a mark must say that all is synced, as no record has followed."""
