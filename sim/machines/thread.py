@@ -15,7 +15,6 @@ from sim.machines.kernel import SimBell
 from tuque.server.journal.thread import (
     ALWAYS,
     BEGIN,
-    EVERYSEC,
     FINISH,
     GATHER_S_MAX,
     GATHER_SHARE,
