@@ -215,7 +215,7 @@ class SimThread(JournalThread):
         self.nudge()
         if self.room.is_short(0):
             self.go_on_at(now_us + int(WATCH_S * 1e6))
-        if self._syncs_each_second() and self.journal.synced_seq != self.journal.seq:
+        if self._will_sync():
             self.go_on_at(max(self.awake_us, self.after_sync_us(1.0)))
         elif self.journal.must_mark():
             self.go_on_at(max(self.awake_us, self.after_sync_us(MARK_S)))

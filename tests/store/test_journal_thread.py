@@ -17,7 +17,7 @@ from tuque.core.queues.deliver import on_getjob
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Bell, Item, JournalThread
-from tuque.store.disk import Disk
+from tuque.store.disk import Disk, MemoryDisk
 from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal
 from until import until
@@ -221,3 +221,16 @@ def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     again, other = opened(tmp_path, "no")
     assert state_of(again) == state_of(n)
     other.close(START_MS)
+
+
+def test_a_broken_journal_is_not_asked_for_each_second() -> None:
+    """The thread waits for the rewrite that mends it, instead of turning without a pause."""
+    disk = MemoryDisk()
+    disk.makedirs("/journal")
+    journal = Journal(disk, "/journal", NODE_ID, Boot(START_MS, b"", 0))
+    journal.start(Manifest(), 0, START_MS)
+    thread = JournalThread(journal, "everysec", None, 64 << 20)
+    assert journal.append(b"record", 1, START_MS)
+    assert thread._will_sync()
+    journal.break_off("the disk")
+    assert not thread._will_sync() and not thread._is_sync_due()

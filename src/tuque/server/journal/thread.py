@@ -417,7 +417,7 @@ class JournalThread:
     def _rest(self) -> None:
         """Sleep until there is an item, or a sync is due."""
         left: float | None = None
-        if self._syncs_each_second() and self.journal.synced_seq != self.journal.seq:
+        if self._will_sync():
             left = max(self._synced_at + 1.0 - self.clock(), 0.0)
         elif self.journal.must_mark():
             left = max(self._synced_at + MARK_S - self.clock(), 0.0)
@@ -537,12 +537,14 @@ class JournalThread:
             return False
         if self.policy == ALWAYS or self._is_urgent:
             return True
-        return self._syncs_each_second() and self.clock() - self._synced_at >= 1.0
+        return self._will_sync() and self.clock() - self._synced_at >= 1.0
 
-    def _syncs_each_second(self) -> bool:
-        """Whether what is written is synced after a second; not during a rewrite, if so asked."""
-        is_spared = self.spare_rewrites and self.journal.is_rewriting
-        return self.policy == EVERYSEC and not is_spared
+    def _will_sync(self) -> bool:
+        """Whether `everysec` will sync what is written: not what is broken, or spared a rewrite."""
+        journal = self.journal
+        if journal.synced_seq == journal.seq or journal.is_broken:
+            return False
+        return self.policy == EVERYSEC and not (self.spare_rewrites and journal.is_rewriting)
 
     def _is_mark_due(self) -> bool:
         """[J3.2] Whether a mark must say that all is synced, as no record has followed."""
