@@ -210,7 +210,8 @@ def worker(
         app_version=app_version,
     )
     if pool != "process" and box is None:  # whose children end one by one
-        sys.exit(Supervisor(arguments(), concurrency + settings.prefetch + SPARE_PLACES).run())
+        places = concurrency + settings.prefetch + SPARE_PLACES
+        sys.exit(Supervisor(arguments(), environment(), places).run())
     children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
@@ -258,7 +259,8 @@ def run_here(
 def reloader(app_dir: str, grace_s: float) -> Reloader:
     """Workers with the same options but `--reload`; ClickException without watchfiles."""
     try:
-        return Reloader([word for word in arguments() if word != "--reload"], app_dir, grace_s)
+        words = [word for word in arguments() if word != "--reload"]
+        return Reloader(words, environment(), app_dir, grace_s)
     except ConfigError as err:
         raise click.ClickException(str(err)) from None
 
@@ -271,8 +273,14 @@ def use_broker(app: App, url: str | None, host: str | None, port: int | None) ->
         app.use(NodeOptions(host or HOST, port or PORT, "", "", "").full_url())
 
 
+def environment() -> dict[str, str]:
+    """The environment of that process, with the URL."""
+    url = click.get_current_context().params.get("url")
+    return {**os.environ, URL_OPTION: url} if url else dict(os.environ)
+
+
 def arguments() -> list[str]:
-    """The command line of this command, for another process of it; the URL is in its environment.
+    """The command line of this command, for another process of it, without the URL.
 
     Other users of the machine can read command lines.
     """
@@ -283,7 +291,6 @@ def arguments() -> list[str]:
         if value is None or value is False:
             continue
         if option.name == "url":
-            os.environ[URL_OPTION] = value
             continue
         if isinstance(option, click.Option):
             words.append(option.opts[-1] if value is True else f"{option.opts[-1]}={value}")

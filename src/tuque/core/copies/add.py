@@ -107,8 +107,8 @@ def memory_refusal(n: Node) -> Refusal:
     letters, outcomes = in_way(n)
     is_alone = n.others == 0
     if letters > 0 and outcomes > 0:
-        code = FULL_BOTH if is_alone else NOREPL_BOTH
-        return Refusal(code, (megabytes(letters), megabytes(outcomes)))
+        mb, more_mb = megabytes(letters), megabytes(outcomes)
+        return Refusal(FULL_BOTH if is_alone else NOREPL_BOTH, (mb, more_mb))
     if letters > 0:
         return Refusal(FULL_LETTERS if is_alone else NOREPL_LETTERS, (megabytes(letters),))
     if outcomes > 0:

@@ -30,7 +30,9 @@ MISSING: Final = "--reload needs the package watchfiles; run: pip install 'tuque
 class Reloader:
     """[U4] One worker after the other; a change ends one and starts the next (U4.3)."""
 
-    def __init__(self, arguments: list[str], directory: str, grace_s: float) -> None:
+    def __init__(
+        self, arguments: list[str], env: dict[str, str], directory: str, grace_s: float
+    ) -> None:
         """ConfigError without the package watchfiles."""
         try:
             self._watchfiles: Any = importlib.import_module("watchfiles")
@@ -38,6 +40,7 @@ class Reloader:
             raise ConfigError(MISSING) from None
         logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs each change, too
         self._arguments = arguments
+        self._env = env
         self._directory = directory
         self._limit_s = grace_s + LEAVE_S
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +78,7 @@ class Reloader:
     def _start(self) -> subprocess.Popen[bytes]:
         self._process = subprocess.Popen(
             [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments],
+            env=self._env,
             process_group=0,  # a terminal's signals reach it through this process, once
         )
         return self._process

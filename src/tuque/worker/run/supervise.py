@@ -55,8 +55,9 @@ ASKED_AT_ONCE: Final = 200
 class Supervisor:
     """One worker process after the other, until one ends cleanly."""
 
-    def __init__(self, arguments: list[str], places: int) -> None:
+    def __init__(self, arguments: list[str], env: dict[str, str], places: int) -> None:
         self._arguments = arguments
+        self._env = env
         self._box = Box.made(places)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopping = False
@@ -114,6 +115,7 @@ class Supervisor:
                 f"--box={self._box.passed()}",
             ],
             pass_fds=(self._box.fd,),
+            env=self._env,
             process_group=0,  # a terminal's signals reach it through this process, once
         )
         self._box.is_first = False
