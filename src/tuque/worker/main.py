@@ -210,8 +210,7 @@ def worker(
         app_version=app_version,
     )
     if pool != "process" and box is None:  # whose children end one by one
-        places = concurrency + settings.prefetch + SPARE_PLACES
-        sys.exit(Supervisor(arguments(), environment(), places).run())
+        sys.exit(supervised(concurrency + settings.prefetch + SPARE_PLACES))
     children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
@@ -254,6 +253,11 @@ def run_here(
     finally:
         if table is not None:
             table.phase = RETIRED if ended is not None and ended.is_retired else LEAVING
+
+
+def supervised(places: int) -> int:
+    """Workers in processes of their own, one after the other; the exit code of the last one."""
+    return Supervisor(arguments(), environment(), places).run()
 
 
 def reloader(app_dir: str, grace_s: float) -> Reloader:
