@@ -18,6 +18,7 @@ from tuque.wire.proto.iproto import SALT_BYTES, greeting
 
 UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn
+LAST_BATCHES: Final = 16  # when no more connections are taken: as many as wait in all
 FULL: Final = b"-ERR max number of clients reached\r\n"
 MANY_STRANGERS: Final = b"-ERR too many connections of your address have not logged in\r\n"
 HOSTS_MAX: Final = 1_000  # addresses with such connections, before it is looked who has gone
@@ -246,7 +247,10 @@ class Doors:
             self.poller.watch(fd, IN)
 
     def shut(self) -> None:
-        """[C11] Take no more connections (C11.1)."""
+        """[C11] Take no more connections but those that wait (C11.1): they would be reset."""
+        for fd in list(self.listeners):
+            for _ in range(LAST_BATCHES):
+                self.accept(fd)
         self.reopen_ms = 0
         for fd, sock in self.listeners.items():
             self.poller.drop(fd)
