@@ -21,9 +21,9 @@ from tuque.worker.app.hooks import Failure, Hook, Hooks
 from tuque.worker.pools.execute import Aside, Call, Job, run_call
 from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
+from tuque.worker.run.holder import Holder, WorkerSettings
 from tuque.worker.run.in_flight import RUNNING_HERE, WAITING, Held
 from tuque.worker.run.runs import Runs
-from tuque.worker.run.worker import Holder, WorkerSettings
 
 T = TypeVar("T")
 

@@ -33,10 +33,11 @@ from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
+from tuque.worker.run.holder import WorkerSettings
 from tuque.worker.run.reload import Reloader
 from tuque.worker.run.schedules import send_plans
 from tuque.worker.run.supervise import Supervisor
-from tuque.worker.run.worker import Worker, WorkerSettings
+from tuque.worker.run.worker import Worker
 
 LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")
