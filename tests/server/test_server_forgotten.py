@@ -23,9 +23,9 @@ def state(world: World, i: int) -> str:
 def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> None:
     """K6.5 FORGET of a node that is linked and not suspected is refused without FORCE
 
-    K6.4 A forgotten node that runs is told: by the gossip of others, or with the refusal of its
-    links. It keeps that, and does no work: C3.11, `cluster_state:forgotten`, not ready (O2.2), and
-    who waits gets `-LEAVING`.
+    K6.4 A forgotten node that runs learns it from gossip, or from the refusal of its links. It
+    stores this and refuses work: C3.11, `cluster_state:forgotten`, not ready (O2.2), and
+    waiting clients get `-LEAVING`.
     """
     world = make_world(3, tube_failover=False)
     gone = id_of(world, 2)
@@ -48,7 +48,7 @@ def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> N
 
 
 def test_a_forgotten_node_works_again_once_it_is_reset(make_world: MakeWorld) -> None:
-    """K6.4 CLUSTER RESET ends that, and being met again (K6.3)."""
+    """K6.4 CLUSTER RESET, or a new MEET (K6.3), ends that."""
     world = make_world(3, tube_failover=False)
     world.wire(0)("CLUSTER", "FORGET", id_of(world, 2), "FORCE")
     world.until(lambda: state(world, 2) == "forgotten", 10_000)
@@ -64,7 +64,7 @@ def test_a_forgotten_node_works_again_once_it_is_reset(make_world: MakeWorld) ->
 
 
 def test_a_forgotten_node_works_again_once_it_is_met_without_jobs(make_world: MakeWorld) -> None:
-    """K6.4 CLUSTER RESET ends that, and being met again (K6.3)."""
+    """K6.4 CLUSTER RESET, or a new MEET (K6.3), ends that."""
     world = make_world(3, tube_failover=False)
     world.wire(0)("CLUSTER", "FORGET", id_of(world, 2), "FORCE")
     world.until(lambda: state(world, 2) == "forgotten", 10_000)

@@ -102,7 +102,7 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
 
 def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
     """C11.2 A client with nothing in flight gets `-LEAVING` 100 ms after its last call. The node
-    sends it no more, and runs no more of its calls: this is the reply to one that was on its way.
+    runs none of its later calls: `-LEAVING` is the reply to a call that was on its way.
     """
     world = make_world(2)
     quiet, busy = world.wire(), world.wire()

@@ -1,6 +1,6 @@
 """`tuque cluster ...`: show and change a cluster from one of its nodes, or run one here.
 
-`tuque node stop` is here, too. Decides what is asked and printed, and when a command has succeeded.
+Has `tuque node stop` as well. Decides what is asked and printed, and when a command has succeeded.
 Each node is asked for its own data; clusterview/health.py gathers it. Exit status 1 if something is
 wrong.
 """
@@ -179,7 +179,7 @@ def table(rows: list[Row]) -> str:
 
 
 def color_of(row: Row) -> str:
-    """Good, on its way, or bad."""
+    """The color of a node's state: up, changing or failed."""
     if row.said in LEAVES or row.is_meeting:
         return terminal.WARNING
     return terminal.GOOD if row.said == "up" else terminal.BAD

@@ -178,7 +178,7 @@ def done(
 ) -> Call[int]:
     """Ends a job as done, with a result for those who ask.
 
-    0 if it had ended before, or if the node asked does not know it: then others are told.
+    0 if it had ended before, or if the node does not know it: that node then tells the others.
     """
     args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run)]
     if result is not None:

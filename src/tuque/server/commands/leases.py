@@ -248,7 +248,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         if known is None:
             raise ArgError(WORDS[NOGROUP] % args[2])
         jobs = sum([len(b.jobs) for b in known.batches.values()])
-        s.n.work += jobs // ROWS_OF_UNIT  # each of them is looked at
+        s.n.work += jobs // ROWS_OF_UNIT  # it reads each of them
         fields = lease_info(s.n, known)
         fields["group"] = c.named(known.name)
         fields["queues"] = [c.named(queue) for queue in known.queues]
