@@ -216,7 +216,9 @@ def on_addjob(
     if len(n.peers) > 1:
         if is_external or (spec.replicate > 1 and not spec.is_async):
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
-            n.adding[job.id].delay_ms = spec.delay_ms
+            adding = n.adding[job.id]
+            adding.delay_ms = spec.delay_ms
+            adding.may_lower = spec.asked_replicate < 0
             return job
     n.book.reply(spec.replicate, 0)
     begin(n, job, spec.delay_ms)  # R1.9, W1.6

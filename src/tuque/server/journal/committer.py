@@ -168,9 +168,8 @@ class Committer:
         self._wish = self._wish_seq = 0
         self._query = self._query_seq = 0
         # the rewrite
-        self._rewrite = 0  # number of the latest one
+        self._rewrite = self._slice_records = 0  # number of the latest one, and its records so far
         self._snapshot: Snapshot | None = None  # while jobs are added to it
-        self._slice_records = 0  # of it so far
         self._is_finishing = False
         self._is_asked = False
         self._started_at = 0.0
