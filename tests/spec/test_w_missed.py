@@ -24,7 +24,7 @@ from tuque.core.model.work import (
 from tuque.core.queues.merge_work import life_message
 from tuque.core.records.jobs import LIFE, VOTE_MARKS
 from world import World
-from world_lives import add, at, fail, got_at, known, life, phases, start, stranger
+from world_lives import add, at, fail, fields, got_at, known, life, phases, start, stranger
 
 Make = Callable[..., World]
 
@@ -184,8 +184,8 @@ def test_questions_to_holders(make_world: Make) -> None:
     assert on_done(at(world, server), id, run, b"42")
     assert client.take() is None, "it asks once a second"
     world.pass_ms(1_100)
-    told = client.take()
-    assert told[told.index(b"state") + 1] == b"done" and told[told.index(b"result") + 1] == b"42"
+    result = fields(client.take())
+    assert (result["state"], result["result"]) == (b"done", b"42")
     assert not n.life.asking
     assert world.at(away)("WAITJOB", 0, id) == [[id, b"done"]]
     other = add(world)

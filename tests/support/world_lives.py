@@ -90,8 +90,19 @@ def cancel(world: World, i: int, id: bytes) -> int:
 
 def known(world: World, i: int, id: bytes) -> dict[str, Any]:
     """What node i knows of the job, empty if that is nothing; it asks nobody."""
-    told, _ = result_fields(at(world, i), id)
-    return dict(told) if told is not None else {}
+    fields, _ = result_fields(at(world, i), id)
+    return dict(fields) if fields is not None else {}
+
+
+def told(world: World, i: int, id: bytes) -> dict[str, Any]:
+    """RESULT at node i, as a dict."""
+    return fields(world.at(i)("RESULT", id))
+
+
+def fields(reply: object) -> dict[str, Any]:
+    """The names and values of a reply."""
+    assert isinstance(reply, list), reply
+    return {reply[k].decode(): reply[k + 1] for k in range(0, len(reply), 2)}
 
 
 def phases(world: World, id: bytes) -> list[str]:
