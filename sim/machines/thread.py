@@ -180,7 +180,7 @@ class SimThread(JournalThread):
 
     def step_rewrite(self) -> None:
         """The next slice of a rewrite, which takes its time; the last step has the lock."""
-        if not self.is_well or not self._slices:
+        if not self.is_well or not self._has_slice():
             self.rest()
             return
         item = self._slices.popleft()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tuque.client.commands import calls
+from tuque.server.app import watch_signals
 from world import World
 
 MakeWorld = Callable[..., World]
@@ -167,6 +169,37 @@ def test_asked_again_it_stops_at_once(make_world: MakeWorld) -> None:
     assert is_up(world)
     ask_end(world)
     assert not is_up(world)
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Signals of this process go where they went before the test, after it."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    ignored = signal.getsignal(signal.SIGHUP)
+    fd = signal.set_wakeup_fd(-1)
+    yield
+    signal.set_wakeup_fd(fd)
+    for number, handler in [*kept.items(), (signal.SIGHUP, ignored)]:
+        signal.signal(number, handler)
+
+
+def test_a_signal_counts_once(make_world: MakeWorld, own_signals: None) -> None:
+    """C11.5 A second signal, or SHUTDOWN, stops it at once."""
+    world = make_world()
+    world.wire()("PING")
+    pump = world.node().pump
+    watch_signals(pump)
+    assert pump.s.signal_sockets is not None
+    handler = signal.getsignal(signal.SIGTERM)
+    assert callable(handler)
+    pump.s.signal_sockets[1].send(bytes([signal.SIGTERM]))
+    pump.on_signal()
+    handler(signal.SIGTERM, None)  # compiled code runs on before the interpreter calls it
+    pump.part()
+    assert (pump.s.end_asked, pump.s.stop_requested) == ("signal", "")
+    signal.raise_signal(signal.SIGTERM)
+    pump.on_signal()
+    assert pump.s.stop_requested == "signal"
 
 
 def test_shutdown_does_the_same(make_world: MakeWorld) -> None:

@@ -16,7 +16,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.server.journal.thread import FRAME, Bell, Item, JournalThread
+from tuque.server.journal.thread import BEGIN, FINISH, FRAME, SLICE, Bell, Item, JournalThread
 from tuque.store.disk import Disk, MemoryDisk
 from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal
@@ -52,11 +52,12 @@ class CountingDisk(Disk):
     """A real disk whose fsyncs wait for `gate`."""
 
     def __init__(self) -> None:
-        self.syncs = 0
+        self.syncs = self.begun = 0
         self.gate = threading.Event()
         self.gate.set()
 
     def fdatasync(self, handle: int) -> None:
+        self.begun += 1
         self.gate.wait(60)
         self.syncs += 1
         super().fdatasync(handle)
@@ -221,6 +222,68 @@ def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     again, other = opened(tmp_path, "no")
     assert state_of(again) == state_of(n)
     other.close(START_MS)
+
+
+def test_a_rewrite_that_begins_during_a_sync_has_all_jobs(tmp_path: Path) -> None:
+    """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
+    disk = CountingDisk()
+    n, committer = opened(tmp_path, "always", disk)
+    for _ in range(100):
+        add(n)
+    commit(n, committer)
+    until(lambda: committer.durable_seq == committer.seq, "sync")
+    disk.gate.clear()
+    begun = disk.begun
+    add(n)
+    commit(n, committer)
+    until(lambda: disk.begun > begun, "begin the sync")
+    assert committer.start_rewrite(n, n.now_ms)
+    for _ in range(30):
+        committer.on_turn(n, n.now_ms, 10)
+    disk.gate.set()
+    assert committer.finish_rewrite(n) == ""
+    assert [note.text for note in committer.take_notes() if note.is_failure] == []
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert len(again.jobs) == 101 and state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
+def test_slices_of_a_failed_rewrite_are_not_in_the_next(tmp_path: Path) -> None:
+    """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
+    journal = Journal(Disk(), str(tmp_path), NODE_ID, Boot(START_MS, b"", 0))
+    journal.start(Manifest(), 0, START_MS)
+    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)
+    thread.put(Item(BEGIN, b"", 0, START_MS, 0, 1))
+    thread._turn()
+    journal.abort_rewrite("the disk failed")
+    late = [(1, SLICE, b"old", 1, 1), (1, FINISH, b"", 0, 1)]
+    for rewrite, kind, payload, count, number in late:
+        thread.put(Item(kind, payload, count, START_MS, number, rewrite))
+    thread.put(Item(BEGIN, b"", 0, START_MS, 0, 2))
+    for payload in (b"new", b"newer"):
+        thread.put(Item(SLICE, payload, 1, START_MS, 1, 2))
+    assert thread.stop(1.0)
+    assert (thread.done_rewrite, thread.failed_rewrite) == (0, 0)
+    assert Path(journal.snapshot_path).read_bytes().count(b"new") == 2
+    assert b"old" not in Path(journal.snapshot_path).read_bytes()
+    journal.close()
+
+
+def test_a_snapshot_without_all_its_records_is_not_taken(tmp_path: Path) -> None:
+    """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
+    journal = Journal(Disk(), str(tmp_path), NODE_ID, Boot(START_MS, b"", 0))
+    journal.start(Manifest(), 0, START_MS)
+    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)
+    thread.put(Item(BEGIN, b"", 0, START_MS, 0, 1))
+    thread.put(Item(SLICE, b"one", 1, START_MS, 1, 1))
+    thread.put(Item(FINISH, b"", 0, START_MS, 2, 1))
+    assert thread.stop(1.0)
+    assert (thread.done_rewrite, thread.failed_rewrite) == (0, 1)
+    assert [note.text for note in thread.notes] == [
+        f"journal rewrite failed: {journal.path}/snapshot-00000002.tmp has 1 of 2 records"
+    ]
+    journal.close()
 
 
 def test_a_broken_journal_is_not_asked_for_each_second() -> None:

@@ -24,6 +24,7 @@ LOGS: Final = "nodes' logs"
 LINES: Final = 50  # of each log
 LOGS_MAX: Final = 8
 BYTES_MAX: Final = 20_000_000  # of the directories of one test
+SEGMENT: Final = re.compile(r"journal-\d+\.log")  # of a journal: no text
 SAID: Final = re.compile(r"^.*\bseeds?\b.*\d.*$", re.MULTILINE | re.IGNORECASE)
 BEGAN: Final = pytest.StashKey[float]()
 
@@ -45,6 +46,8 @@ def logs_since(places: list[Path], began: float) -> list[Path]:
     found: dict[Path, float] = {}
     for place in places:
         for path in place.rglob("*.log"):
+            if SEGMENT.fullmatch(path.name):
+                continue
             with suppress(OSError):  # it goes away meanwhile
                 written = path.stat().st_mtime
                 if path.is_file() and written >= began:

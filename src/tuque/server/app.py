@@ -222,17 +222,22 @@ def prepare_tubes(s: Server) -> None:
 
 
 def watch_signals(pump: Pump) -> None:
-    """Turn SIGTERM and SIGINT into a byte for the pump; a second SIGINT kills."""
+    """Turn SIGTERM and SIGINT into a byte for the pump; a second SIGINT kills.
+
+    The pump alone acts on the bytes: the handler may run before or after it, so it would count a
+    signal twice.
+    """
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
-    s = pump.s
-    s.signal_sockets = (reader, writer)
+    pump.s.signal_sockets = (reader, writer)
+    interrupts = 0
 
     def on_stop(number: int, _: object) -> None:
-        if (s.end_asked or s.stop_requested) and number == signal.SIGINT:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if interrupts > 1:
             os._exit(1)
-        s.ask_end("signal")
 
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, on_stop)

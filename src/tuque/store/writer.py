@@ -541,6 +541,13 @@ class Journal:
             self.is_slice_full = False
             self.spend_reserve()  # for the next attempt
 
+    def is_whole(self, records: i64) -> bool:
+        """Whether so many records were written of the snapshot; False as for a slice."""
+        if self.snapshot_seq == records:
+            return True
+        self.slice_error = f"{self.snapshot_path} has {self.snapshot_seq} of {records} records"
+        return False
+
     def flush_snapshot(self) -> bool:
         """Sync what was written of the snapshot; False as for a slice."""
         try:

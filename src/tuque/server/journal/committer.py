@@ -170,6 +170,7 @@ class Committer:
         # the rewrite
         self._rewrite = 0  # number of the latest one
         self._snapshot: Snapshot | None = None  # while jobs are added to it
+        self._slice_records = 0  # of it so far
         self._is_finishing = False
         self._is_asked = False
         self._started_at = 0.0
@@ -407,6 +408,7 @@ class Committer:
         self._started_at = self.thread.clock()
         self._put(Item(BEGIN, b"", 0, now_ms, self.seq, self._rewrite))
         self._snapshot = Snapshot(n)
+        self._slice_records = 0
         return True
 
     def rewrite_step(self, n: Node, now_ms: int, budget: int) -> None:
@@ -426,12 +428,13 @@ class Committer:
         payload = snapshot.slice(n, budget)
         if payload:
             count = snapshot.record_count
+            self._slice_records += count
             item = Item(SLICE, payload, count, now_ms, snapshot.job_count, self._rewrite)
             self._put(item)
         if snapshot.is_done():
             self._snapshot = None
             self._is_finishing = True
-            self._put(Item(FINISH, b"", 0, now_ms, 0, self._rewrite))
+            self._put(Item(FINISH, b"", 0, now_ms, self._slice_records, self._rewrite))
 
     def rewrite_now(self, n: Node, timeout_s: float = 600.0) -> str:
         """Rewrite and wait for it (SHUTDOWN REWRITE-AOF); "" or the error."""

@@ -83,7 +83,8 @@ class Bell:
 class Item:
     """A piece of work for the writer.
 
-    `number` is the last record for BEGIN, the jobs for SLICE, 1 for a FRAME to sync at once.
+    `number` is the last record for BEGIN, the jobs for SLICE, the records of all slices for
+    FINISH, 1 for a FRAME to sync at once.
     """
 
     __slots__ = ("count", "kind", "now_ms", "number", "pieces", "rewrite", "size")
@@ -197,6 +198,7 @@ class JournalThread:
         self._queued_records = 0
         self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
+        self._begun_rewrite = 0  # the latest; slices of an earlier one are dropped
         self._finished_rewrite = 0
         self._is_urgent = False  # a written frame must be synced now, under any policy
         self._synced_at = clock()
@@ -335,9 +337,13 @@ class JournalThread:
             self._sync_beside()
         elif self._is_mark_due():
             self._mark()
-        if is_well and self._slices:
+        if is_well and self._has_slice():
             self._step_rewrite(self._slices.popleft())
         return is_well
+
+    def _has_slice(self) -> bool:
+        """Whether a step of a rewrite may be done: its BEGIN may still wait among the frames."""
+        return bool(self._slices) and self._slices[0].rewrite <= self._begun_rewrite
 
     def _end_turn(self, has_synced: bool, records: int) -> bool:
         """After the sync of so many records, if it was due; whether to wake the caller."""
@@ -441,6 +447,7 @@ class JournalThread:
             self._take()
             if item.kind == BEGIN:
                 self._has_written = True  # what was dropped before it is in the snapshot
+                self._begun_rewrite = item.rewrite
                 if not self.journal.begin_rewrite(item.number, item.now_ms):
                     self._fail_rewrite(item)
         return True
@@ -459,11 +466,14 @@ class JournalThread:
     def _step_rewrite(self, item: Item) -> None:
         """Write one slice, or finish: the caller writes frames meanwhile, but for the switch."""
         journal = self.journal
+        if item.rewrite != self._begun_rewrite:  # that one has failed
+            self.written_bytes += item.size
+            return
         done = journal.is_rewriting
         if done and item.kind == SLICE:
             done = journal.add_to_snapshot(item.pieces[0], item.count, item.number, item.now_ms)
         elif done:
-            done = journal.flush_snapshot()
+            done = journal.is_whole(item.number) and journal.flush_snapshot()
             if done and self._may_sync_beside() and journal.synced_seq != journal.seq:
                 self._sync_beside()
         self.written_bytes += item.size

@@ -67,6 +67,7 @@ DEAF_MS: Final = 1_000  # a turn that is late by more has heard nobody (W6.1)
 PART_MS: Final = 2_000  # a stop waits for what is in flight, at most (C11)
 QUIET_MS: Final = 100  # a client without a call for that long hears of the stop by its end
 PART_STEP_MS: Final = 20  # between two looks at them
+SIGNALS_MAX: Final = 64  # heard in one turn; the others in the next
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
 
@@ -446,11 +447,11 @@ class Pump:
                 self.on_signal()
 
     def on_signal(self) -> None:
-        """[C11] A handler, which has run or will, was called: stop in order."""
+        """[C11] Signals came, each with a byte: stop in order, or at once (C11.5)."""
         sockets = self.s.signal_sockets
-        if sockets is not None:
-            sockets[0].recv(64)
-        if len(self.s.end_asked) == 0:
+        if sockets is None:
+            return
+        for _ in sockets[0].recv(SIGNALS_MAX):
             self.s.ask_end("signal")
 
     def part(self) -> None:
