@@ -75,9 +75,9 @@ def answers_before_writes() -> list[Patch]:
     return [(Committer, "must_hold", must_hold)]
 
 
-def rewrites(seed: int) -> Plan:
-    """A node is killed at once after it began to rewrite its journal, under load."""
-    plan = Plan(seed=f"rewrites {seed}", nodes=1, policy="everysec", sync_us=6_000, chaos_ms=12_000)
+def rewrites(seed: int, policy: str = "everysec", after_ms: int = 2) -> Plan:
+    """A node is killed soon after it began to rewrite its journal, under load."""
+    plan = Plan(seed=f"rewrites {seed}", nodes=1, policy=policy, sync_us=6_000, chaos_ms=12_000)
     plan.is_faultless, plan.faults, plan.check_every = False, ["kill"], 200
     for k in range(8):
         at_ms = 1_000 + 1_300 * k
@@ -86,7 +86,7 @@ def rewrites(seed: int) -> Plan:
             plan.ops.append(Op(at_ms - 20 + i, "add", {
                 "client": f"p{i % 4}", "node": 0, "queue": "q", "repl": 1, "retry": 5, "ttl": 120,
             }))  # fmt: skip
-        plan.ops.append(Op(at_ms + 2 + (seed * 31 + k * 67) % 20, "crash", {
+        plan.ops.append(Op(at_ms + after_ms + (seed * 31 + k * 67) % 20, "crash", {
             "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 100,
         }))  # fmt: skip
     plan.ops.sort(key=lambda op: op.at_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.flaws.published import ALL_FLAWS, MUTATIONS
+from sim.flaws.restarts import rewrites
 from sim.runs.seeds import run_plan, run_seed
 
 SLOW_PLANS = ("f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3")
@@ -62,3 +63,9 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
 )
 def test_the_plan_of_a_flaw_is_harmless_without_it(name: str) -> None:
     assert run_plan(MUTATIONS[name].plan(1)).findings == []
+
+
+@pytest.mark.parametrize("policy", ["no", "everysec", "always"])
+def test_a_kill_after_a_rewrite_under_load_loses_nothing(policy: str) -> None:
+    """The rewrite begins while the journal's thread syncs, and has ended when the process dies."""
+    assert run_plan(rewrites(1, policy, 300)).findings == []
