@@ -103,7 +103,7 @@ def stood_still(seed: int) -> Plan:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 6])
+@pytest.mark.parametrize("seed", [2, 6])
 def test_a_disk_may_end_before_the_home_went_on(seed: int) -> None:
     """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
     outcome = run_plan(stood_still(seed))
