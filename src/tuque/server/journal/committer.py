@@ -405,6 +405,8 @@ class Committer:
         self._is_asked = False
         self._rewrite += 1
         self._started_at = self.thread.clock()
+        journal = self.journal
+        journal.wanted_bytes = min(int(journal.total_bytes()), int(n.used_bytes()))
         self._put(Item(BEGIN, b"", 0, now_ms, self.seq, self._rewrite))
         self._snapshot = Snapshot(n)
         self._slice_records = 0

@@ -437,6 +437,8 @@ class JournalThread:
     def _write_out(self) -> bool:
         """Write the frames that wait, in order. False after an error that a retry may clear."""
         queue = self._queue
+        if self.journal.must_begin and not self.journal.begin_late():
+            return False
         while queue:
             item = queue[0]
             if item.kind == FRAME:

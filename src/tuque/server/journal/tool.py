@@ -165,7 +165,7 @@ def topic_row(one: Subscription) -> dict[str, Any]:
 
 
 def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
-    """A job's life or its outcome, without headers, details and results."""
+    """A job's work or its outcome, without headers, details and results."""
     life, outcome = r.life, r.outcome
     row: dict[str, Any]
     if kind == rec.OUTCOME and outcome is not None:
