@@ -73,6 +73,7 @@ class Figures:
         self.rejected: i64 = 0
         self.commands: i64 = 0
         self.turned_down: i64 = 0  # commands that were refused: they cost time, too
+        self.much_bytes: i64 = 0  # of the replies of connections that had many in one turn
         self.in_bytes: i64 = 0
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
