@@ -363,3 +363,28 @@ def test_progress_within_the_quota(world: World) -> None:
     assert bytes_of(ann) == held + 256
     text = "QUOTA tenant 'anns' has jobs of"
     assert text in str(ann("UPDATEJOB", id, "HEADERS", 1, "h", "v" * 1_000))
+
+
+def test_apps(world: World) -> None:
+    """N11.8 So are apps of PUBLISH (Z2.9)."""
+    ann, bob = world.user("ann"), world.user("bob")
+    assert {ann("PUBLISH", f"a{i}", 1, "t") for i in range(2_500)} == {0}
+    text = "this node keeps the versions of 2500 apps"
+    assert text in str(ann("PUBLISH", "more", 1, "t"))
+    assert ann("PUBLISH", "a3", 2, "t") == 0, "it is there"
+    assert bob("PUBLISH", "more", 1, "t") == 0
+
+
+def test_memory_of_keys(world: World) -> None:
+    """N11.8 Its keys of DEDUPE take at most a quarter of `maxmemory`, whatever their number."""
+    ann, bob = world.user("ann"), world.user("bob")
+    n = world.n
+    n.limits.memory_bytes = 4_000_000_000
+    for i in range(3):
+        id = ann("ADDJOB", "q", "x", 0, "DEDUPE", "k" * 200 + str(i))
+        ann("ACKJOB", id)
+    used = 3 * 310 + n.keys.text_of[b"anns"]
+    n.limits.memory_bytes = 4 * used
+    n.base_bytes = -n.used_bytes() + n.base_bytes
+    assert "OOM" in str(ann("ADDJOB", "q", "x", 0, "DEDUPE", "more"))
+    assert isinstance(bob("ADDJOB", "q", "x", 0, "DEDUPE", "more"), bytes)
