@@ -388,3 +388,12 @@ def test_memory_of_keys(world: World) -> None:
     n.base_bytes = -n.used_bytes() + n.base_bytes
     assert "OOM" in str(ann("ADDJOB", "q", "x", 0, "DEDUPE", "more"))
     assert isinstance(bob("ADDJOB", "q", "x", 0, "DEDUPE", "more"), bytes)
+
+
+def test_longer_letters_need_room(world: World) -> None:
+    """M2.4 A DEADLETTER with a BODY longer than the job's is refused at level 3."""
+    root = world.wire()
+    id = root("ADDJOB", "q", "xx", 0)
+    world.n.limits.memory_bytes = world.n.used_bytes() - 1
+    assert "OOM" in str(root("DEADLETTER", id, "d", "BODY", "xxx"))
+    assert isinstance(root("DEADLETTER", id, "d", "BODY", "yy"), bytes)
