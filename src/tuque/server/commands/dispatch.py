@@ -47,7 +47,6 @@ from tuque.core.queues.deliver import (
     serve_ready,
     wait,
 )
-from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
@@ -56,6 +55,7 @@ from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
     check_ids,
+    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -481,9 +481,9 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
     if q is not None and q.pause & PAUSE_IN:
         raise ArgError(WORDS[PAUSED])
     if body is not None:
-        if len(body) > len(job.body) and memory_level(s.n) == 3:
-            raise ArgError(oom_text(s.n))  # M2.4
         check_growth(s, c.user, job, body)
+        if len(body) > len(job.body):
+            check_room(s.n, [])  # M2.4
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
 
 
