@@ -76,8 +76,12 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: the collector need not go through it again and again."""
+    """What was collected stays to the end: the collector need not go through it again and again.
+
+    A world is thousands of objects that end together; after each 700 a look costs a tenth more.
+    """
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

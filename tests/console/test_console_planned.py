@@ -136,3 +136,33 @@ def test_a_node_that_comes_back_leaving_says_so(make_world: MakeWorld, tuque_in:
     assert tuque_in(world, 0)(*shlex.split(words)[1:]).returncode == 0
     world.until(world.is_whole)
     assert tuque_in(world, 0)("cluster", "status").returncode == 0
+
+
+def test_a_node_without_room_is_said(make_world: MakeWorld, tuque_in: TuqueIn) -> None:
+    """J6.9 `tuque cluster status` has a line for a node that takes no jobs so, or as its memory is
+    used up (M2), and exit status 1.
+    """
+    world = make_world(3, disk_free_min="1mb")
+    assert tuque_in(world, 0)("cluster", "status").returncode == 0
+    world.disk(1).full(1000)
+    world.pass_ms(2_000)
+    world.node(2).core.limits.memory_bytes = 1
+    said = tuque_in(world, 0)("cluster", "status")
+    assert said.returncode == 1
+    assert b"10.0.0.2:7711: its disk is nearly full: it takes no jobs until" in said.stdout
+    assert b"10.0.0.3:7711: its memory is used up: it takes no jobs until" in said.stdout
+
+
+def test_a_meeting_that_clashes_ends_at_once(make_world: MakeWorld, tuque_in: TuqueIn) -> None:
+    """K3.4 `tuque cluster meet` ends with that reason at once."""
+    world = make_world(2, start=False)
+    for machine in world.machines:
+        machine.conf = b""
+        machine.start()
+    for i in (0, 1):
+        assert world.wire(i)("TUBE", "CREATE", "t", "fifo") == b"OK"
+    began_ms = world.now_ms
+    said = tuque_in(world, 0)("cluster", "meet", "10.0.0.2:7711")
+    assert said.returncode == 1
+    assert b"10.0.0.2:7711 cannot join: each of the two clusters has a tube" in said.stderr
+    assert world.now_ms - began_ms < 5_000

@@ -517,6 +517,16 @@ def test_held_messages_arrive_once_they_are_released(make_world: Make) -> None:
     assert world.run.take() == id
 
 
+def test_what_is_let_go_is_on_its_way(make_world: Make) -> None:
+    world = make_world(2)
+    world.hold(0, 1)
+    id = world.at(0).begin_add(replicate=2)
+    world.let_go(0, 1)
+    assert world.holders(id) == [0]
+    world.settle()
+    assert world.holders(id) == [0, 1]
+
+
 def test_a_message_of_the_test_is_sent_as_the_nodes_own(make_world: Make) -> None:
     world = make_world(2)
     world.send(0, 1, Pause(b"q", 3, world.now_ms))

@@ -44,6 +44,8 @@ def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> N
     world.start(2)
     world.settle()
     assert state(world, 2) == "forgotten"
+    # S6.4 A node that does no work (C3.11) says why in its own: `conflict`, `forgotten` or `unmet`.
+    assert b"myself,forgotten" in world.wire(2)("CLUSTER", "NODES")
     assert str(world.wire(2)("ADDJOB", "q", "x", "0")).startswith(REMOVED)
 
 

@@ -262,7 +262,8 @@ def test_readiness_says_why_not(node: Node) -> None:
 
 def test_a_full_node_still_serves_workers(node: Node) -> None:
     """O2.5 `/readyz?for=writes`: the same, and 503 also while the node takes no more jobs: the
-    journal does not work (J6.1), its disk is nearly full (J6.9), or its memory is used up (M2).
+    journal does not work (J6.1), its disk is nearly full (J6.9), or its memory is used up (M2), of
+    a node without others already at level 1.
     """
     s = node.box.server
     assert node.get("/readyz?for=writes").status == 200
@@ -288,6 +289,18 @@ def test_a_short_disk_takes_no_writes(make_world: Callable[..., World]) -> None:
     world.pass_ms(2_000)
     assert why_no_jobs(world.server) == ["its disk is nearly full"]
     assert why_not_ready(world.server) == []
+
+
+def test_a_lone_node_above_75_percent_takes_no_writes(make_world: Callable[..., World]) -> None:
+    """O2.5 its memory is used up (M2), of a node without others already at level 1."""
+    full = "its memory is above 75 % of maxmemory, and there is no other node"
+    for nodes, faults in ((1, [full]), (2, [])):
+        world = make_world(nodes)
+        used = world.node(0).core.counted_bytes()
+        world.run("CONFIG", "SET", "maxmemory", used * 5 // 4)
+        said = world.run("ADDJOB", "q", "b", 0)
+        assert isinstance(said, bytes) is not bool(faults), said
+        assert why_no_jobs(world.server) == faults
 
 
 def test_a_real_node_listens(make_live: Callable[..., Live]) -> None:

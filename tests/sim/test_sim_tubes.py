@@ -33,7 +33,7 @@ from stopped_seed import rules, stopped
 
 FLAWS = TUBE_FLAWS + HOME_FLAWS
 # The seed that finds it, if seed 1 does not.
-FIRST = {"t9": 8, "t13": 13, "t41": 17, "t42": 6, "t45": 2, "t47": 18}
+FIRST = {"t9": 8, "t13": 13, "t41": 17, "t42": 6, "t45": 2, "t47": 96}
 # Their judges find a quicker flaw, too: t42 of tube-twice, t16 of tube-sync, t14 of tube-home.
 LONG = ("t12", "t17", "t40", "t41", "t43", "t44", "t45", "t46", "t47")
 
@@ -103,7 +103,7 @@ def stood_still(seed: int) -> Plan:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 6])
+@pytest.mark.parametrize("seed", [2, 6])
 def test_a_disk_may_end_before_the_home_went_on(seed: int) -> None:
     """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
     outcome = run_plan(stood_still(seed))

@@ -275,9 +275,16 @@ def test_tables_and_checkpoints_are_not_mixed(
 
 @pytest.mark.slow
 def test_the_page_about_it(
-    streamed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    streamed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """docs/histories.md: the queries that pick one end, as they stand there."""
+    """docs/histories.md: the queries that pick one end, as they stand there.
+
+    The last minute, with one end, is not there yet if the tables were written by streams.
+    """
     page = Path(__file__).parents[2] / "docs" / "histories.md"
     blocks = page.read_text().split("```python\n")[1:3]
     code = "".join(block.split("```")[0] for block in blocks)
@@ -286,4 +293,6 @@ def test_the_page_about_it(
     exec(compile(code, str(page), "exec"), {})
     shown = capsys.readouterr().out
     assert "|  acked|" in shown and "|       6|" in shown, shown
-    assert "|    q|         5|          2|" in shown, shown
+    is_whole = "in one batch" in request.node.name
+    sums = "|    q|         6|          1|" if is_whole else "|    q|         5|          2|"
+    assert sums in shown, shown

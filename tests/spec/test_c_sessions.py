@@ -242,6 +242,26 @@ def test_out_of_memory_comes_fourth(world: World) -> None:
     assert world.run("ACKJOB", "not an id").startswith("BADID")
 
 
+@pytest.mark.parametrize("want", ["memory", "disk"])
+def test_a_node_without_room_sends_to_the_leader(
+    make_world: Callable[..., World], want: str
+) -> None:
+    """C3.5 About a tube that another node leads, as in C3.6: `-TUBEHOME`, also in place of
+    `-DISKFULL` (J6.9).
+    """
+    world = make_world(2, disk_free_min="1mb")
+    world.run("TUBE", "CREATE", "t", "fifo", "SYNC", "majority")
+    world.settle()
+    full = world.wire(1)
+    if want == "memory":
+        world.node(1).core.limits.memory_bytes = 1
+    else:
+        world.disk(1).full(1000)
+        world.pass_ms(2_000)
+    assert full("ADDJOB", "q", "b", 0).startswith("OOM" if want == "memory" else "DISKFULL")
+    assert full("ADDJOB", "t", "b", 0).startswith("TUBEHOME")
+
+
 def test_misconf(world: World) -> None:
     """C3.6 The journal cannot be written and the command writes, or is PING: `-MISCONF Errors
     writing to the AOF file: <reason>`.

@@ -110,11 +110,11 @@ def test_an_add_that_finds_the_disk_full_is_answered(small: World) -> None:
 @pytest.mark.parametrize("has_reserve", [True, False])
 def test_a_start_on_a_full_disk(make_world: MakeWorld, has_reserve: bool) -> None:
     """J6.10 A start that finds the disk full and no reserve serves what it has loaded, and J6.1
-    applies until there is room.
+    applies until there is room for a segment: the loaded files stay valid, and need no rewrite.
     """
     words = {"disk_reserve": "64kb"} if has_reserve else {}
     world = make_world(**words)
-    job_id = world.add()
+    job_id = world.add("q", "x" * 10_000)
     world.pass_ms(2_000)
     world.stop(0)
     world.disk().full()
@@ -125,12 +125,28 @@ def test_a_start_on_a_full_disk(make_world: MakeWorld, has_reserve: bool) -> Non
         assert said == 1
         return
     assert said.startswith("MISCONF")
-    world.disk().well()
+    world.disk().full(1_000)  # less than a rewrite needs
     world.pass_ms(3_000)
+    assert world.info("persistence")["aof_state"] == "on"
     assert world.run("ACKJOB", job_id) == 1
     world.kill(0)
     world.start(0)
     assert world.run("QLEN", "q") == 0
+
+
+def test_a_rewrite_without_room_leaves_the_reserve(small: World) -> None:
+    """J6.10 A rewrite takes it only if it has room then: else it is abandoned, and the reserve
+    stays for the ends of jobs.
+    """
+    ids = [small.add("q", "x" * 30_000) for _ in range(10)]
+    small.disk().full(10_000)
+    small.run("BGREWRITEAOF")
+    small.pass_ms(60_000)
+    assert small.info("persistence")["aof_last_bgrewrite_status"] == "err"
+    assert small.info("persistence")["journal_reserve"] == "1"
+    small.disk().full()
+    assert small.run("ACKJOB", *ids) == 10
+    assert small.run("PING") == b"PONG"
 
 
 def test_an_emptied_queue_gives_room_back(make_world: MakeWorld) -> None:

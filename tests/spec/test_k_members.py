@@ -324,7 +324,8 @@ def test_who_only_says_that_its_journal_fails_is_silent() -> None:
 def test_who_is_reachable() -> None:
     """K4.2 A node is reachable if it is linked and is not suspected, failed, leaving or loading.
 
-    K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it leaves.
+    K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it takes no
+    copies (R1.5).
     """
     party = met(3)
     party.guests[1].n.is_leaving = True

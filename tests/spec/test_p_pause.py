@@ -73,7 +73,11 @@ def test_pause_is_recorded_and_kept(world: World) -> None:
     world.run("PAUSE", "q", "in")
     (record,) = world.node().records()
     assert (record.kind, record.queue, record.bits) == (PAUSE, b"q", 1)
-    world.pass_ms(100_000_000)
+    assert world.qlen("other") == 0
+    world.run("PAUSE", "other", "in")
+    world.run("PAUSE", "other", "none")
+    world.pass_ms(1_000_000)  # queue-idle-time is 300 s
+    assert set(world.n.queues) == {b"q"}
     assert world.run("PAUSE", "q", "state") == b"in"
 
 

@@ -352,6 +352,46 @@ def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
     assert world.holders(id) in ([], [1])
 
 
+def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> None:
+    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
+    at least. The missing ones are made as soon as a node is reachable (K5.3).
+    """
+    world = make_world(3, journal="off")
+    world.hold(1, 0)
+    id = world.at(0).begin_add()
+    world.pass_ms(1000)
+    assert told(world, 0) == []
+    world.cut(0, 1)
+    world.pass_ms(SUSPECTED_MS)
+    assert told(world, 0) == [id]
+    assert set(world.holders(id)) >= {0, 2}
+    world.link()
+    world.pass_ms(10_000)
+    assert world.holders(id) == [0, 1, 2]
+    world.hold(1, 0)
+    world.hold(2, 0)
+    id = world.at(0).begin_add()
+    world.cut(0, 1)
+    world.cut(0, 2)
+    world.pass_ms(SUSPECTED_MS)
+    assert told(world, 0) == [id], "the own copy is all that is possible"
+
+
+def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
+    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
+    at least.
+    """
+    world = make_world(3, journal="off")
+    world.hold(1, 0)
+    world.leave(1)
+    id = world.at(0).begin_add()  # it asks a node of which it does not know yet that it leaves
+    world.settle()
+    assert told(world, 0) == []
+    world.release(1, 0)
+    world.pass_ms(1000)
+    assert told(world, 0) == [id]
+
+
 def test_external_replication(make_world: Make) -> None:
     """R6.1 This node sends REPLJOB to n other nodes and does not become a holder.
 

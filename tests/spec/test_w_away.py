@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from node_by_hand import Box
 
-from cluster_lab import Lab
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.cancel_update import ENDED
 from tuque.core.life.lookup import CANCEL, LOOK
-from tuque.core.life.outcomes import on_done, result_fields
+from tuque.core.life.outcomes import on_done
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms
 from tuque.core.msgs import (
@@ -21,6 +22,10 @@ from tuque.core.msgs import (
 from tuque.core.node.node import Node
 from tuque.core.node.peers import slot_for
 from tuque.core.repair.node_loss import on_forget
+from world import World
+from world_lives import add, known
+
+Make = Callable[..., World]
 
 KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)
 MAKER, OTHER = b"b" * 40, b"c" * 40
@@ -349,86 +354,83 @@ def test_what_is_known_to_be_over_is_gone(box: Box) -> None:
     assert box.run("WAITJOB", 0, id) == [[id, b"gone"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["", "restart", "rewrite"])
-def test_a_result_waits_for_a_holder_that_is_away(how: str) -> None:
+def test_a_result_waits_for_a_holder_that_is_away(make_world: Make, how: str) -> None:
     """W14.6 The result waits there for a holder that is away, for as long as the node asks for it
     (A3.4)
 
     W13.9 What DONE said of a job that is not here (W14.6) is recorded as an outcome that has no
     end, while the node asks for the job. It is dropped when the asking is over
     """
-    lab = Lab(3, has_journal=True)
-    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
-    assert lab.holders_of(id) == [0]
-    lab.isolate(0)
-    for n in lab.nodes:
-        n.ids.key = b""
-    on_done(lab.nodes[1], id, 0, b"42", 9)
-    lab.pass_ms(1_000)
+    world = make_world(3)
+    id = add(world, 0, 600, KEPT, 7_200, replicate=1)
+    assert world.holders(id) == [0]
+    world.isolate(0)
+    on_done(world.node(1).core, id, 0, b"42", 9)
+    world.pass_ms(1_000)
     if how == "rewrite":
-        lab.journals[1].rewrite(lab.nodes[1])
+        world.at(1)("BGREWRITEAOF")
+        world.until(lambda: any("journal rewritten" in line for line in world.node(1).log))
     if how:
-        lab.die(1)
-        lab.nodes[1].ids.key = b""
-        lab.link(1, 2)
-    lab.pass_ms(600_000)
-    lab.heal()
-    lab.pass_ms(3_000)
-    told, _ = result_fields(lab.nodes[0], id)
-    assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
-    lab.pass_ms(100_000)
-    assert not lab.nodes[1].life.kept, "it is not kept here for longer than it must"
-    lab.die(1)
-    assert not lab.nodes[1].life.kept
+        world.restart(1)
+        world.link(1, 2)
+    world.pass_ms(600_000)
+    world.link()
+    world.pass_ms(3_000)
+    told = known(world, 0, id)
+    assert (told["state"], told["result"]) == (b"done", b"42")
+    world.pass_ms(100_000)
+    assert not world.node(1).core.life.kept, "it is not kept here for longer than it must"
+    world.restart(1)
+    assert not world.node(1).core.life.kept
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_a_result_outlives_the_forgotten_holder(nodes: int) -> None:
+def test_a_result_outlives_the_forgotten_holder(make_world: Make, nodes: int) -> None:
     """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job, that
     outcome stands: it is kept here until the TTL that the id names is over, since KEEP is not
     known.
     """
-    lab = Lab(nodes, has_journal=True)
-    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
-    assert lab.holders_of(id) == [0]
-    lab.isolate(0)
-    for n in lab.nodes:
-        n.ids.key = b""
-    on_done(lab.nodes[1], id, 0, b"42", 9)
-    lab.pass_ms(60_000)
+    world = make_world(nodes)
+    id = add(world, 0, 600, KEPT, 180, replicate=1)
+    assert world.holders(id) == [0]
+    world.isolate(0)
+    on_done(world.node(1).core, id, 0, b"42", 9)
+    world.pass_ms(60_000)
     for i in range(1, nodes):
-        lab.forget(i, 0)
-    lab.pass_ms(3_000)
+        world.forget(i, 0)
+    world.pass_ms(100_000)
     for is_anew in (False, True):
         if is_anew:
-            lab.die(1)
-        told, _ = result_fields(lab.nodes[1], id)
-        assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
-    lab.pass_ms(7_300_000)
-    assert not lab.nodes[1].life.kept
+            world.restart(1)
+        told = known(world, 1, id)
+        assert (told["state"], told["result"]) == (b"done", b"42")
+    world.pass_ms(150_000)
+    assert not world.node(1).core.life.kept
 
 
-def test_a_result_does_not_outlive_the_holder_while_another_node_may_know_the_job() -> None:
+def test_a_result_does_not_outlive_the_holder_while_another_node_may_know_the_job(
+    make_world: Make,
+) -> None:
     """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job"""
-    lab = Lab(4, has_journal=True)
-    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
-    for n in lab.nodes:
-        n.ids.key = b""
-    mine = lab.nodes[1]
-    on_done(mine, unknown := lab.nodes[0].ids.make(60, 1), 0, b"41", 9)
-    lab.pass_ms(1_000)
-    lab.isolate(0)
-    lab.isolate(3)
+    world = make_world(4)
+    id = add(world, 0, 600, KEPT, 7_200, replicate=1)
+    mine = world.node(1).core
+    on_done(mine, unknown := world.node(0).core.ids.make(60, 1), 0, b"41", 9)
+    world.pass_ms(1_000)
+    world.isolate(0)
+    world.isolate(3)
     on_done(mine, id, 0, b"42", 9)
-    lab.pass_ms(3_000)
+    world.pass_ms(3_000)
     for i in (1, 2):
-        lab.forget(i, 0)
-    lab.pass_ms(60_000)
+        world.forget(i, 0)
+    world.pass_ms(60_000)
     assert mine.life.known(id) is None, "node 3 may know another end"
     assert mine.life.known(unknown) is None
-    lab.link(1, 3)
-    lab.link(2, 3)
-    lab.pass_ms(60_000)
+    world.link(1, 3)
+    world.link(2, 3)
+    world.pass_ms(60_000)
     kept = mine.life.known(id)
     assert kept is not None and kept.result == b"42"
     assert list(mine.life.kept) == [id], "all had denied the other one"

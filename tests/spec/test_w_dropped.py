@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from cluster_lab import Lab
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.lookup import LOOK, SHARED
-from tuque.core.life.outcomes import is_agreed, on_done, result_fields
+from tuque.core.life.outcomes import is_agreed, on_done, own_fields
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms
 from tuque.core.msgs import GotAck, JobAsk, JobTold
 from tuque.core.node.peers import slot_for
 from world import World
+from world_lives import add, stranger
 from world_wires import Wire
+
+Make = Callable[..., World]
 
 KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)
 DROPPED = [b"done", 1, 0, b"w", b"", None, b"", b"its result was dropped", b"", 1]
@@ -229,24 +232,22 @@ def test_the_first_answer_lacks_the_result(world: World) -> None:
 
 
 @pytest.mark.parametrize("where", ["holder", "stranger"])
-def test_a_node_with_little_room_passes_a_result_on(where: str) -> None:
+def test_a_node_with_little_room_passes_a_result_on(make_world: Make, where: str) -> None:
     """W7.5 Such a result goes to the other holders all the same, with the acks of that moment: each
     keeps it within its own `results-max-bytes`. So it does from a node without the job (W14.6).
     """
-    lab = Lab(4)
-    for n in lab.nodes:
-        n.ids.key = b""
-    id = lab.add(0, replicate=3, retry_s=600, terms=KEPT)
-    holders = lab.holders_of(id)
-    stranger = next(i for i in range(4) if i not in holders)
-    small = holders[1] if where == "holder" else stranger
-    lab.nodes[small].limits.results_bytes = 1_000
-    assert on_done(lab.nodes[small], id, 0, b"x" * 9_000, 9) == (where == "holder")
-    lab.run()
-    lab.pass_ms(3_000)
+    world = make_world(4, journal="off")
+    id = add(world, 0, retry_s=600, terms=KEPT)
+    holders = world.holders(id)
+    small = holders[1] if where == "holder" else stranger(world, id)
+    mine = world.node(small).core
+    mine.limits.results_bytes = 1_000
+    assert on_done(mine, id, 0, b"x" * 9_000, 9) == (where == "holder")
+    world.settle()
+    world.pass_ms(3_000)
     for i in holders:
-        found, _ = result_fields(lab.nodes[i], id)
+        found = own_fields(world.node(i).core, id)
         assert found is not None and found["state"] == b"done"
         assert found["result"] == (None if i == small else b"x" * 9_000)
-    assert lab.nodes[small].life.in_hand is None
-    assert lab.nodes[small].life.kept_bytes < 1_000
+    assert mine.life.in_hand is None
+    assert mine.life.kept_bytes < 1_000

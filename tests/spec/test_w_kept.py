@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from node_by_hand import Box
 from test_w_work import TRIES, fields, start
 
-from cluster_lab import Lab
 from own_log import own_lines
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.queues.procedures import memory_level
 from tuque.server.loop.housekeeping import keep_house
+from world import World
 
 
 def fill(box: Box, percent: int) -> None:
@@ -182,17 +184,17 @@ def test_results_go_before_jobs_are_refused(box: Box) -> None:
     assert box.run("DEBUG", "CHECK") == "OK"
 
 
-def test_results_go_before_a_copy_is_refused() -> None:
+def test_results_go_before_a_copy_is_refused(make_world: Callable[..., World]) -> None:
     """M3.5 before a job is refused, before each command and in each round of housekeeping results
     and details go as in M3.4
     """
-    lab = Lab(2)
-    other = lab.nodes[1]
+    world = make_world(2, journal="off")
+    other = world.node(1).core
     kept = Outcome(b"x", DONE, 0, other.now_ms + 600_000)
     kept.result = b"r" * 9_000
     other.life.keep(kept, other.limits.results_bytes)
     other.limits.memory_bytes = (other.used_bytes() - 5_000) * 100 // 75
-    id = lab.add(0, b"q", replicate=2, timeout_ms=1000)
+    id = world.at(0).add(replicate=2, timeout_ms=1000)
     assert id in other.jobs and kept.result is None
 
 

@@ -9,11 +9,8 @@ from journal_by_hand import Kept
 from lease_by_hand import Lessee
 from node_by_hand import Box
 from test_l_bounds import fill, value
-from test_z_cluster import answers
-from test_z_cluster import stage as stage_at
 from test_z_journal import CAUSES
 
-from cluster_lab import Lab
 from refusals import words_of
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.timers import TURN_WORK
@@ -22,6 +19,7 @@ from tuque.core.queues.procedures import check
 from tuque.core.staged.publish import WAITS, drop_publish, publish_some
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import Publish, PublishSpec, Staged
+from tuque.server.commands.staged import Publication
 from world import World
 
 MANY = 12_000
@@ -35,10 +33,12 @@ def world(make_world: Make) -> World:
     return make_world(journal="off")
 
 
-def stage_many(n: Node, count: int, attempt: bytes = b"a", key: bytes = b"") -> None:
+def stage_many(
+    n: Node, count: int, attempt: bytes = b"a", key: bytes = b"", *, repl: int = -1
+) -> None:
     for i in range(count):
         name = key + b"%d" % i if key else b""
-        job = Staged(b"q", b"%05d" % i, name, 60_000, -1, 30, 0, 3600, 0)
+        job = Staged(b"q", b"%05d" % i, name, 60_000, repl, 30, 0, 3600, 0)
         on_stage(n, b"t", attempt, 60_000, job)
 
 
@@ -259,17 +259,25 @@ def test_lease_lost_meanwhile(box: Box) -> None:
     assert box.qlen("in") == 50 and box.qlen() == 0
 
 
-def test_copies_of_a_part() -> None:
+def test_copies_of_a_part(make_world: Make) -> None:
     """Z3.1 Jobs that need copies are in state wait-repl. Each is queued when it has them (R3.4);
     the reply comes when all have them.
     """
-    lab = Lab(3)
-    n = lab.nodes[0]
-    stage_at(lab, 0, 300, repl=2)
-    x = begun(n)
+    world = make_world(3, journal="off")
+    n, line = world.n, world.wire()
+    stage_many(n, 300, repl=2)
+    publication = Publication(world.server, line.c, PublishSpec(b"app", 1, b"t", [b"a"]))
+    x = publication.work
     go_on(n, x, 10, "half")
-    lab.run()
-    assert n.queues[b"q"].length > 100 and not answers(lab, 0)  # all that are made have copies
+    world.settle()
+    assert n.queues[b"q"].length == x.made > 100, "all that are made have copies"
+    world.hold(1, 0)
     assert finish(n, x) == WAITS
-    lab.run()
-    assert n.queues[b"q"].length == 300 and answers(lab, 0) == [(1, b"300", b"")]
+    publication.tell()
+    world.settle()
+    assert line.take() is None
+    assert x.made == 300 > n.queues[b"q"].length
+    world.release(1, 0)
+    assert n.queues[b"q"].length == 300
+    assert all(len(world.holders(id)) == 2 for id in x.ids)
+    assert line.take() == 300

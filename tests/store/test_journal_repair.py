@@ -9,7 +9,7 @@ import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
 from tuque.store.disk import MemoryDisk, PowerCut
-from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError
+from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError, decode_header
 from tuque.store.repair import DAMAGED, TORN, check_dir, repair_dir
 
 
@@ -214,17 +214,17 @@ def test_any_noise_in_the_files_is_repaired_or_refused() -> None:
 # ---- whole files in the place of others
 
 
-def three_segments() -> tuple[MemoryDisk, list[str]]:
+def three_segments(salts: int = 0) -> tuple[MemoryDisk, list[str]]:
     """The closed journal of 30 jobs, ten in each segment, and the paths of these."""
-    lab = Lab()
+    disk = MemoryDisk()
+    disk.salts = salts
+    lab = Lab(disk)
     lab.start()
     for i in range(30):
         lab.add(b"q", b"body %d" % i)
         if i in (9, 19):
             assert lab.committer.journal.next_segment(lab.n.now_ms)
     lab.committer.close(lab.n.now_ms)
-    disk = lab.disk
-    assert isinstance(disk, MemoryDisk)
     return disk, sorted(f"{PATH}/{n}" for n in disk.listdir(PATH) if n.endswith(".log"))
 
 
@@ -287,3 +287,69 @@ def test_a_repair_that_ends_while_files_move_goes_on() -> None:
         disk.process_crash()
         repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
         assert len(restarted(disk, START_MS).n.jobs) == 30
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_file_of_another_journal_is_moved_away(at: int) -> None:
+    """J7.3 A file whose salt is not the one that the manifest has for it is of another journal: the
+    start stops (J5.2), and a repair moves it to a file of its name with `.foreign`.
+    """
+    disk, paths = three_segments()
+    other, others = three_segments(50)
+    stray = bytes(other.file(others[at]).data)
+    put(disk, paths[at], stray)
+    with pytest.raises(JournalError, match="is of another journal"):
+        restarted(disk, START_MS)
+    disk.process_crash()
+    report = check_dir(disk, PATH, BOOT_ID)
+    assert report.foreign == [paths[at].removeprefix(f"{PATH}/")]
+    assert not report.is_ok()
+    repair_dir(disk, report)
+    assert check_dir(disk, PATH, BOOT_ID).is_ok()
+    assert bytes(disk.file(f"{paths[at]}.foreign").data) == stray
+    assert len(restarted(disk, START_MS).n.jobs) == 20
+
+
+def test_a_manifest_of_another_journal_is_written_anew() -> None:
+    """J7.3 If most files are so, the manifest is the foreign one."""
+    disk, _ = three_segments()
+    other, _ = three_segments(50)
+    put(disk, f"{PATH}/{MANIFEST}", bytes(other.file(f"{PATH}/{MANIFEST}").data))
+    with pytest.raises(JournalError, match="is of another journal"):
+        restarted(disk, START_MS)
+    disk.process_crash()
+    report = check_dir(disk, PATH, BOOT_ID)
+    assert (report.manifest_problem, report.foreign) == ("of another journal", [])
+    repair_dir(disk, report)
+    assert len(restarted(disk, START_MS).n.jobs) == 30
+
+
+def test_files_of_two_nodes_are_not_guessed_at() -> None:
+    """J7.3 Without a manifest, files of several nodes are refused: a person has to say which belong
+    together.
+    """
+    disk, paths = three_segments()
+    data = bytearray(disk.file(paths[1]).data)
+    header = decode_header(bytes(data[:HEADER_BYTES]), "")
+    assert header is not None
+    header.node_id = b"e" * 40
+    data[:HEADER_BYTES] = header.encode()
+    put(disk, paths[1], bytes(data))
+    disk.unlink(f"{PATH}/{MANIFEST}")
+    with pytest.raises(JournalError, match="files of the nodes .* and eeee"):
+        check_dir(disk, PATH, BOOT_ID)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("size", [0, 1, 40, HEADER_BYTES - 1])
+def test_a_header_that_is_cut_moves_no_clock(at: int, size: int) -> None:
+    """J7.4 A header that a repair writes anew has the time of the last record before it, so that
+    the next start sees no jump of the clock.
+    """
+    disk, paths = three_segments()
+    put(disk, paths[at], bytes(disk.file(paths[at]).data[:size]))
+    repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+    assert check_dir(disk, PATH, BOOT_ID).is_ok()
+    again = Lab(disk)
+    loader = again.start()
+    assert (loader.shift_ms, len(again.n.jobs)) == (0, 20)

@@ -584,8 +584,12 @@ class World:
 
     def release(self, a: int, b: int) -> None:
         """Let held messages arrive."""
-        self.lab.net.set_cut(f"n{a}", f"n{b}", False)
+        self.let_go(a, b)
         self.settle()
+
+    def let_go(self, a: int, b: int) -> None:
+        """The same; nothing has arrived yet."""
+        self.lab.net.set_cut(f"n{a}", f"n{b}", False)
 
     def on_way(self, a: int, b: int) -> int:
         """The bytes on their way from a to b: those that `hold` keeps."""

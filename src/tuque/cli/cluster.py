@@ -197,6 +197,7 @@ def cell(value: object) -> str:
 
 F = TypeVar("F", bound=Callable[..., Any])
 SECRET_BYTES: Final = 32
+CLASH: Final = "each of the two clusters has"  # a reason that no wait ends (K3.4)
 
 
 def limit_option(command: F) -> F:
@@ -243,10 +244,16 @@ def status(node: NodeOptions, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        lines = [*failing(rows), *leaving(rows), *voting(rows), *new_leaders(rows), *lost]
+        lines = [
+            *failing(rows),
+            *leaving(rows),
+            *voting(rows),
+            *new_leaders(rows),
+            *lost,
+        ]
         click.echo("\n".join([table(rows), *lines, *uneven(rows)]))
-    is_unwell = unwell(rows) or leaving(rows) or lost or uneven(rows) or can_vote != voters
-    sys.exit(1 if is_unwell else 0)
+    is_unwell = unwell(rows) or failing(rows) or leaving(rows) or lost or uneven(rows)
+    sys.exit(1 if is_unwell or can_vote != voters else 0)
 
 
 @cluster.command()
@@ -300,6 +307,8 @@ def meet(
                 return
             said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
             reason = said[-1] if said else reason
+            if reason.startswith(CLASH):
+                raise click.ClickException(f"{there} cannot join: {reason}")
             time.sleep(POLL_S)
     raise click.ClickException(
         f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "

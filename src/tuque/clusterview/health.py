@@ -72,6 +72,7 @@ class Row:
     reason: str = ""
     is_self: bool = False  # it is the node asked
     fault: str = ""  # why its journal cannot be written, if it says so
+    full: str = ""  # what it has too little of to take jobs
     answers: bool = False
     reaches: int | None = None  # other nodes
     jobs: int | None = None
@@ -200,6 +201,10 @@ def fill(row: Row, link: Link) -> None:
         row.to_drain = int(info.get("cluster_drain_left", 0))
     if info.get("aof_last_write_status", "ok") != "ok":
         row.state, row.fault = FAILS, info.get("journal_error", "")
+    elif info.get("journal_disk_short") == "1":
+        row.full = "its disk is nearly full"
+    elif info.get("memory_level") == "3":
+        row.full = "its memory is used up"
     if info.get("cluster_state", "ok") != "ok":
         row.state = info["cluster_state"]
 
@@ -243,13 +248,19 @@ def unwell(rows: list[Row]) -> list[str]:
 
 
 def failing(rows: list[Row]) -> list[str]:
-    """[J6] A line for each node whose journal cannot be written, with what to do (J6.8)."""
-    return [
+    """A line for each node that takes no writes, or no jobs, with what to do (J6.8, J6.9, M2)."""
+    fails = [
         f"{row.address}: its journal cannot be written: "
         f"{printable(row.fault) or 'see its log, and make room on its disk'}; "
         "it takes no writes until it can, then it continues"
         for row in rows
         if row.state == FAILS
+    ]
+    return fails + [
+        f"{row.address}: {row.full}: it takes no jobs until some have ended, or it has more room; "
+        "the tubes that it leads take none either (TUBE HOME moves them)"
+        for row in rows
+        if row.full
     ]
 
 

@@ -44,6 +44,7 @@ from tuque.store.replay import (
 
 TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"
+UNKNOWN_NODE: Final = b"0" * 40  # in a header that was written anew
 MOVING: Final = ".moving"  # behind the name of a file that gets another one
 
 
@@ -103,10 +104,13 @@ class DirReport:
         self.copies: list[str] = []  # of what is there in its place
         self.unnamed: list[str] = []  # left by a rewrite; the next start removes them
         self.absent: list[str] = []  # named by the manifest, but missing
+        self.foreign: list[str] = []  # of another journal, in the place of an absent one
 
     def is_ok(self) -> bool:
         """Nothing to repair; a torn end is something."""
-        if self.manifest_problem != "" or len(self.absent) > 0 or len(self.copies) > 0:
+        if self.manifest_problem != "" or len(self.absent) > 0:
+            return False
+        if len(self.copies) > 0 or len(self.foreign) > 0:
             return False
         if any(name != place for name, place in self.places.items()):
             return False
@@ -122,13 +126,10 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
     numbered = [one for one in disk.listdir(path) if number_of(one.removesuffix(MOVING)) >= 0]
     report.places, copies = placed(disk, path, numbered)
     read_or_rebuild(disk, report)
-    m = report.manifest
-    names = list(m.segments)
-    salts = list(m.salts)
-    if m.snapshot != "":
-        names.insert(0, m.snapshot)
-        salts.insert(0, m.snapshot_salt)
+    find_foreign(disk, report)
+    names, salts = named_in(report.manifest)
     expected: i64 = 0
+    last_ms: i64 = 0
     for i in range(len(names)):
         if names[i] not in report.places:
             report.absent.append(names[i])
@@ -141,10 +142,12 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
             salts[i],
             is_last,
             expected,
+            last_ms,
             boot_id,
         )
         check_join(report, file)
         report.files.append(file)
+        last_ms = max(last_ms, file.now_ms)
         expected = 0 if file.kind == SNAPSHOT else file.next_seq
     for other in list(report.places):
         if other not in names:
@@ -155,6 +158,56 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
         else:
             report.unnamed.append(other)
     return report
+
+
+def named_in(m: Manifest) -> tuple[list[str], list[bytes]]:
+    """The files of a manifest in order, and their salts."""
+    names = list(m.segments)
+    salts = list(m.salts)
+    if m.snapshot != "":
+        names.insert(0, m.snapshot)
+        salts.insert(0, m.snapshot_salt)
+    return names, salts
+
+
+def find_foreign(disk: Disk, report: DirReport) -> None:
+    """[J7] Files whose salt is not the one that the manifest has for them (J7.3).
+
+    If they are the most, the manifest is of another journal. Raises JournalError if nothing tells
+    which files belong together.
+    """
+    path = report.path
+    names, salts = named_in(report.manifest)
+    foreign: list[str] = []
+    nodes: dict[bytes, str] = {}
+    read: i64 = 0
+    for i in range(len(names)):
+        place = report.places.get(names[i], "")
+        if place == "":
+            continue
+        header = decode_header(disk.read(f"{path}/{place}", 0, HEADER_BYTES), place)
+        if header is None:
+            continue
+        read += 1
+        if header.salt != salts[i]:
+            foreign.append(names[i])
+        if header.node_id != UNKNOWN_NODE:
+            nodes[header.node_id] = place
+    if report.manifest_problem != "":
+        if len(nodes) > 1:
+            listed = " and ".join(f"{node.decode()} ({nodes[node]})" for node in sorted(nodes))
+            raise JournalError(
+                f"{path} has files of the nodes {listed}, and no manifest that says which belong "
+                "together: move those of the other nodes away"
+            )
+        return
+    if 2 * len(foreign) > read:
+        report.manifest_problem = "of another journal"
+        report.manifest = rebuilt_manifest(disk, path, report.places)
+        find_foreign(disk, report)
+        return
+    for name in foreign:
+        report.foreign.append(report.places.pop(name))
 
 
 def read_or_rebuild(disk: Disk, report: DirReport) -> None:
@@ -258,11 +311,13 @@ def check_file(
     salt: bytes,
     is_last: bool,
     expected: i64,
+    last_ms: i64,
     boot_id: bytes = b"",
 ) -> FileReport:
     """Read one file to its end. `salt` is from the manifest, b"" if there is none.
 
-    `expected` is the first record it should hold, 0 if unknown.
+    `expected` is the first record it should hold, 0 if unknown; `last_ms` the latest instant of
+    the files before.
     """
     kind: i64 = SEGMENT if name.endswith(".log") else SNAPSHOT
     report = FileReport(path, name, kind)
@@ -272,8 +327,10 @@ def check_file(
     report.salt = salt
     if header is None:
         size = min(report.bytes, i64(HEADER_BYTES))
-        report.problems.append(Problem(0, size, DAMAGED, "the file's header is damaged"))
-        report.next_seq = expected if kind == SEGMENT else 1
+        problem = Problem(0, size, DAMAGED, "the file's header is damaged")
+        report.problems.append(problem)
+        problem.first_seq = report.next_seq = expected if kind == SEGMENT else 1
+        report.now_ms = last_ms
     else:
         report.salt = header.salt
         report.next_seq = header.first_seq
@@ -402,6 +459,10 @@ def put_in_place(disk: Disk, report: DirReport, done: list[str]) -> None:
         aside = spare_name(disk, f"{path}/{name.removesuffix(MOVING)}.copy")
         disk.rename(f"{path}/{name}", aside)
         done.append(f"{name}: a copy of a file that is there; moved to {aside}")
+    for name in report.foreign:
+        aside = spare_name(disk, f"{path}/{name}.foreign")
+        disk.rename(f"{path}/{name}", aside)
+        done.append(f"{name}: of another journal; moved to {aside}")
     moves = {own: name for own, name in report.places.items() if own != name}
     for name in moves.values():
         if not name.endswith(MOVING):
@@ -432,7 +493,7 @@ def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:
             file.salt = disk.salt()
         boot = Boot(file.now_ms, b"", 0)
         number = number_of(file.name)
-        header = SegmentHeader(file.kind, number, file.first_seq, file.salt, b"0" * 40, boot)
+        header = SegmentHeader(file.kind, number, file.first_seq, file.salt, UNKNOWN_NODE, boot)
     if disk.exists(out):
         disk.unlink(out)
     handle = disk.open_append(out)

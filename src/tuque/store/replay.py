@@ -282,6 +282,12 @@ class Loader:
         header = decode_header(self.disk.read(path, 0, HEADER_BYTES), path)
         if header is None:
             raise self.damage(path, 0, "its header is damaged")
+        salt = self.salt_of(name)
+        if header.salt != salt:
+            mine, named = header.salt.hex(), salt.hex()
+            raise self.damage(
+                path, 0, f"it is of another journal (it has {mine}, the manifest {named})"
+            )
         if header.kind == SNAPSHOT:
             self.next_seq = 1
         elif self.next_seq == 0:
@@ -290,12 +296,18 @@ class Loader:
             raise self.damage(
                 path, 0, f"it begins with record {header.first_seq}, expected {self.next_seq}"
             )
-        self.shift(header.boot)
+        if header.boot.wall_ms > 0:  # else written anew by a repair that knew no time
+            self.shift(header.boot)
+            self.clock_ms = header.boot.wall_ms
         self.header = header
-        self.clock_ms = header.boot.wall_ms
         self.scanner = FrameScanner(self.disk, path, header.salt, HEADER_BYTES)
         self.loaded_bytes += HEADER_BYTES
         return True
+
+    def salt_of(self, name: str) -> bytes:
+        """The salt that the manifest has for the file."""
+        m = self.manifest
+        return m.snapshot_salt if name == m.snapshot else m.salts[m.segments.index(name)]
 
     def on_frame(self, scanner: FrameScanner) -> None:
         """Check that no record is missing before the frame, and load its records."""

@@ -83,6 +83,7 @@ class Journal:
         self.base_bytes: i64 = 0  # total after the last rewrite
         self.error = ""  # "" or the problem and what to do
         self.is_broken = False  # an fsync failed: only a rewrite helps
+        self.must_begin = False  # the start found no room for a segment: the loaded files are valid
         self.rewrite_error = ""  # of the last rewrite
         self.is_rewriting = False
         self.snapshot = -1  # handle
@@ -96,6 +97,7 @@ class Journal:
         self.snapshot_synced: i64 = 0  # of these bytes
         self.slice_error = ""  # why the last slice was not written
         self.is_slice_full = False  # the disk had no room for it
+        self.wanted_bytes: i64 = 0  # that the rewrite may need
         self.reserve_bytes: i64 = 0  # wanted of the reserve; 0: none
         self.has_reserve = False
 
@@ -141,7 +143,7 @@ class Journal:
         self.manifest = manifest
 
     def begin_again(self, e: OSError, now_ms: i64) -> None:
-        """[J6.10] Begin with the room of the reserve, or broken: the loaded files stay valid."""
+        """[J6.10] Begin with the room of the reserve, or later: the loaded files stay valid."""
         try:
             if self.frees_room(e):
                 self.begin(now_ms)
@@ -154,7 +156,28 @@ class Journal:
                 f"cannot write the journal in {self.path}: {why(e)}; "
                 "the directory must be writable and have free space"
             ) from e
-        self.break_off(f"{why(e)} beginning a segment in {self.path}")
+        self.must_begin = True
+        self.last_ms = now_ms
+        self.marked_seq = self.seq
+        self.note_full(e)
+
+    def note_full(self, e: OSError) -> None:
+        """Set the error while there is no segment to write to."""
+        what = f"{why(e)} beginning a segment in {self.path}"
+        self.error = f"{what}; free space, the server retries each second"
+
+    def begin_late(self) -> bool:
+        """[J6.10] Begin what the start could not; False: there is still no room."""
+        try:
+            self.begin(self.last_ms)
+        except OSError as e:
+            self.note_full(e)
+            return False
+        self.must_begin = False
+        self.error = ""
+        self.drop_unnamed()
+        self.measure_old()
+        return True
 
     # The reserve (SPEC J6.10)
 
@@ -189,6 +212,12 @@ class Journal:
         self.has_reserve = False
         self.unlink_quietly(f"{self.path}/{RESERVE}")
         return True
+
+    def spend_on_rewrite(self) -> None:
+        """[J6.10] Delete the reserve if a rewrite then has room: ends of jobs may need it first."""
+        free: i64 = self.disk.free_bytes(self.path)
+        if free < 0 or free + self.reserve_bytes >= self.wanted_bytes:
+            self.spend_reserve()
 
     def frees_room(self, e: OSError) -> bool:
         """Whether the disk was full and now has the room of the reserve."""
@@ -440,6 +469,7 @@ class Journal:
         assert self.seq == seq
         if not self.next_segment(now_ms):
             return False
+        self.must_begin = False
         self.is_rewriting = True
         self.snapshot_number = self.number
         try:
@@ -539,7 +569,7 @@ class Journal:
             self.abort_rewrite(self.slice_error)
         if self.is_slice_full:
             self.is_slice_full = False
-            self.spend_reserve()  # for the next attempt
+            self.spend_on_rewrite()  # for the next attempt
 
     def is_whole(self, records: i64) -> bool:
         """Whether so many records were written of the snapshot; False as for a slice."""

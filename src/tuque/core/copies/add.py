@@ -37,8 +37,10 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.ends import record_job
 from tuque.core.queues.procedures import (
     in_way,
+    is_room_without,
     is_short,
     megabytes,
+    memory_level,
     register,
 )
 
@@ -84,7 +86,7 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
         if spec.retry_s < 1:
             spec.retry_s = 1
     if spec.replicate < 0:
-        spec.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
+        spec.replicate = n.reachable_count + (0 if must_be_external(n) else 1)  # K4.3
         if spec.replicate < 1:
             spec.replicate = 1
         if spec.replicate > n.limits.default_replicate:
@@ -97,6 +99,13 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
 def must_be_external(n: Node) -> bool:
     """Whether this node takes no copies now (R1.5)."""
     return n.is_leaving or (n.limits.memory_bytes > 0 and is_short(n))
+
+
+def is_full_alone(n: Node) -> bool:
+    """[M2] Whether a job would be refused for want of memory and of other nodes; drops nothing."""
+    if memory_level(n) == 0 or may_reach(n) != 0:
+        return False
+    return not n.limits.may_evict or not is_room_without(n, n.life.fat_bytes)
 
 
 def memory_refusal(n: Node) -> Refusal:
@@ -216,7 +225,9 @@ def on_addjob(
     if len(n.peers) > 1:
         if is_external or (spec.replicate > 1 and not spec.is_async):
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
-            n.adding[job.id].delay_ms = spec.delay_ms
+            adding = n.adding[job.id]
+            adding.delay_ms = spec.delay_ms
+            adding.may_lower = spec.asked_replicate < 0
             return job
     n.book.reply(spec.replicate, 0)
     begin(n, job, spec.delay_ms)  # R1.9, W1.6

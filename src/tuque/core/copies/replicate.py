@@ -449,7 +449,10 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 
 def on_reach_changed(n: Node) -> None:
-    """[R5.3] Nodes came or went: producers whose copies are now impossible get an error."""
+    """[R5.3] Nodes came or went: producers whose copies are now impossible get an error.
+
+    Those that left the number of copies to the node get their ids with as many as are possible.
+    """
     if n.policy is not None:
         n.policy.on_reach(n)
     reach_changed(n)
@@ -457,7 +460,11 @@ def on_reach_changed(n: Node) -> None:
         possible = (adding.job.confirmed | may_reach(n)) & ~n.forgotten
         is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
-            if is_short:
+            if is_short and adding.may_lower and possible != 0:
+                adding.needed = count_of(possible)
+                if count_of(adding.job.confirmed & ~n.forgotten) >= adding.needed:
+                    on_enough(n, adding)
+            elif is_short:
                 fail(n, adding, Refusal(NOREPL_LOST))  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)

@@ -123,6 +123,7 @@ class Adding:
         self.sent_ms: i64 = 0  # when REPLJOB was last sent
         self.step_ms: i64 = 50  # until it is sent again (R4.3)
         self.needed: i64 = 1  # nodes that must confirm
+        self.may_lower = False  # REPLICATE was not given: as many as are possible suffice (R5.3)
         self.delay_ms: i64 = -1  # exact, where the job knows whole seconds; -1: unknown
         self.server_slot: i64 = 0  # external: the node asked to serve it
         self.publishing: Publishing | None = None  # set if it was published, not added (Z3)

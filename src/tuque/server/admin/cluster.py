@@ -165,7 +165,8 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         meet(s, args[2], args[3], args[4] if count == 5 else b"")
         c.ok()
     elif word == b"NODES" and count == 2:
-        own = s.identity.line(journal_fails(s.n, 0), s.n.is_double)
+        refuses = (s.idle or "conflict") if s.n.is_double else ""
+        own = s.identity.line(journal_fails(s.n, 0), refuses)
         c.reply(own + s.members.lines())
     elif word == b"MYID" and count == 2:
         c.reply(s.n.node_id)

@@ -274,12 +274,12 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
             return denied
     if s.n.limits.memory_bytes > 0 and s.n.counted_bytes() * 4 > s.n.limits.memory_bytes * 3:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
-            return oom_text(s.n)
+            return way_to_leader(s, command, args) or oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         way = way_to_leader(s, command, args)
         return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
-        return DISKFULL  # J6.9
+        return way_to_leader(s, command, args) or DISKFULL  # J6.9
     if len(s.end_asked) > 0 and command.name in SENT_AWAY:
         return LEAVING  # C11.2
     if s.is_loading and not command.is_loading:

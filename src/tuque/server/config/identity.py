@@ -53,11 +53,14 @@ class Identity:
             self.node_id = token_hex(20).encode()
             self.is_leaving = False
 
-    def line(self, fails: bool = False, is_double: bool = False) -> str:
-        """The node's own line in CLUSTER NODES; without an address unless one is announced."""
+    def line(self, fails: bool = False, refuses: str = "") -> str:
+        """The node's own line in CLUSTER NODES; without an address unless one is announced.
+
+        `refuses` is the word for why it does no work (C3.11).
+        """
         flags = "myself,leaving" if self.is_leaving else "myself"
         flags += ",journal-fails" if fails else ""
-        flags += ",conflict" if is_double else ""
+        flags += f",{refuses}" if refuses else ""
         host = self.cfg.cluster_announce_ip
         host = f"[{host}]" if ":" in host else host
         port = announced_port(self.cfg)

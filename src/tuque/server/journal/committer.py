@@ -168,9 +168,8 @@ class Committer:
         self._wish = self._wish_seq = 0
         self._query = self._query_seq = 0
         # the rewrite
-        self._rewrite = 0  # number of the latest one
+        self._rewrite = self._slice_records = 0  # number of the latest one, and its records so far
         self._snapshot: Snapshot | None = None  # while jobs are added to it
-        self._slice_records = 0  # of it so far
         self._is_finishing = False
         self._is_asked = False
         self._started_at = 0.0
@@ -406,6 +405,8 @@ class Committer:
         self._is_asked = False
         self._rewrite += 1
         self._started_at = self.thread.clock()
+        journal = self.journal
+        journal.wanted_bytes = min(int(journal.total_bytes()), int(n.used_bytes()))
         self._put(Item(BEGIN, b"", 0, now_ms, self.seq, self._rewrite))
         self._snapshot = Snapshot(n)
         self._slice_records = 0

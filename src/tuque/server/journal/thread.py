@@ -198,8 +198,7 @@ class JournalThread:
         self._queued_records = 0
         self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
-        self._begun_rewrite = 0  # the latest; slices of an earlier one are dropped
-        self._finished_rewrite = 0
+        self._begun_rewrite = self._finished_rewrite = 0  # slices of an earlier one are dropped
         self._is_urgent = False  # a written frame must be synced now, under any policy
         self._synced_at = clock()
         self._roll_at = segment_bytes
@@ -438,6 +437,8 @@ class JournalThread:
     def _write_out(self) -> bool:
         """Write the frames that wait, in order. False after an error that a retry may clear."""
         queue = self._queue
+        if self.journal.must_begin and not self.journal.begin_late():
+            return False
         while queue:
             item = queue[0]
             if item.kind == FRAME:

@@ -165,7 +165,7 @@ def topic_row(one: Subscription) -> dict[str, Any]:
 
 
 def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
-    """A job's life or its outcome, without headers, details and results."""
+    """A job's work or its outcome, without headers, details and results."""
     life, outcome = r.life, r.outcome
     row: dict[str, Any]
     if kind == rec.OUTCOME and outcome is not None:
@@ -349,6 +349,8 @@ def print_dir(report: DirReport) -> None:
             click.echo(f"{name}  holds what belongs to {own}")
     for name in report.copies:
         click.echo(f"{name}  a copy of a file that is there")
+    for name in report.foreign:
+        click.echo(f"{name}  of another journal: its salt is not the one in the manifest")
     for name in report.unnamed:
         click.echo(f"{name}  left over, does not count; the next start removes it")
     records = sum(file.records for file in report.files)
@@ -372,7 +374,7 @@ def check(path: str) -> None:
             is_ok = report.is_ok()
         else:
             name = path.rpartition("/")[2]
-            file = check_file(disk, path, name, b"", True, 0, machine_boot_id())
+            file = check_file(disk, path, name, b"", True, 0, 0, machine_boot_id())
             print_file(file)
             is_ok = not file.problems
     except (JournalError, OSError) as e:

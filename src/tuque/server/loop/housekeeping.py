@@ -123,6 +123,7 @@ def tell_level(s: Server) -> None:
     used, limit = int(n.counted_bytes()), int(n.limits.memory_bytes)
     meaning = LEVELS[level] + (IN_WAY if letters_in_way(n) > 0 else "")
     if level > s.level_told:
+        work = n.life
         log.warning(
             "memory level %(memory_level)d: %(used)d of %(limit)d bytes are used, "
             "%(jobs)d by jobs, %(results)d by results, %(letters)d by dead letters: %(meaning)s",
@@ -132,8 +133,8 @@ def tell_level(s: Server) -> None:
                 used=used,
                 limit=limit,
                 jobs=int(n.job_bytes),
-                results=int(n.life.kept_bytes),
-                letters=int(n.life.dead_bytes),
+                results=int(work.kept_bytes),
+                letters=int(work.dead_bytes),
                 meaning=meaning,
             ),
         )

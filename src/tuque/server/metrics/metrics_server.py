@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from tuque import __version__
+from tuque.core.copies.add import is_full_alone
 from tuque.core.queues.procedures import memory_level
 from tuque.logtext import facts
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
@@ -124,6 +125,8 @@ def why_no_jobs(s: Server) -> list[str]:
         faults.append("its disk is nearly full")
     if memory_level(s.n) == 3:
         faults.append("its memory is used up")
+    elif is_full_alone(s.n):
+        faults.append("its memory is above 75 % of maxmemory, and there is no other node")
     return faults
 
 
