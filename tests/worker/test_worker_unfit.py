@@ -13,7 +13,8 @@ import pytest
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Failed, Task, chain, group
-from tuque.worker.workflow.create import CHAIN_HEADER, WHY
+from tuque.worker.app.enqueue import CHAIN_HEADER
+from tuque.worker.workflow.create import WHY
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []

@@ -21,12 +21,11 @@ from typing import (
 )
 
 from tuque.worker.app.arguments import UNTYPED
-from tuque.worker.app.enqueue import Call
+from tuque.worker.app.enqueue import CHAIN_HEADER, Call
 from tuque.worker.app.options import Options
 from tuque.worker.app.task import Step, Task, spread_in
 from tuque.worker.workflow.chain_handle import GROUP, ChainHandle, Stop
 from tuque.worker.workflow.create import (
-    CHAIN_HEADER,
     NAMES_BYTES,
     QUEUE,
     Entry,

@@ -25,10 +25,9 @@ from tuque.worker.app.encryption import (
     Keys,
     is_sealed,
 )
-from tuque.worker.app.enqueue import Call
+from tuque.worker.app.enqueue import CHAIN_HEADER, Call
 from tuque.worker.workflow.create import (
     AFTER_HEADER,
-    CHAIN_HEADER,
     CHILD_HEADER,
     NEXT,
     Entry,

@@ -18,12 +18,14 @@ import msgspec
 
 from tuque.errors import Error, ReplyError
 from tuque.worker.app.arguments import BadArguments
-from tuque.worker.app.codec import Codec, Envelope, pack_result
+from tuque.worker.app.codec import BadBody, Codec, Envelope, pack_result
 from tuque.worker.app.enqueue import (
+    CHAIN_HEADER,
     KEY_HEADER,
     TASK_HEADER,
     Call,
     envelope_of,
+    under_seal,
 )
 from tuque.worker.app.options import RETRY_S, Options
 from tuque.worker.app.task import (
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
 
 
-CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 AFTER_HEADER: Final = "tuque-after"  # the job of the step before
 CHILD_HEADER: Final = "tuque-child"  # of a child in a chain: its group, which that step names
 NEXT: Final = "tuque-next"  # in the result of a step: the job or group that follows
@@ -186,7 +187,8 @@ def callback_words(callback: Task[..., Any], headers: Mapping[str, str]) -> dict
     if headers:  # a step of a chain: the next step reads its outcome
         options = kept(call)
     keys = callback.app.keys
-    body = envelope_of(callback, options, ([],), {}, {GROUP_HEADER: "1"})
+    inside = {GROUP_HEADER: "1", **under_seal(keys, headers)}
+    body = envelope_of(callback, options, ([],), {}, inside)
     own = {**options.headers, **headers, TASK_HEADER: callback.name}
     if keys is not None:
         own[KEY_HEADER] = keys.id
@@ -243,6 +245,12 @@ def called_after(app: App, rest: list[Entry]) -> Task[..., Any] | None:
         return None
     task = known(app, next((one for one in rest if isinstance(one, str)), ""))
     return spread_in(app, task.defaults) if isinstance(rest[0], GroupEntry) else task
+
+
+def check_chain(headers: Mapping[str, str], envelope: Envelope) -> None:
+    """[U8] BadBody if the steps in the headers of a job are not those in its sealed body (U8.7)."""
+    if headers.get(CHAIN_HEADER) != (envelope.headers or {}).get(CHAIN_HEADER):
+        raise BadBody(f"the header {CHAIN_HEADER} is refused: it is not the one under the seal")
 
 
 def unknown_after(tasks: Container[str], header: str | None) -> str | None:
