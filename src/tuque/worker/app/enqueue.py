@@ -35,6 +35,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 TASK_HEADER: Final = "tuque-task"
 KEY_HEADER: Final = "tuque-key"
+QUEUES_HEADER: Final = "tuque-queues"  # those of the steps that follow; the broker checks (N2.9)
 CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error

@@ -22,6 +22,7 @@ from tuque.worker.app.codec import BadBody, Codec, Envelope, pack_result
 from tuque.worker.app.enqueue import (
     CHAIN_HEADER,
     KEY_HEADER,
+    QUEUES_HEADER,
     TASK_HEADER,
     Call,
     envelope_of,
@@ -247,6 +248,45 @@ def called_after(app: App, rest: list[Entry]) -> Task[..., Any] | None:
     return spread_in(app, task.defaults) if isinstance(rest[0], GroupEntry) else task
 
 
+def steps_headers(rest: Sequence[Entry], before: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a step after which these follow; the step before it has those (U11.9)."""
+    if not rest:
+        return {}
+    headers = {CHAIN_HEADER: header_of(rest)}
+    if QUEUES_HEADER in before:
+        headers[QUEUES_HEADER] = before[QUEUES_HEADER]
+    return headers
+
+
+def check_queues(
+    tasks: Mapping[str, Task[..., Any]], queue: str, checked: Mapping[str, str], header: str | None
+) -> None:
+    """[U11] BadBody if who added the job had no right to add what its run adds (U11.9).
+
+    `checked`: the headers that the broker has, none of a body.
+    """
+    if header is None:
+        return
+    allowed = {queue, *checked.get(QUEUES_HEADER, "").split(" ")}
+    tenant, slash, _ = queue.partition("/")  # to a worker of no tenant (N10.2)
+    for name in added_by(header):
+        to = tasks[name].defaults.queue if name in tasks else queue
+        if to not in allowed or (slash and not to.startswith(f"{tenant}/")):
+            raise BadBody(
+                f"the header {CHAIN_HEADER} is refused: {name} is of the queue '{to}', which the "
+                f"header {QUEUES_HEADER} of this job does not allow"
+            )
+
+
+def added_by(header: str) -> list[str]:
+    """The tasks of the jobs that a run adds, which these steps follow; ValueError."""
+    first, *rest = entries_of(header)
+    names = [first] if isinstance(first, str) else list(first.g)
+    if isinstance(first, GroupEntry) and rest:
+        names.append(next((one for one in rest if isinstance(one, str)), ""))
+    return names
+
+
 def check_chain(headers: Mapping[str, str], envelope: Envelope) -> None:
     """[U8] BadBody if the steps in the headers of a job are not those in its sealed body (U8.7)."""
     if headers.get(CHAIN_HEADER) != (envelope.headers or {}).get(CHAIN_HEADER):
@@ -260,11 +300,7 @@ def unknown_after(tasks: Container[str], header: str | None) -> str | None:
     """
     if header is None:
         return None
-    first, *rest = entries_of(header)
-    names = [first] if isinstance(first, str) else list(first.g)
-    if isinstance(first, GroupEntry) and rest:
-        names.append(next((one for one in rest if isinstance(one, str)), ""))
-    return next((name for name in names if name not in tasks), None)
+    return next((name for name in added_by(header) if name not in tasks), None)
 
 
 class Making:
@@ -286,7 +322,7 @@ class Making:
         self.words: dict[str, Any] = {"on_fail": first.f, "keep": first.k}
         if callback is not None:
             rest = entries[1:] if callback.name == SPREAD else entries[2:]
-            headers = {CHAIN_HEADER: header_of(rest)} if rest else {}
+            headers = steps_headers(rest, job.headers)
             if callback.defaults.retry_s != 0:  # else it cannot come again
                 headers[AFTER_HEADER] = job.id
             self.words |= callback_words(callback, headers)
