@@ -501,7 +501,7 @@ HOME_FLAWS: Final = [
     Flaw("t43", "a lease outlasts promises", leases_outlast_promises, 10, unlike_timeouts),
     Flaw("t44", "a promise is broken", promises_are_broken, 10, half_hidden),
     Flaw("t45", "a promise ends with a start", promises_end_with_a_start, 20, starts_and_votes),
-    Flaw("t47", "a resignation is replaced", resignations_are_replaced, 20, leavers),
+    Flaw("t47", "a resignation is replaced", resignations_are_replaced, 100, leavers),
     Flaw("t46", "an old disk is trusted", old_disks_are_trusted, 10, old_disk),
 ]
 HOME_RULES: Final = {

@@ -11,7 +11,7 @@ from tuque.core.dispatch.messages import on_link_up, on_message
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs import JobAsk, JobTold
 from tuque.core.node.peers import slot_for
-from tuque.core.queues.merge_work import settle
+from tuque.core.queues.merge_work import STANDS, settle
 from tuque.server.loop.housekeeping import keep_house
 from tuque.server.observe.queue_walk import oldest_ms
 from tuque.tubes.policy import tubes_of
@@ -462,7 +462,7 @@ def test_two_ends_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None
         box.run("CANCEL", id)
         other = Outcome(id, DONE, box.n.now_ms + 60_000, box.n.now_ms)
         for _ in range(2):
-            assert settle(box.n, box.n.life.kept[id], other) is False
+            assert settle(box.n, box.n.life.kept[id], other) != STANDS
         keep_house(box.server)
 
     for _ in range(3):
