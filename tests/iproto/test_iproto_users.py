@@ -178,3 +178,15 @@ def test_a_denied_call_of_a_user_of_this_door(guarded: World, tmp_path: Path) ->
     (path,) = (tmp_path / "audit").iterdir()
     (row,) = [json.loads(line) for line in path.read_text().splitlines()]
     assert (row["user"], row["act"], row["outcome"]) == ("bob", "tube|drop", "error 42")
+
+
+def test_a_tube_with_a_dot(world: World) -> None:
+    """N8.2 Of a tube that cannot be called for its name (I4.4) they hear what a user with all
+    rights hears."""
+    for name in ("orders.t", "payments.t"):
+        assert as_user(world, "root").call("queue.create_tube", name, "fifo") is not None
+    for user, code in (("root", 33), ("alice", 33)):
+        assert code_of(as_user(world, user), "queue.tube.orders.t:put", "data") == code
+    assert code_of(as_user(world, "alice"), "queue.tube.payments.t:put", "data") == 42
+    assert code_of(as_user(world, "alice"), "queue.tube.orders.t:take", 0) == 42
+    assert code_of(as_user(world, "alice"), "queue.tube.orders.t:nothing") == 42

@@ -25,6 +25,7 @@ OTHERS = b"payments"
 QUEUES = {"queue", "tube", "to"}
 NAMED_ONLY = {"QLIST", "TUBE UNSUBSCRIBE"}  # their names need no right
 OPTIONS = {"HISTORY": b"QUEUE", "TOPIC LIST": b"TOPIC", "TOPIC ADD": b"DEAD"}  # names of their own
+OPTIONS["UPDATEJOB"] = b"HEADERS"  # N2.9
 ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}  # what the walk leaves to tests of sessions
 
 
@@ -176,3 +177,45 @@ def test_a_pattern_closes_every_command(world: World, unit: Unit) -> None:
     said = wire.say(encode(*words_for(unit, OTHERS, world)))
     assert said.startswith(b"-NOPERM user 'bob' has no right to "), said
     wire.close()
+
+
+ADDS = [
+    "ADDJOB orders.a body 0",
+    "ADDJOB orders.a body 0 DELAY 5 DEAD orders.b",
+    "UPDATEJOB %s BODY x",
+    "SCHEDULE ADD orders.t s EVERY 60",
+    "TOPIC ADD orders.topic body 0",
+    "GROUP CREATE orders.t 1 BODY body",
+]
+
+
+@pytest.mark.parametrize("line", ADDS)
+def test_the_header_with_queues(world: World, line: str) -> None:
+    """N2.9 A command with this header names these queues."""
+    bob = world.user("bob")
+    id = bob.say(encode("ADDJOB", "orders.a", "body", 0, "ATTEMPTS", 3)).split(b"\r\n")[0][1:]
+    words = line.replace("%s", id.decode()).split(" ")
+    for value, is_denied in (
+        ("orders.x orders.y", False),
+        ("orders.x payments", True),
+        ("a", True),
+    ):
+        said = bob.say(encode(*words, "HEADERS", 2, "h", "v", "tuque-queues", value))
+        assert said.startswith(b"-NOPERM user 'bob' has no right to the queue") == is_denied, said
+
+
+@pytest.mark.parametrize(
+    "options", [("HEADERS", 1, "tuque-queues", "payments"), ("DEAD", "payments")]
+)
+def test_a_job_that_goes_on_elsewhere_is_not_changed(
+    world: World, options: tuple[str, ...]
+) -> None:
+    """N2.9 UPDATEJOB also names those that this header of its job has, and the queue of the job's
+    dead letter."""
+    said = world.wire().say(encode("ADDJOB", "orders.a", "body", 0, "ATTEMPTS", 3, *options))
+    assert said.startswith((b"$", b"+D-")), said
+    id = said.split(b"\r\n")[0][1:] if said.startswith(b"+") else said.split(b"\r\n")[1]
+    for words in (("BODY", "x"), ("PRI", 1), ("HEADERS", 0)):
+        denied = world.user("bob").say(encode("UPDATEJOB", id, *words))
+        assert denied.startswith(b"-NOPERM user 'bob' has no right to the queue of '"), denied
+    assert world.wire().say(encode("UPDATEJOB", id, "BODY", "x")).startswith(b"+OK")

@@ -258,3 +258,25 @@ def test_what_is_not_under_the_keys_never_runs(
     bodies = [letter.body for letter in client.getjob("k.dead", count=5)]
     assert bodies.count(body[:-1] + bytes([body[-1] ^ 1])) == 2  # they stay as they were
     assert did() == []
+
+
+def test_the_steps_that_follow_are_sealed(
+    keyed: Path, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U8.7 A worker with keys refuses a job whose header `tuque-chain` is another one, or is
+    missing, as in U8.2."""
+    alone = tasks.echo.options(queue="aside").enqueue("x").id
+    step = chain(tasks.echo.options(queue="aside").call("x"), tasks.echo).enqueue().id
+    body, with_step = client.show(alone).body or b"", client.show(step).body or b""
+    said = {"tuque-task": tasks.echo.name, "tuque-key": "one"}
+    for names in (f'["{tasks.rejects.name}"]', f'[{{"g":["{tasks.rejects.name}"]}}]', "["):
+        for sealed in (body, with_step):
+            headers = {**said, "tuque-chain": names}
+            client.addjob("k", sealed, attempts=5, retry=60, headers=headers)
+    client.addjob("k", with_step, attempts=5, retry=60, headers=said)
+    client.addjob("k", body, headers={**said, "tuque-chain": f'["{tasks.rejects.name}"]'})
+    start_worker("--keys", str(keyed), app="keys_tasks:app")
+    until(lambda: client.qlen("k.dead") == 8)
+    reason = "the header tuque-chain is refused: it is not the one under the seal"
+    assert all(reason in letter.reason for letter in tasks.app.dead.list("k.dead"))
+    assert did() == []

@@ -13,7 +13,9 @@ import pytest
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Failed, Task, chain, group
-from tuque.worker.workflow.create import CHAIN_HEADER, WHY
+from tuque.worker.app.codec import Envelope, encode
+from tuque.worker.app.enqueue import CHAIN_HEADER, QUEUES_HEADER
+from tuque.worker.workflow.create import WHY, Entry, GroupEntry, header_of
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []
@@ -160,6 +162,35 @@ def test_a_header_of_no_chain(tuque_app: TestApp, header: str) -> None:
     rest(tuque_app)
     (letter,) = tuque_app.dead()
     assert "the header tuque-chain is none of a chain" in letter.reason and ran == []
+
+
+@pytest.mark.parametrize("named", ["", "first", "firsts econd", "body"])
+@pytest.mark.parametrize("steps", [[twice.name], [GroupEntry([one_more.name, twice.name])]])
+def test_a_step_in_a_queue_that_was_not_named(
+    tuque_app: TestApp, named: str, steps: list[Entry]
+) -> None:
+    """U11.9 A worker runs no job after which one would be added to a queue that is neither the
+    job's own nor named there: it is FAIL FINAL, or a dead letter, as in U8.2."""
+    headers = {CHAIN_HEADER: header_of(steps), QUEUES_HEADER: named}
+    body = Envelope(task=one_more.name, args=[1])
+    if named == "body":
+        headers = {CHAIN_HEADER: header_of(steps)}
+        body.headers = {QUEUES_HEADER: "second"}
+    add = tuque_app.client.addjob
+    add("first", encode(body, "json"), attempts=3, ttl=0, retry=30, headers=headers)
+    rest(tuque_app)
+    (letter,) = tuque_app.dead()
+    assert f"{twice.name} is of the queue 'second'" in letter.reason and ran == []
+
+
+def test_a_step_carries_the_queues_on(tuque_app: TestApp) -> None:
+    """U11.9 Jobs of later steps have the same."""
+    handle = chain(one_more.call(1), twice, one_more, twice).enqueue()
+    shown = tuque_app.client.show(handle.id)
+    assert shown is not None and shown.work is not None
+    assert shown.work.headers[QUEUES_HEADER] == "second first"
+    rest(tuque_app)
+    assert handle.result(1) == 10
 
 
 def test_what_no_step_can_take_is_refused() -> None:

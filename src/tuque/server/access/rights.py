@@ -11,9 +11,10 @@ from tuque.server.state.client import Client, Connection, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import COMMAND, QUEUE
 from tuque.server.users.users import Account
+from tuque.wire.commands.arguments import header_pairs
 from tuque.wire.commands.bounds import CONTAINERS
 from tuque.wire.commands.commands import Command
-from tuque.wire.commands.rights import UNITS, Unit, unit_of
+from tuque.wire.commands.rights import PAIRS, QUEUES_HEADER, UNITS, Unit, queues_in, unit_of
 
 NOAUTH: Final = b"NOAUTH Authentication required."
 NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"
@@ -115,6 +116,13 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
     for queue in unit.queues(args):
         if not seen.get(queue, False) and not account.may_see(queue):
             return Denied(queue, is_topic=unit.row == LIST_OF_TOPICS)
+    for name in unit.next_queues(args):
+        if not account.may_see(account.full(name)):
+            return Denied(name)  # N2.9
+    if unit.option == PAIRS:
+        denied = denied_of_job(s, account, args[unit.jobs_from])
+        if denied is not None:
+            return denied
     if unit.own_at > 0:
         for name in unit.own_names(args):
             if not account.may_see(name):
@@ -135,6 +143,25 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
         return denied_in_group(s, account, args[unit.group_at])
     if unit.stage_at > 0:
         return denied_stage(s, account, args)
+    return None
+
+
+def denied_of_job(s: Server, account: Account, id: bytes) -> Denied | None:
+    """[N2] A queue to which the job goes on, and that the user may not see (N2.9)."""
+    job = s.n.jobs.get(id)
+    if job is None:
+        job = s.n.jobs.get(of_url(id)) if len(id) > 0 and not is_job_id(id) else None
+    work = None if job is None else s.n.life.by_id.get(job.id)
+    if work is None:
+        return None
+    words = header_pairs(work.headers)
+    for i in range(0, len(words), 2):
+        if words[i] == QUEUES_HEADER:
+            for name in queues_in(words[i + 1]):
+                if not account.may_see(account.full(name)):
+                    return Denied(name, id)
+    if len(work.terms.dead) > 0 and not account.may_see(work.terms.dead):
+        return Denied(work.terms.dead, id)
     return None
 
 

@@ -509,6 +509,7 @@ class Name:
         self.is_method = p is None
         self.tube = b""
         self.why_not = b""  # the name exists but cannot be called
+        self.meant: Procedure | None = None  # of a tube that cannot be called here (I4.4)
 
 
 NAMES: Final[dict[bytes, Name]] = {}  # cache, the same for every connection
@@ -533,7 +534,8 @@ def call(s: Server, w: Wired, request: Request) -> None:
     if p is not None:
         w.act = OF_TUBES[p.code]
     if account is not None and not is_granted and not account.is_full:
-        if p is None or not may_call(s, w, account, OF_TUBES[p.code], w.own(name.tube)):
+        unit_of = p or name.meant
+        if unit_of is None or not may_call(s, w, account, OF_TUBES[unit_of.code], w.own(name.tube)):
             raise denied(w, word)
     tube = t.by_name.get(w.own(name.tube)) if name.is_method else None
     if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
@@ -594,7 +596,9 @@ def look_up(word: bytes, is_granted: bool) -> Name:
                 name.p = METHODS.get(method)
             else:
                 name.why_not = TABLE
-        elif not colon and tube.rpartition(b".")[2] in METHODS:
+        elif colon:
+            name.tube, name.meant = tube, METHODS.get(method)
+        elif tube.rpartition(b".")[2] in METHODS:
             name.tube = tube.rpartition(b".")[0]
             name.why_not = b"attempt to index field 'raw' (a nil value)"
     elif is_granted and colon:  # a prefix chosen by the operator

@@ -318,12 +318,12 @@ def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
     of: i64 = 0
     limit_ms: i64 = 0
     headers = b""
-    life = life_of(s.n, job.id)
-    if life is not None:
-        attempt = life.failed if life.is_dead else life.failed + 1
-        of = life.terms.attempts
-        limit_ms = life.terms.limit_ms
-        headers = life.headers
+    work = life_of(s.n, job.id)
+    if work is not None:
+        attempt = work.failed if work.is_dead else work.failed + 1
+        of = work.terms.attempts
+        limit_ms = work.terms.limit_ms
+        headers = work.headers
     retry_ms = int(job.retry_s) * 1000
     added_ms = int(job.ctime_ns // 1_000_000)
     pairs: list[tuple[bytes, int]] = [

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import socket
+import stat
 from typing import Final
 
 from tuque.logtext import facts
@@ -173,6 +174,13 @@ def open_tcp(
 def open_unix(cfg: Config) -> socket.socket:
     """The unix socket; removes a stale file in its place, fails if another server uses it."""
     path = in_dir(cfg, cfg.unixsocket)
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise ListenError(f"can't listen on {path}: there is something that is no socket")
+    except FileNotFoundError:
+        pass  # or a link to nothing, where bind fails
+    except OSError as error:
+        raise ListenError(f"can't listen on {path}: {error.strerror}") from None
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.connect(path)

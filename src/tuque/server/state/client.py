@@ -21,6 +21,7 @@ SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
 SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python allocates quickly
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
+FEW_PIECES: Final = 8  # of a reply: they are counted one by one
 TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
 
 # A plain socket is read and written as a file: the methods of sockets take their arguments slower.
@@ -201,12 +202,14 @@ class Connection:
         count: i64 = len(out)
         if count < self.out_seen:
             self.out_seen = self.out_bytes = 0
-        while self.out_seen < count:
-            size: i64 = len(out[self.out_seen])
-            if size > LARGE_BYTES:
-                self.has_large = True
-            self.out_bytes += size
-            self.out_seen += 1
+        if count - self.out_seen > FEW_PIECES:
+            self.out_bytes += sum(map(len, out[self.out_seen :]))
+        else:
+            for i in range(self.out_seen, count):
+                self.out_bytes += len(out[i])
+        self.out_seen = count
+        if self.out_bytes > LARGE_BYTES:
+            self.has_large = True  # or many small ones
         return self.out_bytes > TURN_BYTES
 
     def hold(self, seq: i64) -> None:

@@ -6,7 +6,8 @@ unit's categories and its *places*, which say where a command names queues, tube
     1 queue          the word at that position is a queue or a tube
     4 queues         this word and all after it are
     FROM queues      all words after the first FROM are
-    3 options DEAD   options begin at that position; the value of DEAD is a queue
+    3 options DEAD   options begin at that position; the value of DEAD is a queue, and the header
+                     `tuque-queues` has names of queues; of HEADERS only that, and what the job has
     1 jobs           this word and those after it may be ids of jobs, whose queues count
     2 group          a group of leases: all its queues count
     3 stage          a transaction: the queues of its staged jobs count
@@ -60,7 +61,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("CANCEL", "produce", "1 jobs"),
     ("RESULT", "produce inspect", "1 job"),
     ("WAITJOB", "produce inspect", "2 jobs"),
-    ("UPDATEJOB", "produce", "1 job"),
+    ("UPDATEJOB", "produce", "1 job, 2 options HEADERS"),
     ("DEAD", "dangerous", ""),
     ("DEAD HELP", "connection", ""),
     ("DEAD LIST", "inspect", "2 queue"),
@@ -272,6 +273,7 @@ ADDING: Final = [
 # options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
 PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
+QUEUES_HEADER: Final = b"tuque-queues"  # its value has names of queues, parted by spaces (N2.9)
 
 
 @final
@@ -418,17 +420,33 @@ class Unit:
         wide = WIDE if self.option == b"DEAD" else NARROW
         while i + 1 < size:
             word = args[i].upper()
-            if word == self.option:
-                found.append(int(i + 1))
-                i += 2
-            elif word == PAIRS:
+            if word == PAIRS:
                 count = strict_int(args[i + 1])
                 i += 2 if count is None or count < 0 else 2 + 2 * count
+            elif word == self.option:
+                found.append(int(i + 1))
+                i += 2
             elif word in FLAGS or word.isdigit():
                 i += 1
             else:
                 i += wide.get(word, 2)
         return found
+
+    def next_queues(self, args: list[bytes]) -> list[bytes]:
+        """[N2] What headers of the command name, as its user calls it (N2.9)."""
+        found: list[bytes] = []
+        size: i64 = len(args)
+        if self.options_from == 0 or QUEUES_HEADER not in args:
+            return found
+        for i in range(self.options_from, size - 1):
+            if args[i] == QUEUES_HEADER:  # also where it is no name: who says this means it
+                found += queues_in(args[i + 1])
+        return found
+
+
+def queues_in(value: bytes) -> list[bytes]:
+    """The names in the value of the header."""
+    return [name for name in value.split(b" ") if len(name) > 0]
 
 
 def place_behind(mark: bytes, args: list[bytes]) -> i64:

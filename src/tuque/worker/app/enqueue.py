@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from tuque.errors import EnqueueFailed, Error, IsTube, NoTube, ReplyError
 from tuque.worker.app.codec import Envelope, encode
+from tuque.worker.app.encryption import Keys
 from tuque.worker.app.handle import Handle
 from tuque.worker.app.hooks import NOT_FOLLOWED, Follower, Outgoing
 from tuque.worker.app.options import (
@@ -34,6 +35,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 TASK_HEADER: Final = "tuque-task"
 KEY_HEADER: Final = "tuque-key"
+QUEUES_HEADER: Final = "tuque-queues"  # those of the steps that follow; the broker checks (N2.9)
+CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error
 # between two jobs of a schedule, as the broker has it
@@ -120,7 +123,8 @@ class Adding(Generic[R]):
         """[U3] Raises what a function of `on_enqueue` raises, or TypeError for the arguments."""
         self.task, self.options = call.task, call.options
         self._call = call
-        self._body = call.task.body(call.options, call.args, call.kwargs)  # U1.1
+        under = under_seal(call.task.app.keys, call.options.headers)
+        self._body = call.task.body(call.options, call.args, call.kwargs, under)  # U1.1
         out = Outgoing(
             call.task.name, call.options.queue, call.args, call.kwargs, dict(call.options.headers)
         )
@@ -349,6 +353,13 @@ def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:
     made.added, made.failed = added, failed
     made.__cause__ = first
     return made
+
+
+def under_seal(keys: Keys | None, headers: Mapping[str, str]) -> dict[str, str]:
+    """[U8] Of the headers of a job what is in its sealed body, too: what follows it (U8.7)."""
+    if keys is None or CHAIN_HEADER not in headers:
+        return {}
+    return {CHAIN_HEADER: headers[CHAIN_HEADER]}
 
 
 def envelope_of(

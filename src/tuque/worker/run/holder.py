@@ -37,7 +37,7 @@ from tuque.worker.app.decisions import (
     settle,
     spent,
 )
-from tuque.worker.app.enqueue import TASK_HEADER
+from tuque.worker.app.enqueue import CHAIN_HEADER, TASK_HEADER
 from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.options import DEAD_SUFFIX
 from tuque.worker.app.task import Task
@@ -63,7 +63,7 @@ from tuque.worker.run.quarantine import Apart
 from tuque.worker.run.report import sealed
 from tuque.worker.run.runs import Runs
 from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
-from tuque.worker.workflow.create import CHAIN_HEADER, unknown_after
+from tuque.worker.workflow.create import check_chain, check_queues, unknown_after
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -190,8 +190,13 @@ class Holder(ABC):
         if task is not None:
             held.limits = task.limits(envelope, held.job.queue)
             headers = held.job.headers or envelope.headers or {}
+            if self._keys is not None:
+                check_chain(headers, envelope)
+            steps, checked = headers.get(CHAIN_HEADER), held.job.headers or {}
             try:
-                following = unknown_after(self._tasks, headers.get(CHAIN_HEADER))
+                following = unknown_after(self._tasks, steps)
+                if following is None:
+                    check_queues(self._tasks, held.job.queue, checked, steps)
             except ValueError as err:
                 raise BadBody(str(err)) from None
             if following is None:

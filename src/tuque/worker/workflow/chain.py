@@ -21,12 +21,11 @@ from typing import (
 )
 
 from tuque.worker.app.arguments import UNTYPED
-from tuque.worker.app.enqueue import Call
+from tuque.worker.app.enqueue import CHAIN_HEADER, QUEUES_HEADER, Call
 from tuque.worker.app.options import Options
 from tuque.worker.app.task import Step, Task, spread_in
 from tuque.worker.workflow.chain_handle import GROUP, ChainHandle, Stop
 from tuque.worker.workflow.create import (
-    CHAIN_HEADER,
     NAMES_BYTES,
     QUEUE,
     Entry,
@@ -194,6 +193,11 @@ class Chain(Generic[R]):
         self._check_fit()
         if len(header_of(self._entries())) > NAMES_BYTES:
             raise ValueError(f"the names of the steps have more than {NAMES_BYTES} bytes")
+        queues = self._queues()
+        if len(" ".join(queues).encode()) > NAMES_BYTES or any(" " in name for name in queues):
+            raise ValueError(
+                f"the queues of the steps have more than {NAMES_BYTES} bytes, or a space"
+            )
 
     def _check_fit(self) -> None:
         """TypeError if it can be seen that a step does not take what the one before returns."""
@@ -238,7 +242,21 @@ class Chain(Generic[R]):
 
     def _headers(self) -> dict[str, str]:
         """What the first job carries of the others."""
-        return {CHAIN_HEADER: header_of(self._entries())} if self.steps else {}
+        if not self.steps:
+            return {}
+        named = {CHAIN_HEADER: header_of(self._entries())}
+        queues = self._queues()
+        return {**named, QUEUES_HEADER: " ".join(queues)} if queues else named
+
+    def _queues(self) -> list[str]:
+        """[U11] The queues of the steps, if there are others than that of the first (U11.9)."""
+        found: dict[str, None] = {}
+        for step in self.steps:
+            assert isinstance(step, Task | Later)
+            for task in step.tasks if isinstance(step, Later) else (step,):
+                found[task.defaults.queue] = None
+        own = self.first.options.queue if isinstance(self.first, Call) else None
+        return [] if list(found) == [own] else list(found)
 
     def _begins(self, first: Call[Any]) -> Call[Any]:
         """The first call, which carries the others."""

@@ -25,16 +25,14 @@ from tuque.worker.app.encryption import (
     Keys,
     is_sealed,
 )
-from tuque.worker.app.enqueue import Call
+from tuque.worker.app.enqueue import CHAIN_HEADER, Call
 from tuque.worker.workflow.create import (
     AFTER_HEADER,
-    CHAIN_HEADER,
     CHILD_HEADER,
     NEXT,
     Entry,
     GroupEntry,
     entries_of,
-    header_of,
     kept,
     known,
     make,
@@ -42,6 +40,7 @@ from tuque.worker.workflow.create import (
     next_call,
     next_of,
     refused,
+    steps_headers,
 )
 from tuque.worker.workflow.retry_refused import NOT_THE_JOB, Again, delay_of
 
@@ -71,11 +70,9 @@ def step_after(
     assert isinstance(entries[0], str)
     call = next_call(known(app, entries[0]), result)
     options = kept(call)
-    headers = dict(options.headers)
+    headers = {**options.headers, **steps_headers(entries[1:], job.headers)}
     if options.retry_s != 0:  # else it cannot come again
         headers[AFTER_HEADER] = job.id
-    if len(entries) > 1:
-        headers[CHAIN_HEADER] = header_of(entries[1:])
     key = f"{NEXT} {job.id} {job.starts}"
     options = replace(options, headers=headers, key=f"{key} {withdrawn}" if withdrawn else key)
     return replace(call, options=options)

@@ -18,12 +18,15 @@ import msgspec
 
 from tuque.errors import Error, ReplyError
 from tuque.worker.app.arguments import BadArguments
-from tuque.worker.app.codec import Codec, Envelope, pack_result
+from tuque.worker.app.codec import BadBody, Codec, Envelope, pack_result
 from tuque.worker.app.enqueue import (
+    CHAIN_HEADER,
     KEY_HEADER,
+    QUEUES_HEADER,
     TASK_HEADER,
     Call,
     envelope_of,
+    under_seal,
 )
 from tuque.worker.app.options import RETRY_S, Options
 from tuque.worker.app.task import (
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
 
 
-CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 AFTER_HEADER: Final = "tuque-after"  # the job of the step before
 CHILD_HEADER: Final = "tuque-child"  # of a child in a chain: its group, which that step names
 NEXT: Final = "tuque-next"  # in the result of a step: the job or group that follows
@@ -186,7 +188,8 @@ def callback_words(callback: Task[..., Any], headers: Mapping[str, str]) -> dict
     if headers:  # a step of a chain: the next step reads its outcome
         options = kept(call)
     keys = callback.app.keys
-    body = envelope_of(callback, options, ([],), {}, {GROUP_HEADER: "1"})
+    inside = {GROUP_HEADER: "1", **under_seal(keys, headers)}
+    body = envelope_of(callback, options, ([],), {}, inside)
     own = {**options.headers, **headers, TASK_HEADER: callback.name}
     if keys is not None:
         own[KEY_HEADER] = keys.id
@@ -245,6 +248,51 @@ def called_after(app: App, rest: list[Entry]) -> Task[..., Any] | None:
     return spread_in(app, task.defaults) if isinstance(rest[0], GroupEntry) else task
 
 
+def steps_headers(rest: Sequence[Entry], before: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a step after which these follow; the step before it has those (U11.9)."""
+    if not rest:
+        return {}
+    headers = {CHAIN_HEADER: header_of(rest)}
+    if QUEUES_HEADER in before:
+        headers[QUEUES_HEADER] = before[QUEUES_HEADER]
+    return headers
+
+
+def check_queues(
+    tasks: Mapping[str, Task[..., Any]], queue: str, checked: Mapping[str, str], header: str | None
+) -> None:
+    """[U11] BadBody if who added the job had no right to add what its run adds (U11.9).
+
+    `checked`: the headers that the broker has, none of a body.
+    """
+    if header is None:
+        return
+    allowed = {queue, *checked.get(QUEUES_HEADER, "").split(" ")}
+    tenant, slash, _ = queue.partition("/")  # to a worker of no tenant (N10.2)
+    for name in added_by(header):
+        to = tasks[name].defaults.queue if name in tasks else queue
+        if to not in allowed or (slash and not to.startswith(f"{tenant}/")):
+            raise BadBody(
+                f"the header {CHAIN_HEADER} is refused: {name} is of the queue '{to}', which the "
+                f"header {QUEUES_HEADER} of this job does not allow"
+            )
+
+
+def added_by(header: str) -> list[str]:
+    """The tasks of the jobs that a run adds, which these steps follow; ValueError."""
+    first, *rest = entries_of(header)
+    names = [first] if isinstance(first, str) else list(first.g)
+    if isinstance(first, GroupEntry) and rest:
+        names.append(next((one for one in rest if isinstance(one, str)), ""))
+    return names
+
+
+def check_chain(headers: Mapping[str, str], envelope: Envelope) -> None:
+    """[U8] BadBody if the steps in the headers of a job are not those in its sealed body (U8.7)."""
+    if headers.get(CHAIN_HEADER) != (envelope.headers or {}).get(CHAIN_HEADER):
+        raise BadBody(f"the header {CHAIN_HEADER} is refused: it is not the one under the seal")
+
+
 def unknown_after(tasks: Container[str], header: str | None) -> str | None:
     """[U11] A task that who runs a step needs for what follows, and does not know (U11.2).
 
@@ -252,11 +300,7 @@ def unknown_after(tasks: Container[str], header: str | None) -> str | None:
     """
     if header is None:
         return None
-    first, *rest = entries_of(header)
-    names = [first] if isinstance(first, str) else list(first.g)
-    if isinstance(first, GroupEntry) and rest:
-        names.append(next((one for one in rest if isinstance(one, str)), ""))
-    return next((name for name in names if name not in tasks), None)
+    return next((name for name in added_by(header) if name not in tasks), None)
 
 
 class Making:
@@ -278,7 +322,7 @@ class Making:
         self.words: dict[str, Any] = {"on_fail": first.f, "keep": first.k}
         if callback is not None:
             rest = entries[1:] if callback.name == SPREAD else entries[2:]
-            headers = {CHAIN_HEADER: header_of(rest)} if rest else {}
+            headers = steps_headers(rest, job.headers)
             if callback.defaults.retry_s != 0:  # else it cannot come again
                 headers[AFTER_HEADER] = job.id
             self.words |= callback_words(callback, headers)
