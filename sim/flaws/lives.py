@@ -121,12 +121,13 @@ def cancelled_jobs_go_on() -> list[Patch]:
 def late_results_stand() -> list[Patch]:
     """W14.6: the DONE of another run replaces the outcome that is kept, and maybe was read."""
 
-    def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
+    def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
         kept = n.life.known(id)
         outcome = merge_work.unpack_outcome(n, id, data) if kept is not None and data else None
         if kept is not None and outcome is not None and merge_work.is_better(kept, outcome):
             outcome.is_claim = False
             merge_work.stand_for(n, kept, outcome)
+        return merge_work.SAME
 
     return everywhere(merge_work.adopt_late, adopt_late)
 

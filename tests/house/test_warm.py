@@ -14,6 +14,7 @@ def test_many_new_files_are_compiled_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(warm, "FEW", 2)
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # these tests need none
     root = tmp_path / "tests"
     root.mkdir()
     for number in range(3):

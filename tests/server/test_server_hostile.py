@@ -196,11 +196,11 @@ def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None
     """C2.8 Each cause is logged once a minute, with at most 100 such lines a minute."""
     mine = Notes()
     with caplog.at_level(logging.INFO, "tuque.server"):
-        said = [mine.may_say(1_000, f"version {i}") for i in range(250)]
+        said = [mine.may_log(1_000, f"version {i}") for i in range(250)]
         assert said == [True] * LINES_MAX + [False] * (250 - LINES_MAX)
         assert not own_lines(caplog)
-        assert mine.may_say(1_000 + AGAIN_MS, "version 1")
-        assert not mine.may_say(1_000 + AGAIN_MS, "version 1")
+        assert mine.may_log(1_000 + AGAIN_MS, "version 1")
+        assert not mine.may_log(1_000 + AGAIN_MS, "version 1")
     assert own_lines(caplog) == ["150 more lines of the last minute were left out"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ import pytest
 
 from tuque.client.transport import raw_link
 from tuque.server.bus.link import prepare
-from tuque.server.config.config import load
+from tuque.server.config.config import config_get, config_set, load
+from tuque.server.config.kinds import ConfigError
+from tuque.server.log.log import say_all_again
 from tuque.server.net.listen import name_peer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of Linux")
@@ -41,17 +44,49 @@ def test_a_client_of_a_node(pair: socket.socket, word: str, found: tuple[int, ..
     is probed, three times, 15 s apart; without a reply it ends after n + 45 s, as does one whose
     peer confirms nothing of what was sent.
     """
-    name_peer(load(None, {}, {"tcp-keepalive": word}), pair, ("127.0.0.1", 1))
+    name_peer(load(None, {}, {"tcp-keepalive": word}), pair, ("127.0.0.1", 1), 0)
     assert probes(pair) == found
     assert load().tcp_keepalive == 60
 
 
 def test_no_probes(pair: socket.socket) -> None:
-    name_peer(load(None, {}, {"tcp-keepalive": "no"}), pair, ("127.0.0.1", 1))
+    name_peer(load(None, {}, {"tcp-keepalive": "no"}), pair, ("127.0.0.1", 1), 0)
     assert probes(pair)[0] == 0
 
 
-@pytest.mark.parametrize("prepared", [prepare, raw_link.keep_alive])
+def test_the_largest_number(pair: socket.socket) -> None:
+    """C1.8 n is at most 32,767, which is Linux' limit; `yes` is 60, `no` is 0: no probes. CONFIG
+    GET shows the number.
+    """
+    cfg = load(None, {}, {"tcp-keepalive": "32767"})
+    name_peer(cfg, pair, ("127.0.0.1", 1), 0)
+    assert probes(pair) == (1, 32_767, 15, 3, 32_812_000)
+    assert config_get(cfg, "tcp-keepalive") == [("tcp-keepalive", "32767")]
+    with pytest.raises(ConfigError, match="0..32767 seconds"):
+        config_set(cfg, "tcp-keepalive", "32768")
+    for word, shown in (("yes", "60"), ("no", "0")):
+        config_set(cfg, "tcp-keepalive", word)
+        assert config_get(cfg, "tcp-keepalive") == [("tcp-keepalive", shown)]
+
+
+def test_an_option_that_the_system_refuses(
+    pair: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C1.9 A connection is served also if the system refuses one of its options, such as a probe.
+    The log says which, at most once a minute.
+    """
+    cfg = load()
+    cfg.tcp_keepalive = 32_768  # no value of the option; Linux refuses it
+    say_all_again()
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            assert name_peer(cfg, pair, ("127.0.0.1", 1), 1_000) == "127.0.0.1:1"
+    said = [one.getMessage() for one in caplog.records]
+    assert said == ["connections are without TCP_KEEPIDLE 32768: [Errno 22] Invalid argument"]
+    assert probes(pair)[2:4] == (15, 3), "the others are set"
+
+
+@pytest.mark.parametrize("prepared", [lambda sock: prepare(sock, 0), raw_link.keep_alive])
 def test_links_and_the_client(
     pair: socket.socket, prepared: Callable[[socket.socket], None]
 ) -> None:

@@ -43,7 +43,7 @@ def test_counts_have_64_bits(world: World, most: str) -> None:
         ("activerehashing", "TRUE", b"yes"),
         ("maxmemory-policy", "NoEviction", b"noeviction"),
         ("slowlog-log-slower-than", "-1", b"-1"),
-        ("tcp-keepalive", "60", b"yes"),
+        ("tcp-keepalive", "YES", b"60"),
     ],
 )
 def test_config_set_takes_what_the_file_takes(

@@ -197,8 +197,7 @@ def test_result_at_every_holder(make_world: Make) -> None:
 
 
 def test_two_ends_of_one_job(make_world: Make) -> None:
-    """W14.4 Of two outcomes, `done` stands before `cancelled`, and of two `done` that of the lower
-    token, then the lower result.
+    """W14.4 Of two `done` that of the lower token stands, then the lower result
 
     W14.15 A node that sees two outcomes of one job counts the job once (`outcomes_conflicting` of
     INFO)

@@ -11,7 +11,7 @@ from own_log import own_lines, own_records
 from raw_resp import NULL, Err
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs import JobAsk, JobTold
-from tuque.core.queues.merge_work import settle
+from tuque.core.queues.merge_work import STANDS, settle
 from tuque.server.commands.dispatch import execute
 from tuque.server.loop.housekeeping import keep_house
 from tuque.server.observe.queue_walk import oldest_ms
@@ -474,7 +474,7 @@ def test_two_ends_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> 
         world.run("CANCEL", id)
         other = Outcome(id, DONE, world.n.now_ms + 60_000, world.n.now_ms)
         for _ in range(2):
-            assert settle(world.n, world.n.life.kept[id], other) is False
+            assert settle(world.n, world.n.life.kept[id], other) != STANDS
         keep_house(world.server)
 
     for _ in range(3):

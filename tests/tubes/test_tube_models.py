@@ -82,6 +82,8 @@ ACTIONS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (1, "disconnect", {"client": clients}),
 ]
 CHOICES = [i for i, (weight, _, _) in enumerate(ACTIONS) for _ in range(weight)]
+CHOICE = st.sampled_from(CHOICES)
+ARGUMENTS = [st.fixed_dictionaries(args) for _, _, args in ACTIONS]  # one draw is cheaper than many
 
 Answer = tuple[Any, ...] | int | bool | None
 
@@ -194,9 +196,8 @@ class Twins(RuleBasedStateMachine):
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         """Ask something; one rule, so that every run asks all kinds of things."""
-        _, name, args = ACTIONS[data.draw(st.sampled_from(CHOICES), "action")]
-        drawn = {word: data.draw(values, word) for word, values in args.items()}
-        getattr(self, name)(**drawn)
+        which = data.draw(CHOICE, "action")
+        getattr(self, ACTIONS[which][1])(**data.draw(ARGUMENTS[which], "arguments"))
 
     # what is asked
 

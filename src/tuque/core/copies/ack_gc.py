@@ -30,6 +30,7 @@ from tuque.core.model.tombstones import ROUNDED_MS
 from tuque.core.msgs import DelJob, GotAck, SetAck
 from tuque.core.node.node import Node, Peer, Retelling
 from tuque.core.node.peers import (
+    TOMB_MS,
     in_doubt,
     introduce,
     say,
@@ -39,6 +40,8 @@ from tuque.core.node.peers import (
 from tuque.core.node.tables import put_body
 from tuque.core.queues.ends import end_life, keep_orphan, look_again, outlive_holder
 from tuque.core.queues.merge_work import (
+    FELL,
+    STANDS,
     ack_of,
     adopt_late,
     adopt_outcome,
@@ -332,7 +335,7 @@ def owe(n: Node, slot: i64, id: bytes) -> None:
         telling.ids.append(id)
 
 
-def tell_deleted(n: Node, job: Job, slots: i64) -> None:
+def send_deljob(n: Node, job: Job, slots: i64) -> None:
     """[A5.4, A7.1] Send DELJOB to those nodes."""
     message = DelJob(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
     for slot in slots_of(slots & ~n.forgotten):
@@ -353,7 +356,7 @@ def finish(n: Node, job: Job, told: i64, cause: i64 = stats.GC_ACKED) -> None:
     if job.state == WAIT_REPL:
         producer_done(n, job)
     was_acked = job.state == ACKED
-    tell_deleted(n, job, told)  # A5.4
+    send_deljob(n, job, told)  # A5.4
     unregister(n, job, cause)
     n.tombs.bury(job.id, job.expire_ms, job.holders & ~1 & ~n.forgotten, n.round)  # A2.2
     if n.records is not None:
@@ -408,7 +411,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             n.tombs.keep(m.id, expire_ms)  # A4.1
         elif not n.tombs.has(m.id):
             n.tombs.add(m.id, expire_ms, linked(n), n.round)
-        adopt_late(n, slot, m.id, m.outcome)
+        meet_late(n, slot, m)
         say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):
@@ -421,7 +424,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         if m.holders != 0:
             end_stray(n, job, named)
         return
-    adopt_outcome(n, job, m.outcome)
+    met = adopt_outcome(n, job, m.outcome)
     if job.state != ACKED:
         count_all(n, job)
         job.holders |= named  # A4.2
@@ -430,6 +433,12 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             n.records.ack_job(job)
     else:
         join(n, job, named)
+    unnamed = job.holders & ~named & ~1 & ~bit
+    if met == STANDS:
+        send_better(n, job, slot, m.holders != 0, unnamed)
+        return
+    if met == FELL:
+        job.confirmed = 1  # W14.4: the others have confirmed the one that falls
     if m.holders != 0:
         job.confirmed |= bit
         if collect_if_complete(n, job):
@@ -437,8 +446,37 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         look_again(n, job)
     introduce(n, slot, job.holders)
     say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
-    if job.holders & ~named & ~1 & ~bit != 0 or m.holders == 0:
+    if unnamed != 0 or m.holders == 0 or met == FELL:
         collect(n, job)  # A4.4
+
+
+def send_better(n: Node, job: Job, slot: i64, has_copy: bool, unnamed: i64) -> None:
+    """[W14] The sender's outcome falls: it confirms nothing before it has the one here (W14.4).
+
+    It gets SETACK in place of GOTACK, with which it could end its collection.
+    """
+    job.confirmed &= ~(1 << slot)
+    if has_copy:
+        unnamed |= 1 << slot
+    else:
+        send_outcome(n, slot, job.id)
+    tell_acked(n, job, unnamed & unheard(n, job))  # A4.4
+
+
+def meet_late(n: Node, slot: i64, m: SetAck) -> None:
+    """[W14] The outcome of the job is all that is here: if it differs, who has the one that falls
+    gets the other (W14.4, W14.17).
+    """
+    met = adopt_late(n, m.id, m.outcome)
+    if met == STANDS:
+        send_outcome(n, slot, m.id)
+    elif met == FELL:
+        ask_each(n, SetAck(m.id, 0, TOMB_MS, packed_outcome(n, m.id)))
+
+
+def send_outcome(n: Node, slot: i64, id: bytes) -> None:
+    """Send the outcome to a node without a copy."""
+    say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
 
 
 def ends_by_claim(n: Node, task: Task, data: bytes) -> bool:

@@ -25,7 +25,7 @@ from tuque.core.model.work import (
 )
 from tuque.core.msgs import Hold, LifeAt, SetAck
 from tuque.core.node.node import Node
-from tuque.core.node.peers import PATIENT_S, TOMB_MS, say, say_holders, slots_of
+from tuque.core.node.peers import PATIENT_S, say, say_holders, slots_of
 from tuque.core.node.tables import put_body, rehouse
 from tuque.core.queues.ends import (
     conclude_as,
@@ -52,6 +52,12 @@ SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by le
 
 DEAD_SUFFIX: Final = b".dead"
 AGAIN_MS: Final = 200
+
+# of two outcomes of one job: they are the same, the one that was here stands, or it fell
+SAME: Final = 0
+STANDS: Final = 1
+FELL: Final = 2
+STANDING: Final = (4, 0, 1, 3, 2)  # by kind: `done`, `cancelled`, `dead`, `gone`
 
 
 def packed_life(n: Node, id: bytes) -> bytes:
@@ -196,38 +202,37 @@ def tell_untold(n: Node) -> None:
             tell_life(n, job)
 
 
-def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
+def adopt_outcome(n: Node, job: Job, data: bytes) -> i64:
     """[W14] Another node sent how the job ended: it ends here in the same way (W14.4).
 
-    A claim only ends what is open: it may come late (W14.6).
+    A claim only ends what is open: it may come late (W14.6). Returns SAME, STANDS or FELL.
     """
     outcome = unpack_outcome(n, job.id, data) if len(data) > 0 else None
     if outcome is None:
-        return
+        return SAME
     n.has_lives = True
     kept = n.life.known(job.id)
     if kept is not None:
-        if not outcome.is_claim:
-            settle(n, kept, outcome)
-        return
+        return SAME if outcome.is_claim else settle(n, kept, outcome)
     if job.state != ACKED or job.id in n.life.kept:
         conclude_as(n, job, outcome)
+    return SAME
 
 
-def settle(n: Node, kept: Outcome, outcome: Outcome) -> bool:
-    """[W14] Two outcomes of one job met (W14.15); whether the sender has the one that falls."""
-    is_behind = is_better(outcome, kept)
+def settle(n: Node, kept: Outcome, outcome: Outcome) -> i64:
+    """[W14] Two outcomes of one job met (W14.15): whether the one that was kept stands (W14.4)."""
     stands = kept
     if is_better(kept, outcome):
         stand_for(n, kept, outcome)
         stands = outcome
-    elif not is_behind:
-        return False  # they are the same
-    if not kept.is_disputed and kept.kind != GONE and outcome.kind != GONE:
+    elif not is_better(outcome, kept):
+        return SAME
+    is_counted = kept.kind == DONE or kept.kind != outcome.kind  # not two CANCELs
+    if is_counted and not kept.is_disputed and kept.kind != GONE and outcome.kind != GONE:
         n.life.conflicts += 1
         n.life.conflict_id = kept.id
-    stands.is_disputed = True
-    return is_behind
+    stands.is_disputed = kept.is_disputed or is_counted
+    return STANDS if stands is kept else FELL
 
 
 def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
@@ -240,18 +245,19 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
         n.records.outcome(outcome)
 
 
-def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
-    """[W14] Another node sent an outcome of a job whose outcome alone is here (W14.4)."""
+def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
+    """[W14] Another node sent an outcome of a job whose outcome alone is here (W14.4).
+
+    Returns SAME, STANDS or FELL; of a task, whose voters agree (T48.6), never FELL.
+    """
     kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
     outcome = unpack_outcome(n, id, data) if kept is not None else None
     if kept is None or outcome is None:
-        return
+        return SAME
     if outcome.is_claim:
-        is_behind = is_better(outcome, kept)
-    else:
-        is_behind = settle(n, kept, outcome)
-    if is_behind:
-        say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
+        return STANDS if is_better(outcome, kept) else SAME
+    met = settle(n, kept, outcome)
+    return SAME if met == FELL and kept.is_of_task() else met
 
 
 def adopt_life(
@@ -395,11 +401,13 @@ def is_behind(theirs: Life, mine: Life, is_dead: bool) -> bool:
 
 
 def is_better(mine: Outcome, theirs: Outcome) -> bool:
-    """[W14] Whether their outcome stands: done before cancelled, the lower run of two (W14.4)."""
+    """[W14] Whether their outcome stands, and not the one here (W14.4)."""
     if mine.kind != theirs.kind:
-        return theirs.kind == DONE
-    if mine.kind != DONE or theirs.run != mine.run:
-        return mine.kind == DONE and theirs.run < mine.run
+        return STANDING[theirs.kind] < STANDING[mine.kind]
+    if mine.kind != DONE:
+        return theirs.reason < mine.reason
+    if theirs.run != mine.run:
+        return theirs.run < mine.run
     if mine.is_stripped() or theirs.is_stripped():
         return False  # one of them has dropped its result
     ours, other = mine.result, theirs.result

@@ -91,6 +91,43 @@ class Slow(Chore):
 
 
 @final
+class Place:
+    """[N6] Where a log-in of a connection is in its line, if there is one (N6.1).
+
+    `login-timeout` stands still meanwhile: the connection waits for the node (N6.4).
+    """
+
+    def __init__(self, s: Server, c: Connection, user: bytes) -> None:
+        self.s = s
+        self.c = c
+        self.turn = s.acl.guesses.line_up(host_of(c), user, s.n.now_ms)
+        if self.turn is not None:
+            c.line_ms = s.n.now_ms
+            if self.comes_ms() > s.n.now_ms:
+                s.acl.denials.late += 1
+
+    def comes_ms(self) -> i64:
+        """Take the turn if it has come: now; else when to ask again."""
+        now_ms = self.s.n.now_ms
+        if self.turn is None:
+            return now_ms
+        at_ms = self.turn.comes_ms(now_ms)
+        if at_ms <= now_ms:
+            self.leave()
+        return at_ms
+
+    def leave(self) -> None:
+        """The turn has come, or the connection has gone: those behind move up."""
+        if self.turn is None:
+            return
+        self.turn.leave()
+        self.turn = None
+        if self.c.stranger_ms > 0:
+            self.c.stranger_ms += self.s.n.now_ms - self.c.line_ms
+        self.c.line_ms = 0
+
+
+@final
 class LogIn(Slow):
     """AUTH, or HELLO with AUTH; what follows it runs when the client is known."""
 
@@ -102,12 +139,10 @@ class LogIn(Slow):
         self.password = password
         self.then = then
         self.args = args
-        self.turn_ms = s.acl.guesses.turn_ms(host_of(c), user, s.n.now_ms)
+        self.place = Place(s, c, user)
         self.proof: Proof | None = None
         self.is_counted = True
         s.acl.waiting += 1
-        if self.turn_ms > s.n.now_ms:
-            s.acl.denials.late += 1
 
     def step(self, room: i64) -> bool:
         """Wait for the turn, then for the proof."""
@@ -123,8 +158,10 @@ class LogIn(Slow):
     def look(self) -> bool:
         """Whether the client has logged in. Raises ArgError if it cannot."""
         s = self.s
-        if self.turn_ms > s.n.now_ms:
-            self.wake_ms = self.turn_ms  # N6.1
+        at_ms = self.place.comes_ms()
+        self.is_paced = at_ms > s.n.now_ms  # who stops sending gives up the place
+        if self.is_paced:
+            self.wake_ms = at_ms  # N6.1
             return False
         account = s.acl.by_name.get(self.user)
         if account is not None and self.is_known(account):
@@ -177,6 +214,7 @@ class LogIn(Slow):
         if self.is_counted:
             self.is_counted = False
             self.s.acl.waiting -= 1
+            self.place.leave()
 
     def tell(self) -> None:
         """Go on with the command."""

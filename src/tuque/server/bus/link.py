@@ -16,7 +16,7 @@ from tuque.core.msgs import LARGE_BODY, AnyMessage
 from tuque.server.bus.handshaking import Guest, Shaking
 from tuque.server.bus.reasons import why_unreached
 from tuque.server.config.kinds import KEEP_ALIVE_S
-from tuque.server.net.listen import keep_alive
+from tuque.server.net.listen import tune
 from tuque.server.net.system import Poller, System
 from tuque.tlsstream import TlsStream
 from tuque.wire.bus.bus import FRAME_BYTES
@@ -33,11 +33,10 @@ _READ: Final[Callable[[int, int], bytes]] = os.read
 _WRITE: Final[Callable[[int, bytes], int]] = os.write
 
 
-def prepare(sock: socket.socket) -> None:
+def prepare(sock: socket.socket, now_ms: int) -> None:
     """Set what each connection between nodes has."""
     sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    keep_alive(sock, KEEP_ALIVE_S)
+    tune(sock, KEEP_ALIVE_S, now_ms)
 
 
 def dial(system: System, address: str, port: i64) -> socket.socket:

@@ -326,7 +326,7 @@ class Bus(Sending):
 
     def add(self, sock: socket.socket, address: str, host: str, dialed: tuple[str, int]) -> Link:
         """Start the handshake of a connection (B1.1)."""
-        prepare(sock)
+        prepare(sock, self.n.now_ms)
         card = self.card
         assert card is not None
         is_dialer = dialed[1] != 0

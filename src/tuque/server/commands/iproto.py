@@ -11,7 +11,7 @@ from mypy_extensions import i64, mypyc_attr
 from tuque.core.model.task import Task
 from tuque.core.queues.deliver import serve_ready
 from tuque.core.repair.drain import make_room
-from tuque.server.access.login import host_of, note_failure
+from tuque.server.access.login import Place, host_of, note_failure
 from tuque.server.access.rights import BEGUN, OK, may_call, note_call
 from tuque.server.access.tenant import no_room, refusal
 from tuque.server.commands.dispatch import tell_wakes
@@ -109,6 +109,7 @@ EVENT: Final = "iproto-request"
 
 SCRAMBLE_BYTES: Final = 20
 # one text, so that nobody learns which users there are
+LINED_UP: Final = b"a log-in of this connection waits for its turn already"
 NOT_PROVED: Final = b"User not found or supplied credentials are invalid"
 ARGS_MAX: Final = 8  # further ones are ignored
 FAILED: Final = "error %d"
@@ -401,17 +402,21 @@ def select(w: Wired, request: Request) -> None:
 class LateLogIn(Chore):
     """[N6] A log-in that waits for its turn (N6.1)."""
 
-    def __init__(self, s: Server, w: Wired, request: Request, turn_ms: i64) -> None:
+    def __init__(self, s: Server, w: Wired, request: Request, place: Place) -> None:
         super().__init__(w)
         self.s = s
         self.w = w
         self.request = request
-        self.turn_ms = turn_ms
+        self.place = place
 
     def step(self, room: i64) -> bool:
         """Whether the turn has come."""
-        self.wake_ms = self.turn_ms
-        return self.turn_ms <= self.s.n.now_ms
+        self.wake_ms = self.place.comes_ms()
+        return self.wake_ms <= self.s.n.now_ms
+
+    def drop(self) -> None:
+        """The connection has gone before its turn."""
+        self.place.leave()
 
     def tell(self) -> None:
         """Log in."""
@@ -430,10 +435,11 @@ class UserIsOff(IprotoError):
 def begin_log_in(s: Server, w: Wired, request: Request) -> None:
     """Log in now, or when it is the turn of this address and this user."""
     name = request.text(USER, b"user name")
-    turn_ms = s.acl.guesses.turn_ms(host_of(w), name, s.n.now_ms)
-    if turn_ms > s.n.now_ms:
-        s.acl.denials.late += 1
-        begin_call(s, w, request.sync, LateLogIn(s, w, request, turn_ms))
+    if w.line_ms > 0:
+        raise IprotoError(E_PROC, LINED_UP)
+    place = Place(s, w, name)
+    if place.turn is not None:
+        begin_call(s, w, request.sync, LateLogIn(s, w, request, place))
         return
     log_in(s, w, request)
     w.out.append(ok_reply(request.sync))

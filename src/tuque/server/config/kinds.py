@@ -256,23 +256,20 @@ class Int(Kind):
 KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
 
 
+KEEP_ALIVE_MAX_S: Final = 32_767  # Linux takes no more
+
+
 class KeepAlive(Int):
-    """Seconds in a file, yes or no for CONFIG, as Disque has it."""
+    """Seconds; or yes or no, as Disque has it."""
 
     def __init__(self) -> None:
-        super().__init__(0, 86400)
-        self.allowed = "yes, no, or 0..86400 seconds"
+        super().__init__(0, KEEP_ALIVE_MAX_S)
+        self.allowed = f"yes, no, or 0..{KEEP_ALIVE_MAX_S} seconds"
 
     def parse(self, text: str) -> int:
         if text.lower() in ("yes", "no"):
             return KEEP_ALIVE_S if text.lower() == "yes" else 0
         return super().parse(text)
-
-    def show(self, value: Any) -> str:
-        return "yes" if value else "no"
-
-    def conf_words(self, value: Any) -> list[str]:
-        return [str(value)]
 
 
 class Memory(Kind):

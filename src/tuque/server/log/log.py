@@ -34,7 +34,7 @@ class Notes:
         self.lines = 0  # logged in this minute
         self.left_out = 0  # suppressed in this minute
 
-    def may_say(self, now_ms: int, text: str) -> bool:
+    def may_log(self, now_ms: int, text: str) -> bool:
         """Whether the text is new, and this minute has room for one more line."""
         if now_ms < self.said.get(text, 0):
             return False
@@ -67,14 +67,14 @@ def say_all_again() -> None:
 
 def say_once(now_ms: int, text: str, told: dict[str, object]) -> None:
     """Log the text with its facts, unless it was logged less than a minute ago."""
-    if _notes.may_say(now_ms, text % told):
+    if _notes.may_log(now_ms, text % told):
         log.info(text, told)
 
 
 def warn_once(now_ms: int, address: str, text: str) -> None:
     """Log why a connection is closed; once a minute per address (without its port)."""
     host = address.rpartition(":")[0]
-    if _notes.may_say(now_ms, f"{host} {text}"):
+    if _notes.may_log(now_ms, f"{host} {text}"):
         log.warning(
             "closing %(address)s: %(reason)s", facts("client_closed", address=address, reason=text)
         )
@@ -98,7 +98,7 @@ class Bugs:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        if self.notes.may_say(now_ms, f"{type(error).__name__} {place}"):
+        if self.notes.may_log(now_ms, f"{type(error).__name__} {place}"):
             log.error(
                 "internal error %(where)s", facts("internal_error", where=what), exc_info=error
             )

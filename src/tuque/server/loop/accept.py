@@ -103,7 +103,9 @@ class Doors:
         if self.is_full():
             self.refuse(sock, FULL)
             return
-        c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
+        now_ms = s.n.now_ms
+        name = name_peer(s.cfg, sock, address, now_ms)
+        c = Client(s.next_number, sock, name, s.max_bulk, now_ms)
         c.user = s.acl.newcomer  # N1.2
         account = s.acl.by_name.get(user)
         if account is not None and account.is_on:
@@ -198,7 +200,8 @@ class Doors:
             return
         salt = s.system.random(SALT_BYTES)
         guest = s.users.guest
-        w = Wired(s.next_number, sock, name_peer(s.cfg, sock, address), salt, guest, s.n.now_ms)
+        name = name_peer(s.cfg, sock, address, s.n.now_ms)
+        w = Wired(s.next_number, sock, name, salt, guest, s.n.now_ms)
         s.trust(w, guest)
         w.stranger_ms = s.n.now_ms
         if is_stranger(s, w) and self.has_many(w):

@@ -338,7 +338,8 @@ def overdue(s: Server, c: Connection, now_ms: int) -> str:
         if is_late and not c.is_waiting() and not c.is_busy():
             s.figures.deadline_closed += 1
             return f"half a command for more than {s.half_close_ms // 1000} s"
-    if 0 < s.login_ms < now_ms - c.stranger_ms and c.stranger_ms > 0 and is_stranger(s, c):
+    is_late = 0 < s.login_ms < now_ms - c.stranger_ms and c.line_ms == 0
+    if is_late and c.stranger_ms > 0 and is_stranger(s, c):
         s.figures.strangers_closed += 1
         return f"it has not logged in for {s.login_ms // 1000} s"  # N6.4
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:

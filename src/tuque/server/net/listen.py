@@ -11,7 +11,7 @@ from typing import Final
 from tuque.logtext import facts
 from tuque.server.config.config import bus_addresses, in_dir, listen_addresses
 from tuque.server.config.options import Config
-from tuque.server.log.log import log
+from tuque.server.log.log import log, say_once
 
 PROBES: Final = 3  # of a silent connection
 PROBE_S: Final = 15  # between two of them
@@ -198,29 +198,39 @@ def open_unix(cfg: Config) -> socket.socket:
     return sock
 
 
-def keep_alive(sock: socket.socket, idle_s: int) -> None:
-    """[C1] Notice a peer that is silent and gone: probes after `idle_s`, and a limit (C1.8).
+def tune(sock: socket.socket, idle_s: int, now_ms: int) -> None:
+    """[C1] Set what every TCP connection has: small writes go at once, and probes (C1.8, C1.9).
 
-    The same as that of the client, client/transport/raw_link.py, which does not import the node.
+    A peer that is silent and gone is noticed by probes after `idle_s` (0: never), and a limit. The
+    same as that of the client, client/transport/raw_link.py, which does not import the node.
     """
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    limit_ms = 1000 * (idle_s + PROBES * PROBE_S)
-    for option, value in (
-        ("TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE", idle_s),
-        ("TCP_KEEPINTVL", PROBE_S),
-        ("TCP_KEEPCNT", PROBES),
-        ("TCP_USER_TIMEOUT", limit_ms),
-    ):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    options = [(socket.IPPROTO_TCP, "TCP_NODELAY", 1)]
+    if idle_s > 0:
+        idle = "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE"
+        options += [
+            (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+            (socket.IPPROTO_TCP, idle, idle_s),
+            (socket.IPPROTO_TCP, "TCP_KEEPINTVL", PROBE_S),
+            (socket.IPPROTO_TCP, "TCP_KEEPCNT", PROBES),
+            (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 1000 * (idle_s + PROBES * PROBE_S)),
+        ]
+    for level, name, value in options:
+        if not hasattr(socket, name):
+            continue
+        try:
+            sock.setsockopt(level, getattr(socket, name), value)
+        except OSError as error:
+            say_once(
+                now_ms,
+                "connections are without %(option)s %(value)d: %(reason)s",
+                facts("option_refused", option=name, value=value, reason=error),
+            )
 
 
-def name_peer(cfg: Config, sock: socket.socket, address: object) -> str:
+def name_peer(cfg: Config, sock: socket.socket, address: object, now_ms: int) -> str:
     """Set up an accepted connection; returns its peer's name in CLIENT LIST."""
     if sock.family == socket.AF_UNIX:
         return f"unix:{cfg.unixsocket}"
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if cfg.tcp_keepalive > 0:
-        keep_alive(sock, cfg.tcp_keepalive)
+    tune(sock, cfg.tcp_keepalive, now_ms)
     assert isinstance(address, tuple)
     return f"{address[0]}:{address[1]}"

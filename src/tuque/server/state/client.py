@@ -94,6 +94,7 @@ class Connection:
         self.half_since_ms: i64 = 0  # since when half a request is buffered
         self.ctime_ms = now_ms
         self.stranger_ms: i64 = 0  # since when it must log in and has not; 0: it need not
+        self.line_ms: i64 = 0  # since when its log-in waits for its turn; 0: none does
         self.last_ms = now_ms
         self.is_full = False  # not read from: too much input waits
         self.is_closing = False  # close once everything is written

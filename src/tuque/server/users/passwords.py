@@ -32,7 +32,8 @@ NICENESS: Final = 10  # the loop comes first
 
 FREE: Final = 3  # failures without a delay
 FIRST_MS: Final = 100
-MOST_MS: Final = 5_000
+MOST_MS: Final = 1_000
+AGAIN_MS: Final = 10  # the first in line has not taken its turn yet
 FORGET_MS: Final = 60_000  # after the last failure
 KEYS_MAX: Final = 10_000
 SHIFTS: Final = 6
@@ -202,6 +203,7 @@ class Guess:
         self.failures: i64 = 0
         self.last_ms: i64 = 0
         self.next_ms: i64 = 0  # the next turn
+        self.line: dict[Turn, None] = {}  # who waits for one, the first first
 
     def delay_ms(self) -> i64:
         """The time between two turns."""
@@ -212,6 +214,36 @@ class Guess:
 
 
 @final
+class Turn:
+    """The place of one log-in in a line."""
+
+    def __init__(self, guess: Guess) -> None:
+        self.guess = guess
+        guess.line[self] = None
+
+    def comes_ms(self, now_ms: i64) -> i64:
+        """[N6] Take the turn if it has come: `now_ms`; else when to ask again (N6.1)."""
+        guess = self.guess
+        if self not in guess.line:
+            return now_ms
+        delay_ms = guess.delay_ms()
+        if guess.last_ms + FORGET_MS < now_ms or delay_ms == 0:
+            self.leave()
+            return now_ms
+        if guess.next_ms > now_ms:
+            return guess.next_ms
+        if next(iter(guess.line)) is not self:
+            return now_ms + AGAIN_MS
+        self.leave()
+        guess.next_ms = now_ms + delay_ms
+        return now_ms
+
+    def leave(self) -> None:
+        """Give the place back, if it is still there: the next one moves up."""
+        self.guess.line.pop(self, None)
+
+
+@final
 class Guesses:
     """All of them; the oldest go when there are many."""
 
@@ -219,35 +251,30 @@ class Guesses:
         self.by_key: dict[bytes, Guess] = {}
         self.trusted: dict[bytes, None] = {}  # pairs of address and user that have logged in
 
-    def turn_ms(self, host: bytes, user: bytes, now_ms: i64) -> i64:
-        """[N6] When this log-in may be proved; takes the turn (N6.1)."""
-        at_ms = now_ms
-        for key in self.keys_of(host, user):
-            guess = self.by_key.get(key)
-            if guess is None:
-                continue
-            if guess.last_ms + FORGET_MS < now_ms:
-                del self.by_key[key]
-                continue
-            delay_ms = guess.delay_ms()
-            if delay_ms > 0:
-                at_ms = max(at_ms, guess.next_ms)
-                guess.next_ms = max(now_ms, guess.next_ms) + delay_ms
-        return at_ms
+    def line_up(self, host: bytes, user: bytes, now_ms: i64) -> Turn | None:
+        """[N6] The last place of the line for a log-in (N6.1, N6.2); None: it need not wait."""
+        key = self.key_of(host, user)
+        guess = self.by_key.get(key)
+        if guess is None:
+            return None
+        if guess.last_ms + FORGET_MS < now_ms:
+            del self.by_key[key]
+            return None
+        return None if guess.delay_ms() == 0 else Turn(guess)
 
     def is_trusted(self, host: bytes, user: bytes) -> bool:
         """Whether the user has logged in from that address."""
         return host + b"\0" + user in self.trusted
 
-    def keys_of(self, host: bytes, user: bytes) -> list[bytes]:
+    def key_of(self, host: bytes, user: bytes) -> bytes:
         """What slows this log-in down (N6.2).
 
         Never the failures of other addresses: whoever knows a name could lock its user out.
         """
         pair = host + b"\0" + user
         if pair in self.trusted:
-            return [b"p" + pair]
-        return [b"a" + host]
+            return b"p" + pair
+        return b"a" + host
 
     def failed(self, host: bytes, user: bytes, now_ms: i64) -> None:
         """A log-in failed."""
