@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 
+from iproto_raw import request
 from raw_resp import encode
+from tuque.server.state.client import Connection
 from world import World
 from world_wires import Wire
 
@@ -107,6 +110,44 @@ def test_none_holds_what_others_need(
     assert int(info["evicted_clients"]) == world.server.figures.evicted
     assert int(info["mem_not_counted_for_evict"]) == n.held_by_clients()
     assert not ann.is_closed
+
+
+LARGE = {
+    "show": ("SHOW", "ID"),
+    "peek": ("QPEEK", "q", 1),
+    "scan": ("JSCAN", 0, "REPLY", "all"),
+    "task": ("TUBE", "PEEK", "t", 0),
+    "tasks": ("TUBE", "TASKS", "t", "READY"),
+    "iproto": (),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_replies_of_a_turn_are_few(make_world: Callable[..., World], name: str) -> None:
+    """L2.8 A connection whose replies of a turn have more than 1 MiB runs no more in it, and these
+    bytes count as well.
+    """
+    world = make_world()
+    assert world.run("TUBE", "CREATE", "t", "fifo") == b"OK"
+    world.run("TUBE", "PUT", "t", "x" * 2 * MB)
+    job_id = world.add("q", "x" * 2 * MB)
+    words = [job_id if word == "ID" else word for word in LARGE[name]]
+    call = request(10, 1, {0x22: "queue.tube.t:peek", 0x21: [0]})
+    pipe = (encode(*words) if words else call) * 5
+    wires = [world.wire() if words else world.iproto() for _ in range(6)]
+    for wire in wires:
+        wire.stop_reading()
+        wire.put(pipe)
+    held: list[int] = [0]
+    while world.step():
+        figures, clients = world.server.figures, world.server.clients
+        wired = world.server.wired
+        everyone: list[Connection] = [*clients.values(), *wired.values()]
+        sent = int(figures.out_bytes) + sum(int(c.wire_bytes) for c in everyone)
+        held.append(sent)
+    grown = [after - before for before, after in itertools.pairwise(held)]
+    assert sum(grown) >= 30 * 2 * MB
+    assert max(grown) <= 9 * MB, "in one step a node takes one turn at most"
 
 
 def test_small_pieces_are_weighed(world: World) -> None:

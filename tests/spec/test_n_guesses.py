@@ -27,7 +27,7 @@ def world(make_world: Callable[..., World]) -> World:
 
 def comes_ms(guesses: Guesses, host: bytes, user: bytes, now_ms: int) -> int:
     """When a log-in has its turn, if nobody is before it; it takes it."""
-    turn = guesses.line_up(host, user, now_ms)
+    turn = guesses.join_line(host, user, now_ms)
     if turn is None:
         return now_ms
     at_ms = int(turn.comes_ms(now_ms))
@@ -55,7 +55,7 @@ def test_turns() -> None:
     waits = delays(guesses, A, b"bob", 12, 1_000)
     assert waits == [0, 0, 0, 100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000]
     now_ms = 1_000 + sum(waits)
-    first, gone, last = [guesses.line_up(A, b"bob", now_ms) for _ in range(3)]
+    first, gone, last = [guesses.join_line(A, b"bob", now_ms) for _ in range(3)]
     assert first is not None and gone is not None and last is not None
     now_ms += 1_000
     assert last.comes_ms(now_ms) == now_ms + 10, "not before the first"

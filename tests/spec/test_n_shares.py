@@ -86,15 +86,16 @@ def test_letters_of_others_stay(world: World) -> None:
 
 def test_what_is_kept_counts(world: World) -> None:
     """N11.2 bytes are those of their bodies, of what is staged, of kept outcomes with their
-    results, and of what is known of its dead letters.
+    results, and of what is known of the work on its jobs, dead letters among them: headers,
+    progress, reasons and details, and some 330 for each job that has any of it.
     """
     root, ann = world.wire(), world.user("ann")
     root("ACL", "SETUSER", "ann", "quota:bytes=5000")
     done(ann, "r" * 5_000)
     assert "QUOTA tenant 'anns' has jobs of 5" in str(ann("ADDJOB", "q", "x", 0))
     pass_s(world, 601)
-    dead(ann, "d" * 5_000)
-    assert "QUOTA" in str(ann("ADDJOB", "q", "x", 0))
+    dead(ann, "d" * 4_000)
+    assert "QUOTA" in str(ann("ADDJOB", "q", "x" * 1_000, 0))
     ann("DEAD", "PURGE", "q.dead", "ALL")
     assert isinstance(ann("STAGE", "t", "a", 9000, "q", "x" * 4_900), int)
     assert "QUOTA" in str(ann("STAGE", "t", "a", 9000, "q", "x"))
@@ -291,3 +292,108 @@ def test_keys_of_rates(world: World) -> None:
             world.pass_ms(2_000)
     assert "QUOTA tenant 'anns' has queues of" in str(said), said
     assert isinstance(bob("ADDJOB", "t", "b", 0), bytes)
+
+
+def started(wire: Wire, *words: object) -> tuple[bytes, bytes]:
+    """A job at work, and its run."""
+    id = wire("ADDJOB", "q", "x", 0, *words)
+    assert isinstance(id, bytes)
+    wire("GETJOB", "FROM", "q")
+    run = wire("START", id)
+    assert isinstance(run, list)
+    return id, run[0][0]
+
+
+def bytes_of(wire: Wire) -> int:
+    """The bytes that INFO shows the tenant."""
+    text = wire("INFO", "tenants")
+    assert isinstance(text, bytes)
+    return int(text.split(b"bytes=")[1].split(b",")[0].split(b"/")[0])
+
+
+def test_what_is_known_of_open_jobs_counts(world: World) -> None:
+    """N11.2 what is known of the work on its jobs, dead letters among them: headers, progress,
+    reasons and details, and some 330 for each job that has any of it.
+    """
+    ann = world.user("ann")
+    before = bytes_of(ann)
+    id, run = started(ann, "HEADERS", 1, "h", "v" * 1_000)
+    assert 1_330 < bytes_of(ann) - before < 1_500
+    assert ann("PROGRESS", id, run, "p" * 2_000) == b"OK"
+    assert 3_330 < bytes_of(ann) - before < 3_500
+    ann("CANCEL", "REASON", "c" * 500, id)
+    assert 3_830 < bytes_of(ann) - before < 4_000
+    ann("DELJOB", id)
+    assert bytes_of(ann) == before
+    id, run = started(ann, "BACKOFF", 100, 100, 0)
+    ann("FAIL", id, run, "REASON", "r" * 500, "DETAIL", "d" * 5_000)
+    assert 6_330 < bytes_of(ann) - before < 6_700, "with the first reason"
+
+
+def test_failures_within_the_quota(world: World) -> None:
+    """N11.10 Of a FAIL that would make more bytes than the tenant may have the detail is dropped,
+    and the reason cut to 256 bytes: the run ends as it would.
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    root("ACL", "SETUSER", "ann", "quota:bytes=20000")
+    for wire in (bob, ann):
+        work = [started(wire, "BACKOFF", 100, 100, 0) for _ in range(9)]
+        for id, run in work:
+            said = wire("FAIL", id, run, "DELAY", 100, "REASON", "r" * 2_000, "DETAIL", "d" * 4_000)
+            assert said == [b"retry", 100_000], said
+    ids = [id for id, run in work]
+    assert bytes_of(ann) < 26_000 < 70_000 < bytes_of(bob)
+    last = ann("RESULT", ids[8])
+    assert isinstance(last, list)
+    assert b"(dropped: its tenant has as many bytes as it may)" in last and b"r" * 256 in last
+    first = ann("RESULT", ids[0])
+    assert isinstance(first, list) and b"d" * 4_000 in first
+
+
+def test_progress_within_the_quota(world: World) -> None:
+    """N11.10 PROGRESS beyond it counts as WORKING, and a CANCEL keeps 256 bytes of its REASON."""
+    root, ann = world.wire(), world.user("ann")
+    root("ACL", "SETUSER", "ann", "quota:bytes=4000")
+    id, run = started(ann)
+    assert ann("PROGRESS", id, run, "p" * 3_000) == b"OK"
+    assert ann("PROGRESS", id, run, "q" * 4_000) == b"OK"
+    assert ann("PROGRESS", id, run, "r" * 2_900) == b"OK"
+    held = bytes_of(ann)
+    ann("CANCEL", "REASON", "c" * 2_000, id)
+    assert bytes_of(ann) == held + 256
+    text = "QUOTA tenant 'anns' has jobs of"
+    assert text in str(ann("UPDATEJOB", id, "HEADERS", 1, "h", "v" * 1_000))
+
+
+def test_apps(world: World) -> None:
+    """N11.8 So are apps of PUBLISH (Z2.9)."""
+    ann, bob = world.user("ann"), world.user("bob")
+    assert {ann("PUBLISH", f"a{i}", 1, "t") for i in range(2_500)} == {0}
+    text = "this node keeps the versions of 2500 apps"
+    assert text in str(ann("PUBLISH", "more", 1, "t"))
+    assert ann("PUBLISH", "a3", 2, "t") == 0, "it is there"
+    assert bob("PUBLISH", "more", 1, "t") == 0
+
+
+def test_memory_of_keys(world: World) -> None:
+    """N11.8 Its keys of DEDUPE take at most a quarter of `maxmemory`, whatever their number."""
+    ann, bob = world.user("ann"), world.user("bob")
+    n = world.n
+    n.limits.memory_bytes = 4_000_000_000
+    for i in range(3):
+        id = ann("ADDJOB", "q", "x", 0, "DEDUPE", "k" * 200 + str(i))
+        ann("ACKJOB", id)
+    used = 3 * 310 + n.keys.text_of[b"anns"]
+    n.limits.memory_bytes = 4 * used
+    n.base_bytes = -n.used_bytes() + n.base_bytes
+    assert "OOM" in str(ann("ADDJOB", "q", "x", 0, "DEDUPE", "more"))
+    assert isinstance(bob("ADDJOB", "q", "x", 0, "DEDUPE", "more"), bytes)
+
+
+def test_longer_letters_need_room(world: World) -> None:
+    """M2.4 A DEADLETTER with a BODY longer than the job's is refused at level 3."""
+    root = world.wire()
+    id = root("ADDJOB", "q", "xx", 0)
+    world.n.limits.memory_bytes = world.n.used_bytes() - 1
+    assert "OOM" in str(root("DEADLETTER", id, "d", "BODY", "xxx"))
+    assert isinstance(root("DEADLETTER", id, "d", "BODY", "yy"), bytes)

@@ -197,7 +197,9 @@ def test_jobs_and_bytes(world: World) -> None:
 
 
 def test_longer_bodies(world: World) -> None:
-    """N11.2 So are UPDATEJOB and DEADLETTER with a longer BODY if there would be more bytes."""
+    """N11.2 So are UPDATEJOB and DEADLETTER with a longer BODY, and UPDATEJOB with longer HEADERS,
+    if there would be more bytes.
+    """
     root, ann = world.wire(), world.user("ann")
     assert root("ACL", "SETUSER", "ann", "quota:bytes=10", "quota:jobs=1") == b"OK"
     id = ann("ADDJOB", "q", "12345678", 0)

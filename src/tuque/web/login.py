@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tuque.errors import ConfigError
+from tuque.smallfile import read_small
 
 LASTS_S: Final = 12 * 3600.0
 COOKIE: Final = "tuque_console"
@@ -129,7 +130,7 @@ class Sessions:
 def ended_of(path: Path) -> dict[str, float]:
     """The ids of sessions that were ended, and when their time is over."""
     try:
-        words = [line.split() for line in path.read_text("utf-8").splitlines()]
+        words = [line.split() for line in read_small(path).decode().splitlines()]
         return {id: float(ends_s) for id, ends_s in words}
     except FileNotFoundError:
         return {}
@@ -210,7 +211,7 @@ def line_of(user: User) -> str:
 def read(path: Path) -> dict[str, User]:
     """The users of a file. ConfigError names the line that is wrong."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_small(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"the file of users cannot be read: {err}") from None
     users: dict[str, User] = {}

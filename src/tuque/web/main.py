@@ -15,6 +15,7 @@ import click
 from tuque.errors import ConfigError
 from tuque.lazygroup import missing_extra
 from tuque.nodeoptions import NodeOptions, node_options
+from tuque.smallfile import read_small
 from tuque.web import login as kept
 from tuque.web.actions import DeedLog
 from tuque.web.login import User
@@ -157,9 +158,13 @@ def context_of(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        for path in (cert, key):
+            read_small(path)  # OpenSSL would wait for a pipe
         context.load_cert_chain(cert, key, password=no_passphrase)
     except ssl.SSLError as err:
         raise ConfigError(f"{cert}, {key}: not used, {err.reason or 'not PEM'}") from None
+    except OSError as err:
+        raise ConfigError(f"{cert}, {key}: {err.strerror}") from None
     return context
 
 
@@ -178,7 +183,10 @@ def secret_of(path: Path | None) -> bytes:
     """What signs sessions. ConfigError if a file has too little."""
     if path is None:
         return secrets.token_bytes(SECRET_BYTES)
-    found = path.read_bytes().strip()
+    try:
+        found = read_small(path).strip()
+    except OSError as err:
+        raise ConfigError(f"{path}: {err.strerror}") from None
     if len(found) < SECRET_BYTES:
         raise ConfigError(f"{path} has fewer than {SECRET_BYTES} bytes")
     return found

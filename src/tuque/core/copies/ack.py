@@ -141,7 +141,7 @@ def hand_on(n: Node, task: Task, life: Life, queue: bytes, ttl_ms: i64, is_dead:
     job.expire_ms = n.now_ms + ttl_ms
     life.client = -1
     n.has_lives = True
-    n.life.enter(job.id, life)
+    n.life.enter(job.id, life, job.queue)
     if is_dead:
         n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
     begin(n, job)

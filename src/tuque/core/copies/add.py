@@ -202,7 +202,7 @@ def add_life(n: Node, job: Job, spec: AddSpec) -> None:
     life = Life(NO_TERMS if terms is None else n.life.share(terms), spec.headers)
     life.ttl_ms = spec.ttl_s * 1000
     n.has_lives = True
-    n.life.enter(job.id, life)
+    n.life.enter(job.id, life, job.queue)
 
 
 def on_addjob(

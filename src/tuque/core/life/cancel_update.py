@@ -60,6 +60,7 @@ from tuque.core.model.work import (
 from tuque.core.msgs import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
+from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of, record_job, tell_watchers
 from tuque.core.queues.merge_work import (
     EDIT,
@@ -237,7 +238,7 @@ def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
         said: i64 = IS_OVER
     else:
         said = AGREED
-        mine = make_life(n, job.id)
+        mine = make_life(n, job)
         if theirs.edit > mine.edit:
             take_edit(n, job, mine, theirs, m.body, m.left_ms)
             if m.due_ms >= 0 and not is_out_at(n, job) and not mine.is_dead:
@@ -282,7 +283,7 @@ def update_job(n: Node, job: Job, update: Update) -> None:
         put_off(n, job, update.delay_ms)
         life = life_of(n, job.id)
     if update.attempts >= 0 or update.headers is not None or job.holders != 1:
-        life = make_life(n, job.id)
+        life = make_life(n, job)
         headers = update.headers
         if headers is not None:
             life.headers = headers
@@ -335,7 +336,7 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
     job.flags &= 0xFF ^ ONCE_QUEUED
     delay_s = job.delay_s if job.flags & DELIVERED else delay_from_creation(n, job, delay_ms)
     if job.flags & DELIVERED or life_of(n, job.id) is not None:
-        make_life(n, job.id).is_resting = delay_ms > 0  # W2.3
+        make_life(n, job).is_resting = delay_ms > 0  # W2.3
     if delay_ms > 0:
         job.delay_s = delay_s
         set_due(n, job, n.now_ms + delay_ms)
@@ -455,9 +456,9 @@ def on_cancel(
 
 def flag(n: Node, job: Job, reason: bytes) -> None:
     """[W8] A worker has the job: it hears that the job is cancelled (W8.2)."""
-    life = make_life(n, job.id)
+    life = make_life(n, job)
     if not life.is_cancelled:
-        life.cancel_reason = reason  # the first one stays
+        life.cancel_reason = fitting_reason(n, life, reason)  # the first one stays
         life.is_cancelled = True
         if life.run_state == LIVE and life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))  # W8.2
@@ -469,7 +470,7 @@ def flag(n: Node, job: Job, reason: bytes) -> None:
 
 def end(n: Node, job: Job, reason: bytes) -> None:
     """[W8] Nobody has the job: it ends as cancelled (W8.1)."""
-    life = make_life(n, job.id)
+    life = make_life(n, job)
     if not life.is_cancelled:
         life.cancel_reason = reason
     end_cancelled(n, job, life)

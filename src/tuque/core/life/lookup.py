@@ -315,7 +315,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         mine.edit = 0  # its body is not here
         mine.client = -1
         mine.terms = n.life.share(mine.terms)
-        n.life.enter(m.id, mine)
+        n.life.enter(m.id, mine, job.queue)
     else:
         replays = mine.replays
         old_state, newest = mine.run_state, mine.run

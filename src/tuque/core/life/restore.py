@@ -111,7 +111,7 @@ class LifeLog:
             life.is_dead = False  # until `finish`
             self.letters.append((int(life.serial), int(life.dead_ms), job.id))
         n.has_lives = True
-        n.life.enter(job.id, life)
+        n.life.enter(job.id, life, job.queue)
         if self.is_late:
             job.expire_ms = n.now_ms  # the next timer makes it a dead letter (W6.2)
             n.wheel.arm(job, n.now_ms)

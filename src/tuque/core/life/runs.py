@@ -58,6 +58,7 @@ from tuque.core.model.work import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import set_due, slots_of, tell_working
+from tuque.core.node.tables import fitting, may_grow
 from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.merge_work import due_by, go_dead, leave_line, tell_life
 from tuque.core.queues.procedures import (
@@ -122,18 +123,18 @@ def without_runs(n: Node, task: Task) -> Refusal:
     )
 
 
-def make_life(n: Node, id: bytes) -> Life:
+def make_life(n: Node, job: Job) -> Life:
     """The life of an open job, made if it has none."""
-    life = life_of(n, id)
-    return new_life(n, id, b"") if life is None else life
+    life = life_of(n, job.id)
+    return new_life(n, job, b"") if life is None else life
 
 
-def new_life(n: Node, id: bytes, worker: bytes) -> Life:
+def new_life(n: Node, job: Job, worker: bytes) -> Life:
     """The life of an open job that had none."""
     life = Life(NO_TERMS, b"")
     life.worker = worker
     n.has_lives = True
-    n.life.enter_new(id, life)
+    n.life.enter_new(job.id, life, job.queue)
     return life
 
 
@@ -319,6 +320,9 @@ def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> R
     if refused is not None:
         return refused
     life = n.life.by_id[id]
+    more: i64 = len(progress) - len(life.progress)
+    if len(progress) > THIN_MIN and more > 0 and not may_grow(n, life, more):
+        return None  # N11.10
     life.progress = progress
     tell_progress(n, id, life)
     n.life.weigh(life)
@@ -377,7 +381,7 @@ def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) ->
             go_dead_or_end(n, job, life, EXPIRED)
             return True
     elif delay_ms > 0:
-        life = make_life(n, id)
+        life = make_life(n, n.jobs[id])
     give_back(n, job, life, delay_ms, BY_RELEASE)
     if n.events is not None:
         n.events.nacked(n.now_ms, job, b"released")
@@ -447,6 +451,7 @@ def on_fail(
     if isinstance(job, Task):
         if len(detail) > THIN_MIN and memory_level(n) == 3 and id not in n.life.watchers:
             detail = CUT_DETAIL  # M3.4
+        reason, detail = fitting(n, id, reason, detail)
         failure = Failure(n.now_ms, attempt_of(run), b"", cause, reason, detail)
         return policy_of(n).fail(n, job, run, delay_ms, failure, is_final)
     if is_held(n, id):
@@ -487,6 +492,7 @@ def fail(
     if len(detail) > THIN_MIN and memory_level(n) == 3:
         if not is_last or job.id not in n.life.watchers:
             detail = CUT_DETAIL  # M3.4
+    reason, detail = fitting(n, job.id, reason, detail)
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
     if life.first is None:
         life.first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")

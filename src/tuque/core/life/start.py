@@ -83,7 +83,7 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, R
     if job.state != QUEUED and is_delayed(n, job):
         return None, Refusal(NOTDELIVERED)  # W2.3
     if life is None:
-        life = new_life(n, job.id, worker)
+        life = new_life(n, job, worker)
     begin_run(n, job, life, worker, client)
     return life, None
 
@@ -101,7 +101,7 @@ def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | Non
     life = life_of(n, job.id)
     if life is not None:
         return start(n, job, worker, client)[0]
-    life = new_life(n, job.id, worker)
+    life = new_life(n, job, worker)
     begin_run(n, job, life, worker, client)
     return life
 

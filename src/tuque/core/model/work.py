@@ -46,6 +46,7 @@ THIN_MIN: Final = 256  # a smaller result or detail is not worth it
 TOO_LARGE: Final = b"its result of %d bytes was dropped: too large for results-max-bytes"
 NO_ROOM: Final = b"its result of %d bytes was dropped: memory was short"
 CUT_DETAIL: Final = b"(dropped: memory was short)"
+OVER_QUOTA: Final = b"(dropped: its tenant has as many bytes as it may)"  # N11.10
 
 
 @final
@@ -144,6 +145,7 @@ class Life:
         self.packed_bytes: i64 = 0  # of one that is a task: what its task carries of it (T48.2)
         self.edit: i64 = 0  # number of the last UPDATEJOB: a count, then its node's hash (W16.6)
         self.bytes: i64 = 0  # as counted
+        self.tenant = b""  # that pays for them; empty: none (N11.2)
         self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
 
     def detail_bytes(self) -> i64:

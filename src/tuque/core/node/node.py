@@ -200,6 +200,7 @@ class Limits:
         self.results_bytes: i64 = 64 << 20  # W7.4
         self.dead_bytes: i64 = 256 << 20  # W6.6
         self.dead_keep_ms: i64 = 30 * 86_400_000
+        self.quota_bytes: dict[bytes, int] = {}  # of tenants that have one (N11.1)
 
 
 @final

@@ -27,6 +27,7 @@ from tuque.core.model.stats import (
     count_as,
     tenant_of,
 )
+from tuque.core.model.work import OVER_QUOTA, THIN_MIN, Life
 from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES, Queue, queue_bytes
 
@@ -103,6 +104,9 @@ def rehouse(n: Node, job: Job, queue: bytes) -> Job:
     fresh.holders = job.holders
     fresh.confirmed = job.confirmed
     n.wheel.cancel(job)
+    life = n.life.by_id.get(job.id)
+    if life is not None:
+        n.life.rehouse(life, queue)
     leave_job(n, job)
     job.state = ACKED
     enter_job(n, fresh)
@@ -256,6 +260,54 @@ def check_table(n: Node) -> None:
         assert name in n.queues, "bare queue that is gone"
         bare += bare_size(name)
     assert bare == n.bare_bytes, "bytes of bare queues"
+
+
+# ---- What each tenant has, and how little is kept of work beyond its quota (SPEC N11)
+
+
+def held_by(n: Node, tenant: bytes) -> tuple[i64, i64]:
+    """[N11] The jobs of the tenant here, and its bytes (N11.2)."""
+    owner = n.book.owners.get(tenant)
+    jobs: i64 = 0 if owner is None else owner.jobs
+    size: i64 = 0 if owner is None else owner.bytes
+    share = n.life.shares.by_name.get(tenant)
+    if share is not None:
+        jobs += share.staged_jobs
+        size += share.staged_bytes + share.kept_bytes + share.life_bytes
+    return jobs, size
+
+
+def headers_bytes(n: Node, id: bytes) -> i64:
+    """The bytes of the headers of the job."""
+    work = n.life.by_id.get(id)
+    return 0 if work is None else len(work.headers)
+
+
+def may_grow(n: Node, work: Life, more: i64) -> bool:
+    """[N11] Whether the job's tenant may have so many bytes more in it (N11.10)."""
+    most: i64 = n.limits.quota_bytes.get(work.tenant, 0)
+    return most == 0 or held_by(n, work.tenant)[1] + more <= most
+
+
+def fitting(n: Node, id: bytes, reason: bytes, detail: bytes) -> tuple[bytes, bytes]:
+    """[N11] What is kept of the reason and the detail of a failure of the job (N11.10)."""
+    work = n.life.by_id.get(id)
+    if work is None or len(reason) + len(detail) <= THIN_MIN:
+        return reason, detail
+    last = work.last
+    more: i64 = -(len(last.reason) + len(last.detail)) if last is not None else len(reason)
+    if len(detail) > THIN_MIN and not may_grow(n, work, more + len(reason) + len(detail)):
+        detail = OVER_QUOTA
+    if len(reason) > THIN_MIN and not may_grow(n, work, more + len(reason) + len(detail)):
+        reason = reason[:THIN_MIN]
+    return reason, detail
+
+
+def fitting_reason(n: Node, work: Life, reason: bytes) -> bytes:
+    """[N11] What is kept of the reason of a CANCEL (N11.10)."""
+    if len(reason) <= THIN_MIN or may_grow(n, work, len(reason)):
+        return reason
+    return reason[:THIN_MIN]
 
 
 # ---- The node's time; whether the process stood still (SPEC G8)

@@ -269,6 +269,7 @@ def check_lives(n: Node) -> None:
     """Assert that the tables of lives agree (for tests and `DEBUG CHECK`)."""
     lives = n.life
     size: i64 = 0
+    of_tenants: i64 = 0
     dead: i64 = 0
     letters: i64 = 0
     for id, life in lives.by_id.items():
@@ -276,10 +277,17 @@ def check_lives(n: Node) -> None:
         assert job is not None, "life without its job"
         assert life.bytes == life.size(), "bytes of a life"
         size += life.bytes
+        assert life.tenant == tenant_of(job.queue), "tenant of a life"
+        if len(life.tenant) > 0:
+            of_tenants += life.bytes
         if life.is_dead:
             letters += 1
             dead += life.bytes + len(job.body)
     assert size == lives.bytes, "bytes of lives"
+    paid: i64 = 0
+    for share in n.life.shares.by_name.values():
+        paid += share.life_bytes
+    assert paid == of_tenants, "bytes of lives that tenants pay for"
     assert letters == lives.letter_count(), "dead letters"
     assert dead == lives.dead_bytes, "bytes of dead letters"
     kept: i64 = 0

@@ -296,7 +296,7 @@ def enter_copy(n: Node, job: Job, life: Life) -> None:
     life.is_dead = False
     life.client = -1
     life.terms = n.life.share(life.terms)
-    n.life.enter(job.id, life)
+    n.life.enter(job.id, life, job.queue)
     if is_dead:
         n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
         look_again(n, job)  # W9.2

@@ -42,6 +42,7 @@ from tuque.core.tables.dedupe_keys import full_key
 from tuque.core.tables.staged import (
     APP_BYTES,
     APPS_MAX,
+    FAIR,
     PUBLISH_MAX,
     App,
     Publish,
@@ -161,7 +162,7 @@ def decide(n: Node, x: Publish) -> Refusal | None:
     if error is None and len(x.fresh) > 0:
         error = keys_refusal(n, len(x.fresh), tenant_of(x.spec.txn))
     if error is None and app is None:
-        error = apps_refusal(n)
+        error = apps_refusal(n, tenant_of(spec.app))
     if error is not None:
         return error
     if len(spec.group) > 0:
@@ -202,8 +203,24 @@ def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) ->
     return DONE_BEFORE
 
 
-def apps_refusal(n: Node) -> Refusal | None:
-    """Why one more app is refused; None if it is not (Z2.9)."""
+def apps_refusal(n: Node, tenant: bytes) -> Refusal | None:
+    """Why one more app is refused; None if it is not (Z2.9, N11.8)."""
+    if len(tenant) > 0:
+        if apps_of(n, tenant) * FAIR >= APPS_MAX:
+            forget_apps(n)
+        count = apps_of(n, tenant)
+        return Refusal(APPS_FULL, (count,)) if count * FAIR >= APPS_MAX else room_for_app(n)
+    return room_for_app(n)
+
+
+def apps_of(n: Node, tenant: bytes) -> int:
+    """How many apps the tenant has."""
+    prefix = tenant + b"/"
+    return sum([1 for name in n.staging.apps if name.startswith(prefix)])
+
+
+def room_for_app(n: Node) -> Refusal | None:
+    """Why the node keeps no more apps, whose ever; None if it does (Z2.9)."""
     if len(n.staging.apps) >= APPS_MAX:
         forget_apps(n)
         if len(n.staging.apps) >= APPS_MAX:

@@ -57,6 +57,7 @@ class Keys:
         # Of queues that are tubes, those that go to other nodes with the tasks (T18.8).
         self.of_tubes: dict[bytes, dict[bytes, None]] = {}
         self.by_tenant: dict[bytes, int] = {}  # how many each has
+        self.text_of: dict[bytes, int] = {}  # bytes of their text, by tenant
         self.pending: dict[bytes, bytes] = {}  # by job id: keys of jobs that wait for copies
         # Jobs that waited for copies when the node stopped, and the nodes that have one by now.
         self.unsure: dict[bytes, int] = {}
@@ -130,8 +131,10 @@ class Keys:
             left = self.by_tenant.get(tenant, 0) + int(by)
             if left > 0:
                 self.by_tenant[tenant] = left
+                self.text_of[tenant] = self.text_of.get(tenant, 0) + len(full) * int(by)
             else:
                 self.by_tenant.pop(tenant, None)
+                self.text_of.pop(tenant, None)
 
     def tick(self, now_ms: i64, most: i64) -> None:
         """Drop up to `most` expired keys."""

@@ -237,16 +237,18 @@ class Share:
         self.name = name
         self.kept: OrderedDict[bytes, int] = OrderedDict()  # bytes of its outcomes, oldest first
         self.kept_bytes: i64 = 0
-        # its dead letters, oldest first: bytes in all, and without the body
-        self.letters: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        # bytes of its dead letters, oldest first, bodies included
+        self.letters: OrderedDict[bytes, int] = OrderedDict()
         self.letter_bytes: i64 = 0
-        self.extra_bytes: i64 = 0
+        self.life_bytes: i64 = 0  # what is known of its open jobs and dead letters
         self.staged_jobs: i64 = 0
         self.staged_bytes: i64 = 0
 
     def is_empty(self) -> bool:
         """Whether it has nothing any more."""
-        return len(self.kept) == 0 and len(self.letters) == 0 and self.staged_bytes == 0
+        if len(self.kept) > 0 or len(self.letters) > 0:
+            return False
+        return self.staged_bytes == 0 and self.life_bytes == 0
 
 
 @final
@@ -293,15 +295,20 @@ class Shares:
             return b""
         return next(iter(most.kept))
 
-    def bury(self, queue: bytes, id: bytes, size: i64, body_bytes: i64) -> None:
-        """A dead letter came to the queue; `size` is without the body."""
+    def live(self, tenant: bytes, by: i64) -> None:
+        """What is known of the tenant's jobs has so many bytes more."""
+        share = self.of(tenant)
+        share.life_bytes += by
+        self.left(share)
+
+    def bury(self, queue: bytes, id: bytes, size: i64) -> None:
+        """A dead letter came to the queue; `size`: with its body."""
         tenant = tenant_of(queue)
         if len(tenant) == 0:
             return
         share = self.of(tenant)
-        share.letters[id] = (int(size + body_bytes), int(size))
-        share.letter_bytes += size + body_bytes
-        share.extra_bytes += size
+        share.letters[id] = int(size)
+        share.letter_bytes += size
         most = self.letters_most
         if most is None or share.letter_bytes > most.letter_bytes:
             self.letters_most = share
@@ -312,9 +319,7 @@ class Shares:
         if len(tenant) == 0:
             return
         share = self.of(tenant)
-        size, extra = share.letters.pop(id, (0, 0))
-        share.letter_bytes -= size
-        share.extra_bytes -= extra
+        share.letter_bytes -= share.letters.pop(id, 0)
         self.left(share)
 
     def letters_first(self, limit_bytes: i64) -> bytes:

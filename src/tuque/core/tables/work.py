@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Update
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     LIFE_BYTES,
     NO_ROOM,
@@ -253,13 +254,14 @@ class Lives:
         self.terms[key] = terms
         return terms
 
-    def weigh(self, life: Life) -> None:
-        """Count the life's bytes anew after a change."""
-        size = life.size()
-        self.bytes += size - life.bytes
-        if life.is_dead:
-            self.dead_bytes += size - life.bytes
-        life.bytes = size
+    def weigh(self, work: Life) -> None:
+        """Count its bytes anew after a change."""
+        size = work.size()
+        self.bytes += size - work.bytes
+        if work.is_dead:
+            self.dead_bytes += size - work.bytes
+        self.pay(work, size - work.bytes)
+        work.bytes = size
 
     def remember(self, worker: bytes, hash: i64) -> None:
         """Keep the hash of a worker, and of this node (W1.2)."""
@@ -267,26 +269,43 @@ class Lives:
             self.hashes = {}
         self.hashes[worker] = int(hash)
 
-    def enter_new(self, id: bytes, life: Life) -> None:
-        """As `enter`, of a life that has a worker and nothing else."""
-        self.by_id[id] = life
-        life.bytes = LIFE_BYTES + len(life.worker)
-        self.bytes += life.bytes
+    def enter_new(self, id: bytes, work: Life, queue: bytes) -> None:
+        """As `enter`, of one that has a worker and nothing else."""
+        self.by_id[id] = work
+        work.bytes = LIFE_BYTES + len(work.worker)
+        work.tenant = tenant_of(queue)
+        self.bytes += work.bytes
+        self.pay(work, work.bytes)
 
-    def enter(self, id: bytes, life: Life) -> None:
-        """A job has a life now. `id` is the one that the job has: tables find it sooner."""
-        self.by_id[id] = life
-        self.weigh(life)
+    def enter(self, id: bytes, work: Life, queue: bytes) -> None:
+        """A job of the queue has work now. `id` is the one of the job: tables find it sooner."""
+        self.by_id[id] = work
+        work.tenant = tenant_of(queue)
+        self.weigh(work)
 
-    def leave(self, id: bytes, life: Life) -> None:
-        """The job ended, or left: drop its life."""
+    def rehouse(self, work: Life, queue: bytes) -> None:
+        """[N11] Its job belongs to that queue now: another tenant may pay for it (N11.2)."""
+        tenant = tenant_of(queue)
+        if work.tenant != tenant:
+            self.pay(work, -work.bytes)
+            work.tenant = tenant
+            self.pay(work, work.bytes)
+
+    def pay(self, work: Life, by: i64) -> None:
+        """[N11] Count bytes of the work, more or fewer, for its tenant (N11.2)."""
+        if len(work.tenant) > 0:
+            self.shares.live(work.tenant, by)
+
+    def leave(self, id: bytes, work: Life) -> None:
+        """The job ended, or left: drop its work."""
         del self.by_id[id]
-        self.bytes -= life.bytes
-        if life.is_dead:
-            self.dead_bytes -= life.bytes
-        self.fat_bytes -= life.fat_bytes
-        life.fat_bytes = 0
-        life.bytes = 0
+        self.bytes -= work.bytes
+        self.pay(work, -work.bytes)
+        if work.is_dead:
+            self.dead_bytes -= work.bytes
+        self.fat_bytes -= work.fat_bytes
+        work.fat_bytes = 0
+        work.bytes = 0
 
     # ---- outcomes
 
@@ -439,7 +458,7 @@ class Lives:
         self.dead_bytes += life.bytes + body_bytes
         enter_letter(self.letters, queue, serial, id, life)
         self.letters_in_all += 1
-        self.shares.bury(queue, id, life.bytes, body_bytes)
+        self.shares.bury(queue, id, life.bytes + body_bytes)
         self.old.append((int(serial), id))
         if life.bytes + body_bytes > limit_bytes:
             self.giants[id] = None

@@ -100,7 +100,7 @@ class Place:
     def __init__(self, s: Server, c: Connection, user: bytes) -> None:
         self.s = s
         self.c = c
-        self.turn = s.acl.guesses.line_up(host_of(c), user, s.n.now_ms)
+        self.turn = s.acl.guesses.join_line(host_of(c), user, s.n.now_ms)
         if self.turn is not None:
             c.line_ms = s.n.now_ms
             if self.comes_ms() > s.n.now_ms:

@@ -13,7 +13,7 @@ from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
 from tuque.core.model.stats import Owner, tenant_of
 from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES
-from tuque.core.node.tables import bare_size, review_bare
+from tuque.core.node.tables import bare_size, headers_bytes, held_by, review_bare
 from tuque.core.tables.leases import GROUPS_MAX
 from tuque.core.tables.staged import FAIR
 from tuque.server.state.server import Server
@@ -171,21 +171,9 @@ def of_topic(s: Server, account: Account, counts: dict[bytes, int], size: i64) -
     return refused
 
 
-def owned(s: Server, name: bytes) -> tuple[int, int]:
-    """[N11] The jobs and bytes of a tenant at this node (N11.2)."""
-    owner = s.n.book.owners.get(name)
-    jobs: i64 = 0 if owner is None else owner.jobs
-    held: i64 = 0 if owner is None else owner.bytes
-    share = s.n.life.shares.by_name.get(name)
-    if share is not None:
-        jobs += share.staged_jobs
-        held += share.staged_bytes + share.kept_bytes + share.extra_bytes
-    return int(jobs), int(held)
-
-
 def over_owned(s: Server, tenant: Tenant, count: i64, size: i64) -> bytes | None:
     """Why it may not have these beside what it has."""
-    jobs, held = owned(s, tenant.name)
+    jobs, held = held_by(s.n, tenant.name)
     if tenant.jobs > 0 and jobs + count > tenant.jobs:
         if count > 1:
             return MORE_JOBS % (tenant.name, int(jobs), int(tenant.jobs), int(count))
@@ -197,17 +185,28 @@ def over_owned(s: Server, tenant: Tenant, count: i64, size: i64) -> bytes | None
     return None
 
 
-def check_growth(s: Server, account: Account | None, job: Job | None, body: bytes) -> None:
-    """[N11] Raise ArgError if the tenant may not have that body in the place of the job's (N11.2).
+def check_growth(
+    s: Server,
+    account: Account | None,
+    job: Job | None,
+    body: bytes | None,
+    headers: bytes | None = None,
+) -> None:
+    """[N11] Raise ArgError if the tenant may not have that body and these headers in the place of
+    the job's (N11.2).
 
     `job`: None if it is at other nodes.
     """
     tenant = None if account is None else account.home
     if tenant is None or tenant.bytes == 0:
         return
-    before: i64 = 0 if job is None else len(job.body)
-    held: i64 = owned(s, tenant.name)[1]
-    if len(body) > before and held + len(body) - before > tenant.bytes:
+    more: i64 = 0
+    if body is not None:
+        more += len(body) - (0 if job is None else len(job.body))
+    if headers is not None:
+        more += len(headers) - (0 if job is None else headers_bytes(s.n, job.id))
+    held: i64 = held_by(s.n, tenant.name)[1]
+    if more > 0 and held + more > tenant.bytes:
         tenant.refused += 1
         raise ArgError(MANY_BYTES % (tenant.name, int(held), int(tenant.bytes)))
 

@@ -16,10 +16,11 @@ from typing import Final
 from tuque import __version__
 from tuque.core.leases.leases import lease_figures
 from tuque.core.model.stats import BOUNDS, CAUSES
+from tuque.core.node.tables import held_by
 from tuque.core.queues.procedures import memory_level
 from tuque.core.staged.stage import staging_figures
 from tuque.core.topics import topic_figures
-from tuque.server.access.tenant import connections, owned
+from tuque.server.access.tenant import connections
 from tuque.server.admin.cluster import bus_section, cluster_section
 from tuque.server.commands.tube_admin import tube_figures
 from tuque.server.net.tls_acceptor import Handshakes
@@ -113,13 +114,13 @@ def tenants_of(s: Server, c: Client) -> Fields:
 def tenant_line(s: Server, tenant: Tenant, counts: dict[bytes, int]) -> str:
     """Users, connections, queues, jobs, bytes and refusals; behind a / what it may have."""
     owner = s.n.book.owners.get(tenant.name)
-    jobs, held = owned(s, tenant.name)
+    jobs, held = held_by(s.n, tenant.name)
     figures = {
         "users": (int(tenant.users), 0),
         "connections": (counts.get(tenant.name, 0), int(tenant.connections)),
         "queues": (0 if owner is None else int(owner.queues), 0),
-        "jobs": (jobs, int(tenant.jobs)),
-        "bytes": (held, int(tenant.bytes)),
+        "jobs": (int(jobs), int(tenant.jobs)),
+        "bytes": (int(held), int(tenant.bytes)),
         "refused": (int(tenant.refused), 0),
     }
     words = [

@@ -55,6 +55,7 @@ from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
     check_ids,
+    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -481,6 +482,8 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(WORDS[PAUSED])
     if body is not None:
         check_growth(s, c.user, job, body)
+        if len(body) > len(job.body):
+            check_room(s.n, [])  # M2.4
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
 
 

@@ -109,7 +109,7 @@ EVENT: Final = "iproto-request"
 
 SCRAMBLE_BYTES: Final = 20
 # one text, so that nobody learns which users there are
-LINED_UP: Final = b"a log-in of this connection waits for its turn already"
+WAITS_ALREADY: Final = b"a log-in of this connection waits for its turn already"
 NOT_PROVED: Final = b"User not found or supplied credentials are invalid"
 ARGS_MAX: Final = 8  # further ones are ignored
 FAILED: Final = "error %d"
@@ -436,7 +436,7 @@ def begin_log_in(s: Server, w: Wired, request: Request) -> None:
     """Log in now, or when it is the turn of this address and this user."""
     name = request.text(USER, b"user name")
     if w.line_ms > 0:
-        raise IprotoError(E_PROC, LINED_UP)
+        raise IprotoError(E_PROC, WAITS_ALREADY)
     place = Place(s, w, name)
     if place.turn is not None:
         begin_call(s, w, request.sync, LateLogIn(s, w, request, place))

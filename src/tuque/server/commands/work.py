@@ -319,8 +319,7 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
             update.pri = in_range(word, value, 0, PRI_MAX)
         else:
             update.headers, i = headers(args, i - 1)
-    if update.body is not None:
-        check_growth(s, c.user, s.n.jobs.get(words[1]), update.body)
+    check_growth(s, c.user, s.n.jobs.get(words[1]), update.body, update.headers)
     refused, change = on_update(s.n, words[1], update)
     if refused is not None:
         c.error(core_words(refused))

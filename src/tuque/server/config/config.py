@@ -30,6 +30,7 @@ from tuque.server.config.kinds import (
 )
 from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
 from tuque.server.config.patterns import Glob
+from tuque.smallfile import read_small
 
 __all__ = [
     "OPTIONS",
@@ -136,7 +137,7 @@ def _load_file(cfg: Config, path: str) -> None:
     else:
         label, base = path, Path.cwd()
         try:
-            text = Path(path).read_text("utf-8", "surrogateescape")
+            text = read_small(path).decode("utf-8", "surrogateescape")
         except OSError as err:
             raise ConfigError("config file", path, f"a readable file ({err.strerror})") from None
         cfg.config_file = str(Path(path).resolve())
@@ -246,11 +247,11 @@ def cluster_secrets(cfg: Config) -> list[bytes]:
         return [one.encode() for one in (cfg.cluster_secret, cfg.cluster_secret_also) if one]
     opt = OPTIONS["cluster_secret_file"]
     try:
-        with open(in_dir(cfg, cfg.cluster_secret_file), "rb") as file:
-            lines = [file.readline(1024).strip() for _ in range(2)]
+        text = read_small(in_dir(cfg, cfg.cluster_secret_file))
     except OSError as err:
         allowed = f"a file this user can read ({err.strerror})"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None
+    lines = [line[:1024].strip() for line in [*text.split(b"\n", 2), b"", b""][:2]]
     try:
         kind = OPTIONS["cluster_secret"].kind
         found = [kind.parse(line.decode()).encode() for line in lines if line]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuque.server.config.kinds import ConfigError
+from tuque.smallfile import read_small
 
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
 NAMED = {char: name for name, char in ESCAPES.items()} | {"\\": "\\", '"': '"'}
@@ -125,7 +126,7 @@ def _included(words: list[str], where: str, base: Path, depth: int) -> list[Dire
         )
     path = base / words[1]
     try:
-        text = path.read_text("utf-8", "surrogateescape")
+        text = read_small(path).decode("utf-8", "surrogateescape")
     except OSError as err:
         raise ConfigError(
             "include", words[1], f"a file that can be read ({err.strerror})", where=where

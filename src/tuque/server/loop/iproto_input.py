@@ -18,7 +18,7 @@ from tuque.server.loop.housekeeping import (
     note_unrun,
 )
 from tuque.server.loop.output import Outlet
-from tuque.server.state.client import LIGHT, Wired, weigh
+from tuque.server.state.client import LIGHT, TURN_BYTES, Wired, weigh
 from tuque.server.state.server import Server
 from tuque.wire.commands.bounds import LIGHT_WORK
 from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
@@ -83,10 +83,15 @@ class IprotoDoor:
             if s.n.work + w.requests - before >= most:
                 w.spent_turn = s.figures.turns  # L2.10
             is_spent = w.spent_turn == s.figures.turns
-            is_busy = is_spent or w.has_much() or w.chores >= CHORES_MAX
+            is_full = w.has_much()
+            if is_full:
+                s.figures.much_bytes += w.out_bytes
+            is_busy = is_spent or is_full or w.chores >= CHORES_MAX
             if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
                 w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
+                if len(w.out) > 0:
+                    s.touch(w)
                 return
             try:
                 before_looks = w.reader.looks
@@ -124,7 +129,11 @@ class IprotoDoor:
             return
         stalled = self.stalled
         self.stalled = []
-        for w in stalled:
+        made: i64 = 0
+        for i, w in enumerate(stalled):
+            if made > TURN_BYTES:
+                self.stalled += stalled[i:]  # L2.8
+                return
             if w.is_closed:
                 continue
             try:
@@ -132,6 +141,7 @@ class IprotoDoor:
             except Exception as error:
                 self.outlet.on_bug(w, error)
                 continue
+            made += w.out_bytes
             if w.is_stalled or w.is_closed:
                 continue
             if w.is_full:

@@ -90,10 +90,10 @@ class Share:
         self.noted_bytes: i64 = 0
 
     def cost(self) -> i64:
-        """Bytes read and commands run, since the start."""
+        """Bytes read, commands run and bytes of large replies, since the start."""
         figures = self.s.figures
         commands = figures.commands + figures.turned_down
-        return figures.in_bytes + COMMAND_COST * commands + self.joined
+        return figures.in_bytes + figures.much_bytes + COMMAND_COST * commands + self.joined
 
     def begin(self) -> None:
         """Start a turn with a full share."""
@@ -669,7 +669,8 @@ class Pump:
                 c.spent_turn = s.figures.turns
                 c.put_off(commands[i:], True)
                 return
-            if i < count and c.has_much():
+            if c.has_much():
+                s.figures.much_bytes += c.out_bytes
                 c.put_off(commands[i:], True)  # replies go out first, and others get their turn
                 return
 

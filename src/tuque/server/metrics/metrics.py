@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from tuque.core.model.stats import BOUNDS, NOBODY, PUT_BACK
+from tuque.core.node.tables import held_by
 from tuque.core.repair.node_loss import repair_left
 from tuque.metrics.text import COUNTER, GAUGE, HISTOGRAM, OTHER, Family, shown
-from tuque.server.access.tenant import connections, owned
+from tuque.server.access.tenant import connections
 from tuque.server.observe.queue_walk import level_of
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import homeless
@@ -190,12 +191,12 @@ def add_tenants(s: Server, shot: Snapshot) -> None:
     refused = 0
     for tenant in s.acl.tenants.values():
         owner = s.n.book.owners.get(tenant.name, NOBODY)
-        jobs, size = owned(s, tenant.name)
+        jobs, size = held_by(s.n, tenant.name)
         held = {
             "connections": counts.get(tenant.name, 0),
             "queues": int(owner.queues),
-            "jobs": jobs,
-            "bytes": size,
+            "jobs": int(jobs),
+            "bytes": int(size),
         }
         if len(shot.tenants) < s.cfg.metrics_queues:
             shot.tenants.append((tenant.name.decode(), held, int(tenant.refused)))

@@ -13,6 +13,7 @@ from tuque.server.config.config import in_dir
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
+from tuque.smallfile import read_small
 
 ROUNDS: Final = 10  # of a handshake in memory, which takes three
 USABLE: Final = "a certificate that is valid now, and that the authority of the nodes has signed"
@@ -270,9 +271,8 @@ def check_authority(cfg: Config, path: str, of_clients: str) -> None:
     has_secret = cfg.cluster_secret or cfg.cluster_secret_file
     if has_secret or cfg.tls_auth_clients == "no" or not of_clients:
         return
-    with open(path, "rb") as mine, open(of_clients, "rb") as other:
-        if mine.read(FILE_BYTES).strip() == other.read(FILE_BYTES).strip():
-            raise ConfigError(FILES[3], path, OTHER_CA)
+    if read_pem(FILES[3], path).strip() == read_pem(FILES[2], of_clients).strip():
+        raise ConfigError(FILES[3], path, OTHER_CA)
 
 
 def make_context(cfg: Config, protocol: Any) -> ssl.SSLContext:
@@ -337,10 +337,13 @@ def no_passphrase() -> str:
 
 def check_readable(name: str, path: str) -> None:
     """ConfigError unless the file can be read and seems to hold what it should."""
+    if MARKS[name] not in read_pem(name, path):
+        raise ConfigError(name, path, f"{ALLOWED[name]} (there is none in it)")
+
+
+def read_pem(name: str, path: str) -> bytes:
+    """What the file has. ConfigError unless it is a small file that can be read."""
     try:
-        with open(path, "rb") as file:
-            found = file.read(FILE_BYTES)
+        return read_small(path, FILE_BYTES)
     except OSError as error:
         raise ConfigError(name, path, f"{ALLOWED[name]} ({error.strerror})") from None
-    if MARKS[name] not in found:
-        raise ConfigError(name, path, f"{ALLOWED[name]} (there is none in it)")

@@ -14,6 +14,7 @@ from tuque.server.replies.waiting import hold_back, hold_back_wired
 from tuque.server.state.client import (
     REPLY_OFF,
     REPLY_SKIPPING,
+    TURN_BYTES,
     Chore,
     Client,
     Wired,
@@ -59,7 +60,8 @@ def run_chores(s: Server) -> None:
         return
     if len(s.resting) > 0:
         wake_rested(s)
-    while len(s.chores) > 0 and n.work < TURN_WORK:
+    most = s.figures.much_bytes + TURN_BYTES
+    while len(s.chores) > 0 and n.work < TURN_WORK and s.figures.much_bytes < most:  # L2.8
         chore = s.chores.pop(0)
         if chore.is_over or (chore.c.is_closed and not chore.goes_on):
             chore.drop()
@@ -121,6 +123,8 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
     w.chores -= 1
     w.last_ms = s.n.now_ms
     hold_back_wired(s, t, w, chore.sync, written)  # T18.5
+    if w.has_much():
+        s.figures.much_bytes += w.out_bytes
     s.touch(w)
 
 
@@ -150,6 +154,8 @@ def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
         del c.out[written:]
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
         hold_back(s, tubes_of(s.n), c, written)  # T18.5
+    if c.has_much():
+        s.figures.much_bytes += c.out_bytes
     s.touch(c)
     if len(c.todo) > 0 or c.reader.error or c.has_ended:
         s.resumed.append(c)

@@ -18,7 +18,6 @@ from tuque.wire.proto.resp import RequestReader, error_reply, put_value
 
 LARGE_BYTES: Final = 262_144  # a larger piece of a reply is not copied
 SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
-MANY_PIECES: Final = 1_024  # count the replies of a turn when they have so many pieces
 SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python allocates quickly
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
@@ -82,6 +81,8 @@ class Connection:
         self.address = address  # ip:port, or unix:path
         self.out: list[bytes] = []  # produced in this turn
         self.has_large = False  # one of its pieces is large
+        self.out_seen: i64 = 0  # pieces of it whose bytes are counted
+        self.out_bytes: i64 = 0  # of these
         self.gated: list[tuple[int, bytes]] = []  # with the journal number each waits for
         self.wire: list[bytes] = []  # may be sent, but the socket had no room
         self.wire_at: i64 = 0  # bytes of the first piece already sent
@@ -195,13 +196,18 @@ class Connection:
         return done
 
     def has_much(self) -> bool:
-        """Whether this turn produced so much that further requests had better wait."""
-        if len(self.out) < MANY_PIECES:
-            return False
-        if self.has_large:
-            return True
-        self.out = [b"".join(self.out)]
-        return len(self.out[0]) > TURN_BYTES
+        """[L2.8] Whether its replies of this turn are so long that its other requests wait."""
+        out = self.out
+        count: i64 = len(out)
+        if count < self.out_seen:
+            self.out_seen = self.out_bytes = 0
+        while self.out_seen < count:
+            size: i64 = len(out[self.out_seen])
+            if size > LARGE_BYTES:
+                self.has_large = True
+            self.out_bytes += size
+            self.out_seen += 1
+        return self.out_bytes > TURN_BYTES
 
     def hold(self, seq: i64) -> None:
         """Hold the output until the journal's record `seq` is durable."""
@@ -213,6 +219,7 @@ class Connection:
         """The turn's output in one piece; large pieces are not copied."""
         out = self.out
         self.out = []
+        self.out_seen = self.out_bytes = 0
         if not self.has_large:
             return [b"".join(out)]
         self.has_large = False

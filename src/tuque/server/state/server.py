@@ -73,6 +73,7 @@ class Figures:
         self.rejected: i64 = 0
         self.commands: i64 = 0
         self.turned_down: i64 = 0  # commands that were refused: they cost time, too
+        self.much_bytes: i64 = 0  # of the replies of connections that had many in one turn
         self.in_bytes: i64 = 0
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
@@ -323,6 +324,7 @@ def apply_settings(s: Server) -> None:
     limits.memory_bytes = memory_limit(s)
     limits.bare_bytes = limits.memory_bytes // BARE_PART or NO_BOUND
     limits.clients_bytes = bytes_of(cfg.maxmemory_clients, limits.memory_bytes)
+    limits.quota_bytes = s.acl.quota_bytes
     limits.may_evict = cfg.maxmemory_policy == "acks"
     limits.queue_idle_ms = cfg.queue_idle_time * 1000
     limits.default_ttl_s = cfg.default_ttl

@@ -251,7 +251,7 @@ class Guesses:
         self.by_key: dict[bytes, Guess] = {}
         self.trusted: dict[bytes, None] = {}  # pairs of address and user that have logged in
 
-    def line_up(self, host: bytes, user: bytes, now_ms: i64) -> Turn | None:
+    def join_line(self, host: bytes, user: bytes, now_ms: i64) -> Turn | None:
         """[N6] The last place of the line for a log-in (N6.1, N6.2); None: it need not wait."""
         key = self.key_of(host, user)
         guess = self.by_key.get(key)

@@ -265,6 +265,7 @@ class Acl:
         self.marks: dict[bytes, int] = {}  # of each user, summed up in the digest
         self.total = 0
         self.tenants: dict[bytes, Tenant] = {}
+        self.quota_bytes: dict[bytes, int] = {}  # of those that have one; the core sees it
         self.is_guarded = False
         self.newcomer: Account | None = self.default
         self.mark(DEFAULT)
@@ -292,6 +293,10 @@ class Acl:
             tenant.join(account.quotas)
             account.home = tenant
         self.tenants = found
+        self.quota_bytes.clear()
+        for tenant in found.values():
+            if tenant.bytes > 0:
+                self.quota_bytes[tenant.name] = int(tenant.bytes)
 
     def mark(self, name: bytes) -> None:
         """The user was made, changed or deleted: count it in the digest."""

@@ -1,7 +1,6 @@
 """Users in words, as in ACL SETUSER and ACL LIST, and the users file (SPEC N3, N5)."""
 
 import os
-import stat
 from time import sleep
 from typing import Final
 
@@ -26,6 +25,7 @@ from tuque.server.users.users import (
     meant,
     tenant_words,
 )
+from tuque.smallfile import read_small
 from tuque.wire.commands.rights import CATEGORIES
 
 PATTERNS_MAX: Final = 100
@@ -314,26 +314,10 @@ def read_users(path: str) -> list[Account]:
 
 def text_of(path: str) -> bytes:
     """What the file has. Raises UsersFileError."""
-    try:  # a pipe in its place would be waited for
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise UsersFileError(f"{path}: not a regular file")
-            parts: list[bytes] = []
-            left = FILE_BYTES + 1
-            while left > 0:
-                part = os.read(file, left)
-                if len(part) == 0:
-                    break
-                parts.append(part)
-                left -= len(part)
-        finally:
-            os.close(file)
+    try:
+        return read_small(path, FILE_BYTES)
     except OSError as error:
         raise UsersFileError(f"{path}: {error.strerror}") from None
-    if left == 0:
-        raise UsersFileError(f"{path}: more than {FILE_BYTES} bytes")
-    return b"".join(parts)
 
 
 def user_in(words: list[bytes], where: str) -> Account:

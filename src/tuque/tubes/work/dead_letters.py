@@ -137,7 +137,7 @@ def set_aside(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """[T48] TUBE BURY: a dead letter of which no attempt failed now (T48.8)."""
     life = life_of(n, task.id)
     if life is None:
-        life = new_life(n, task.id, b"")
+        life = new_life(n, task, b"")
     bury(n, t, tube, task, life, SET_ASIDE)
 
 
@@ -283,7 +283,7 @@ def lie_down(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """A BURIED task of a journal or a replica is in the tables of its leader."""
     life = life_of(n, task.id)
     if life is None:
-        life = new_life(n, task.id, b"")
+        life = new_life(n, task, b"")
     if len(life.dead_cause) == 0:  # no leader writes that
         life.dead_cause = SET_ASIDE
         life.dead_ms = n.now_ms

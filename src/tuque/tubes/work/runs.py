@@ -43,6 +43,7 @@ from tuque.core.model.work import (
     attempt_of,
 )
 from tuque.core.node.node import Node
+from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import RUN_RELEASED, RUN_STARTED
@@ -87,7 +88,7 @@ def start(
     if life is not None and life.is_cancelled:
         return None, end_by_start(n, t, tube, task, life)
     if life is None:
-        life = new_life(n, task.id, worker)
+        life = new_life(n, task, worker)
     begin(n, tube, task, life, worker, client, n.now_ms)
     limit_ms = life.terms.limit_ms
     if limit_ms > 0 and (task.qtime_ms == 0 or n.now_ms + limit_ms < task.qtime_ms):
@@ -108,10 +109,10 @@ def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
     """[T48] CANCEL: True, the task has ended; False, who has it hears of it (T48.10)."""
     life = life_of(n, task.id)
     if life is None:
-        life = new_life(n, task.id, b"")
+        life = new_life(n, task, b"")
     is_news = not life.is_cancelled
     if is_news:
-        life.cancel_reason = reason  # the first one stays
+        life.cancel_reason = fitting_reason(n, life, reason)  # the first one stays
         life.is_cancelled = True
         n.life.weigh(life)
     if task.status != TAKEN:
@@ -175,7 +176,7 @@ def known_run(
     life = life_of(n, task.id)
     if task.status == TAKEN and run == run_of_take(task, life):
         if life is None:
-            life = new_life(n, task.id, b"")
+            life = new_life(n, task, b"")
         if life.run != run:
             begin(n, tube, task, life, life.worker, client, task.taken_ms)
     refused = check_run(task, life, run)

@@ -91,7 +91,7 @@ def enter_life(n: Node, task: Task) -> None:
         life.is_resting = life.is_resting and task.status == DELAYED
         life.is_dead = False  # until it lies in the table of dead letters
         n.has_lives = True
-        n.life.enter(task.id, life)
+        n.life.enter(task.id, life, task.queue)
 
 
 def run_of_take(task: Task, life: Life | None) -> i64:
