@@ -1,8 +1,8 @@
 """A broker without sockets and without a clock: commands in, replies out, time by hand.
 
 It is the real core, command table and dispatcher. `pass_ms` moves the time and runs the timers
-that became due, as the pump does. For tests that read the outbox of a core, count the work of
-single turns, or weigh a node that keeps no house: for others there is `world.py`.
+that became due, as the pump does. For tests that count the calls of one turn, run commands between
+its pieces, or write, cut and load a journal within it: for others there is `world.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from node_by_hand import Box
+from test_w_dropped import linked
 
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.cancel_update import ENDED
@@ -20,7 +20,6 @@ from tuque.core.msgs import (
     SetAck,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.peers import slot_for
 from tuque.core.repair.node_loss import on_forget
 from world import World
 from world_lives import add, known
@@ -35,20 +34,27 @@ NOREACH = (
 )
 
 
-def made_there(n: Node, seed: bytes = b"seed") -> bytes:
-    """An id that the node MAKER has made."""
-    return IdMaker(MAKER, seed, n.ids.key).make(60, 1)
+def made_there(n: Node, seed: bytes = b"seed", maker: bytes = MAKER) -> bytes:
+    """An id that the node MAKER, or another one, has made."""
+    return IdMaker(maker, seed, n.ids.key).make(60, 1)
 
 
-def linked(box: Box, node_id: bytes) -> int:
-    """The slot of a node that is linked."""
-    slot = slot_for(box.n, node_id)
-    box.n.others |= 1 << slot
-    on_link_up(box.n, slot, True)
-    return slot
+def unheard(make_world: Make) -> World:
+    """Two nodes; the second one is asked, and what it answers is for the test to say."""
+    world = make_world(2)
+    world.hold(1, 0)
+    return world
 
 
-def test_a_job_of_a_node_that_is_away_is_not_gone(box: Box) -> None:
+def asked(world: World, what: int = LOOK) -> list[bytes]:
+    """The jobs that the second node was asked about since the last call, or `forget_heard`."""
+    world.settle()
+    found = [m.id for _, _, m in world.heard(JobAsk) if m.what == what]
+    world.lab.heard = [one for one in world.lab.heard if getattr(one[3], "what", what) != what]
+    return found
+
+
+def test_a_job_of_a_node_that_is_away_is_not_gone(world: World) -> None:
     """W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
     the job is not `gone`: it may be there, whichever node made it. RESULT replies
     `-NOREACH Job is not known here, and may be at a node that did not answer: <id>[, <id>]`, with
@@ -56,200 +62,201 @@ def test_a_job_of_a_node_that_is_away_is_not_gone(box: Box) -> None:
 
     WAITJOB waits. The waits end when the node is back
     """
-    n = box.n
-    maker = linked(box, MAKER)
+    n = world.n
+    maker = linked(world, MAKER)
     id = made_there(n)
     on_link_down(n, maker)
-    assert str(box.run("RESULT", id)) == NOREACH
-    assert [str(one) for one in box.run("CANCEL", id)] == [NOREACH]
-    waiter, brief = box.session(), box.session()
+    assert str(world.run("RESULT", id)) == NOREACH
+    assert [str(one) for one in world.run("CANCEL", id)] == [NOREACH]
+    waiter, brief = world.wire(), world.wire()
     assert waiter("WAITJOB", 0, id) is None
     assert brief("RESULT", id, "WAIT", 2_000) is None
-    box.pass_ms(1_900)
+    world.pass_ms(1_900)
     assert brief.take() is None
-    box.pass_ms(200)
+    world.pass_ms(200)
     assert str(brief.take()) == NOREACH
     on_link_up(n, maker, True)
-    box.turn()
+    world.settle()
     assert waiter.take() is None, "it is asked now"
     on_message(n, maker, JobTold(id, False, 0, False))
-    box.turn()
+    world.settle()
     assert waiter.take() == [[id, b"gone"]]
 
 
-def test_others_do_not_know_it(box: Box) -> None:
+def test_others_do_not_know_it(world: World) -> None:
     """W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
     the job is not `gone`
     """
-    n = box.n
-    maker, other = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    maker, other = linked(world, MAKER), linked(world, OTHER)
     frozen = made_there(n)
-    assert box.run("RESULT", frozen) is None
+    assert world.run("RESULT", frozen) is None
     on_message(n, other, JobTold(frozen, False, 0, False))
-    box.pass_ms(1_100)
-    assert str(box.run.take()) == NOREACH, "its maker is linked, and does not answer"
+    world.pass_ms(1_100)
+    assert str(world.run.take()) == NOREACH, "its maker is linked, and does not answer"
     on_link_down(n, maker)
     id = made_there(n, b"more")
-    assert box.run("CANCEL", id, id) is None
+    assert world.run("CANCEL", id, id) is None
     on_message(n, other, JobTold(id, False, 0, False))
-    box.turn()
-    assert [str(one) for one in box.run.take()] == [NOREACH] * 2
-    waiter = box.session()
+    world.settle()
+    assert [str(one) for one in world.run.take()] == [NOREACH] * 2
+    waiter = world.wire()
     assert waiter("WAITJOB", 0, id) is None
     on_message(n, other, JobTold(id, False, 0, False))
-    box.turn()
+    world.settle()
     assert waiter.take() is None
     on_link_up(n, maker, True)
-    box.turn()
+    world.settle()
     assert waiter.take() is None
     on_message(n, other, JobTold(id, False, 0, False))
     fields = [b"running", 1, 0, b"w", b"", None, b"", b"", b"", 0]
     on_message(n, maker, JobTold(id, True, 0, False, fields))
-    box.turn()
+    world.settle()
     assert waiter.take() is None, "it goes on"
 
 
-def test_a_job_that_left_its_maker_is_not_gone(box: Box) -> None:
+def test_a_job_that_left_its_maker_is_not_gone(world: World) -> None:
     """W15.5 a member is not in reach or does not answer, the job is not `gone`: it may be there,
     whichever node made it.
     """
-    n = box.n
-    maker, holder = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    maker, holder = linked(world, MAKER), linked(world, OTHER)
     id = made_there(n)
     on_link_down(n, holder)
-    cancel, waiter = box.session(), box.session()
-    assert box.run("RESULT", id) is None
+    cancel, waiter = world.wire(), world.wire()
+    assert world.run("RESULT", id) is None
     on_message(n, maker, JobTold(id, False, 0, False))
-    box.turn()
-    assert str(box.run.take()) == NOREACH.replace(MAKER.decode(), OTHER.decode())
+    world.settle()
+    assert str(world.run.take()) == NOREACH.replace(MAKER.decode(), OTHER.decode())
     assert cancel("CANCEL", id) is None
     on_message(n, maker, JobTold(id, False, 0, False))
-    box.turn()
+    world.settle()
     assert [str(one) for one in cancel.take()] == [NOREACH.replace(MAKER.decode(), OTHER.decode())]
     assert waiter("WAITJOB", 0, id) is None
     mine = IdMaker(n.node_id, b"mine", n.ids.key).make(60, 1)
-    assert box.run("RESULT", mine) is None
+    assert world.run("RESULT", mine) is None
     on_message(n, maker, JobTold(mine, False, 0, False))
-    box.turn()
-    assert str(box.run.take()).startswith("NOREACH"), "this node made it, and gave it away"
+    world.settle()
+    assert str(world.run.take()).startswith("NOREACH"), "this node made it, and gave it away"
     assert waiter.take() is None
     on_link_up(n, holder, True)
-    box.pass_ms(1_000)
+    world.pass_ms(1_000)
     for slot in (maker, holder):
         on_message(n, slot, JobTold(id, False, 0, False))
-    box.turn()
+    world.settle()
     assert waiter.take() == [[id, b"gone"]], "all have answered"
 
 
-def test_a_cancel_that_may_still_take_effect(box: Box) -> None:
+def test_a_cancel_that_may_still_take_effect(world: World) -> None:
     """W15.8 A node that got the CANCEL and did not answer may still do it, when it goes on. The
     reply says so then: `-NOREACH Job is not known here, and may be at a node that did not answer:
     <id>; CANCEL may still take effect there`. Without these words no such node got it. The
     reply to a later CANCEL of that job says so as well, until the node is linked again.
     """
-    n = box.n
-    still, other = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    still, other = linked(world, MAKER), linked(world, OTHER)
     id = made_there(n)
-    assert box.run("CANCEL", id) is None
+    assert world.run("CANCEL", id) is None
     on_message(n, other, JobTold(id, False, 0, False))
-    box.pass_ms(1_100)
-    assert box.run.take() == [NOREACH + "; CANCEL may still take effect there"]
+    world.pass_ms(1_100)
+    assert world.run.take() == [NOREACH + "; CANCEL may still take effect there"]
     assert not n.life.cancelling, "it is not sent again"
     on_link_down(n, still)
-    assert cancelled(box, other, id) == NOREACH + "; CANCEL may still take effect there"
-    assert cancelled(box, other, made_there(n, b"more")) == NOREACH
+    assert cancelled(world, other, id) == NOREACH + "; CANCEL may still take effect there"
+    assert cancelled(world, other, made_there(n, b"more")) == NOREACH
     on_link_up(n, still, True)
     assert not n.life.unanswered
     on_link_down(n, still)
-    assert cancelled(box, other, id) == NOREACH, "it has come to itself, and did not cancel it"
+    assert cancelled(world, other, id) == NOREACH, "it has come to itself, and did not cancel it"
 
 
-def cancelled(box: Box, other: int, id: bytes) -> str:
+def cancelled(world: World, other: int, id: bytes) -> str:
     """The reply to CANCEL, of which the other linked node says that it does not know the job."""
-    assert box.run("CANCEL", id) is None
-    on_message(box.n, other, JobTold(id, False, 0, False))
-    box.turn()
-    (reply,) = box.run.take()
+    assert world.run("CANCEL", id) is None
+    on_message(world.n, other, JobTold(id, False, 0, False))
+    world.settle()
+    (reply,) = world.run.take()
     return str(reply)
 
 
-def test_cancels_that_are_remembered(box: Box) -> None:
+def test_cancels_that_are_remembered(world: World) -> None:
     """W15.8 The reply to a later CANCEL of that job says so as well, until the node is linked
     again. Of such jobs 1000 are remembered.
     """
-    n = box.n
-    still = linked(box, MAKER)
+    n = world.n
+    still = linked(world, MAKER)
     ids = [made_there(n, b"%d" % i) for i in range(1_001)]
     for i in range(0, 1_001, 91):
-        assert box.run("CANCEL", *ids[i : i + 91]) is None
-        box.pass_ms(1_000)
-        assert all(str(one).endswith("there") for one in box.run.take())
+        assert world.run("CANCEL", *ids[i : i + 91]) is None
+        world.pass_ms(1_000)
+        assert all(str(one).endswith("there") for one in world.run.take())
     assert len(n.life.unanswered) == 1_000
     on_link_down(n, still)
-    first, second = box.run("CANCEL", ids[0], ids[1])
+    first, second = world.run("CANCEL", ids[0], ids[1])
     assert (first, second) == (NOREACH, NOREACH + "; CANCEL may still take effect there")
 
 
-def test_a_cancel_beside_those_who_wait(box: Box) -> None:
+def test_a_cancel_beside_those_who_wait(make_world: Make) -> None:
     """W15.9 The questions of CANCEL and of those who wait for the same job do not disturb each
     other.
     """
-    n = box.n
-    holder = linked(box, MAKER)
-    id = made_there(n)
-    waiter, other = box.session(), box.session()
+    world = unheard(make_world)
+    n, maker = world.n, world.machines[1].node_id
+    holder = world.slot(0, 1)
+    id = made_there(n, maker=maker)
+    waiter, other = world.wire(), world.wire()
     assert waiter("WAITJOB", 0, id) is None
-    assert box.run("CANCEL", id) is None
+    assert world.run("CANCEL", id) is None
     assert other("CANCEL", id) is None
     on_message(n, holder, JobTold(id, True, 0, False, [b"waiting", *FIELDS]))
-    box.turn()
-    assert box.run.take() is None
+    world.settle()
+    assert world.run.take() is None
     on_message(n, holder, JobTold(id, True, ENDED, False))
-    box.turn()
-    assert (box.run.take(), other.take()) == ([b"ended"], [b"ended"])
-    n.peers[holder].outbox = []
+    world.settle()
+    assert (world.run.take(), other.take()) == ([b"ended"], [b"ended"])
+    world.forget_heard()
     assert waiter.take() is None
-    box.pass_ms(1_000)
-    assert [one.what for one in n.peers[holder].outbox if isinstance(one, JobAsk)] == [LOOK]
+    world.pass_ms(1_000)
+    assert [m.what for _, _, m in world.heard(JobAsk)] == [LOOK]
     on_message(n, holder, JobTold(id, True, 0, True, [b"cancelled", *FIELDS]))
-    box.turn()
+    world.settle()
     assert waiter.take() == [[id, b"cancelled"]]
 
 
-def test_an_end_that_was_told_stands(box: Box) -> None:
+def test_an_end_that_was_told_stands(world: World) -> None:
     """W15.3 The client gets the first answer of a node that knows the job; for RESULT with WAIT and
     WAITJOB, the first by which the wait is over.
     """
-    n = box.n
-    holder, other = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    holder, other = linked(world, MAKER), linked(world, OTHER)
     ended, open = made_there(n), made_there(n, b"more")
-    assert box.run("WAITJOB", 0, ended, open) is None
+    assert world.run("WAITJOB", 0, ended, open) is None
     fields = [b"done", 1, 0, b"w", b"", b"42", b"", b"", b"", 1]
     on_message(n, holder, JobTold(ended, True, 0, True, fields))
     on_link_down(n, holder)
-    box.pass_ms(1_000)
+    world.pass_ms(1_000)
     on_message(n, other, JobTold(ended, False, 0, False))
     on_message(n, other, JobTold(open, True, 0, True, fields))
-    box.turn()
-    assert box.run.take() == [[ended, b"done"], [open, b"done"]]
+    world.settle()
+    assert world.run.take() == [[ended, b"done"], [open, b"done"]]
 
 
-def test_many_that_are_away(box: Box) -> None:
+def test_many_that_are_away(world: World) -> None:
     """W15.5 Of more than three nodes it names three, and says ` and <n> more`."""
-    slots = [linked(box, b"%02x" % i * 20) for i in range(20, 25)]
+    slots = [linked(world, b"%02x" % i * 20) for i in range(20, 25)]
     for slot in slots:
-        on_link_down(box.n, slot)
+        on_link_down(world.n, slot)
     names = ", ".join(["14" * 20, "15" * 20, "16" * 20]) + " and 2 more"
-    assert str(box.run("RESULT", made_there(box.n))) == NOREACH.replace(MAKER.decode(), names)
+    assert str(world.run("RESULT", made_there(world.n))) == NOREACH.replace(MAKER.decode(), names)
 
 
-def test_an_end_that_only_a_stranger_knows(box: Box) -> None:
+def test_an_end_that_only_a_stranger_knows(world: World) -> None:
     """W15.6 Known to have ended is only a job that a holder has ended: its tombstone here is of
     DELJOB, or of SETACK that names holders. Of one that was acked at a node without it (A3.4,
     W14.6) the end is open until a holder has heard of it.
     """
-    n = box.n
-    holder, other = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    holder, other = linked(world, MAKER), linked(world, OTHER)
     id, named, deleted = (made_there(n, b"%d" % i) for i in range(3))
     on_link_down(n, holder)
     on_message(n, other, SetAck(id, 0, 60_000, b""))
@@ -257,57 +264,59 @@ def test_an_end_that_only_a_stranger_knows(box: Box) -> None:
     on_message(n, other, DelJob(deleted, 1, 60_000))
     assert all(n.tombs.has(one) for one in (id, named, deleted))
     for one, word in ((id, "NOREACH"), (named, "NOJOB"), (deleted, "NOJOB")):
-        assert box.run("RESULT", one) is None
+        assert world.run("RESULT", one) is None
         on_message(n, other, JobTold(one, False, 0, False))
-        box.turn()
-        assert str(box.run.take()).startswith(word)
+        world.settle()
+        assert str(world.run.take()).startswith(word)
 
 
-def test_done_here_of_a_job_that_is_not_in_reach(box: Box) -> None:
+def test_done_here_of_a_job_that_is_not_in_reach(world: World) -> None:
     """W15.6 Of one that was acked at a node without it (A3.4, W14.6) the end is open until a holder
     has heard of it.
     """
-    n = box.n
-    holder = linked(box, MAKER)
+    n = world.n
+    holder = linked(world, MAKER)
     id = made_there(n)
     on_link_down(n, holder)
-    assert box.run("DONE", id, "-", "RESULT", "42") == 0
-    waiter = box.session()
+    assert world.run("DONE", id, "-", "RESULT", "42") == 0
+    waiter = world.wire()
     assert waiter("WAITJOB", 0, id) is None, "it is not done yet: another end may come first"
-    assert str(box.run("RESULT", id)) == NOREACH
+    assert str(world.run("RESULT", id)) == NOREACH
     on_link_up(n, holder, True)
-    box.turn()
+    world.settle()
     fields = [b"cancelled", 1, 0, b"", b"", None, b"", b"", b"", 1]
     on_message(n, holder, JobTold(id, True, 0, True, fields))
-    box.turn()
+    world.settle()
     assert waiter.take() == [[id, b"cancelled"]]
 
 
-def test_done_here_with_a_result_that_is_too_large_to_wait(box: Box) -> None:
+def test_done_here_with_a_result_that_is_too_large_to_wait(world: World) -> None:
     """W14.6 One that alone is larger is not kept: while a member is not in reach, which may be the
     only holder, DONE replies the error of W7.4.
     """
-    n = box.n
-    box.run("CONFIG", "SET", "results-max-bytes", 1_000)
-    maker, other = linked(box, MAKER), linked(box, OTHER)
+    n = world.n
+    world.run("CONFIG", "SET", "results-max-bytes", 1_000)
+    maker, other = linked(world, MAKER), linked(world, OTHER)
     first, second, ended = (made_there(n, b"%d" % i) for i in range(3))
     large = "x" * 5_000
-    assert box.run("DONE", first, "-", "RESULT", large) == 0, "it is with all who may have the job"
+    assert world.run("DONE", first, "-", "RESULT", large) == 0, (
+        "it is with all who may have the job"
+    )
     on_message(n, other, DelJob(ended, 1, 60_000))
     on_link_down(n, maker)
-    assert box.run("DONE", ended, "-", "RESULT", large) == 0
+    assert world.run("DONE", ended, "-", "RESULT", large) == 0
     error = "ERR the job is done, but its result of 5000 bytes is not kept here: "
-    assert box.run("DONE", second, "-", "RESULT", large).startswith(error)
-    assert box.run("DONE", made_there(n, b"less"), "-", "RESULT", "42") == 0
-    assert b"results_too_large:1\r\n" in box.run("INFO", "jobs")
+    assert world.run("DONE", second, "-", "RESULT", large).startswith(error)
+    assert world.run("DONE", made_there(n, b"less"), "-", "RESULT", "42") == 0
+    assert b"results_too_large:1\r\n" in world.run("INFO", "jobs")
 
 
-def test_a_node_that_loads_does_not_answer(box: Box) -> None:
+def test_a_node_that_loads_does_not_answer(world: World) -> None:
     """W15.7 A node that is loading its journal does not answer: it cannot say yet which jobs it
     has.
     """
-    n = box.n
-    slot = linked(box, MAKER)
+    n = world.n
+    slot = linked(world, MAKER)
     n.peers[slot].outbox = []
     n.is_loading = True
     on_message(n, slot, JobAsk(made_there(n), LOOK, b""))
@@ -317,41 +326,41 @@ def test_a_node_that_loads_does_not_answer(box: Box) -> None:
     assert len(n.peers[slot].outbox) == 1
 
 
-def test_a_forgotten_node_ends_the_wait(box: Box) -> None:
+def test_a_forgotten_node_ends_the_wait(world: World) -> None:
     """W15.5 The waits end when the node is back, or is forgotten (K6): then it counts as lost with
     its jobs.
     """
-    n = box.n
-    maker = linked(box, MAKER)
+    n = world.n
+    maker = linked(world, MAKER)
     id = made_there(n)
-    assert box.run("WAITJOB", 0, id) is None
+    assert world.run("WAITJOB", 0, id) is None
     on_link_down(n, maker)
-    box.pass_ms(3_000)
-    assert box.run.take() is None
+    world.pass_ms(3_000)
+    assert world.run.take() is None
     on_forget(n, maker)
-    box.pass_ms(1_000)
-    assert box.run.take() == [[id, b"gone"]]
+    world.pass_ms(1_000)
+    assert world.run.take() == [[id, b"gone"]]
 
 
-def test_what_is_known_to_be_over_is_gone(box: Box) -> None:
+def test_what_is_known_to_be_over_is_gone(world: World) -> None:
     """W15.5 a member is not in reach or does not answer, the job is not `gone`
 
     Ids of strangers, of nodes that were forgotten, and of jobs that ended are.
     """
-    n = box.n
-    maker = linked(box, MAKER)
+    n = world.n
+    maker = linked(world, MAKER)
     on_link_down(n, maker)
     ended = made_there(n)
     n.tombs.bury(ended, n.now_ms + 60_000, 1 << maker, n.round)
-    assert str(box.run("RESULT", ended)).startswith("NOJOB")
+    assert str(world.run("RESULT", ended)).startswith("NOJOB")
     id = made_there(n, b"more")
     forged = id[:27] + b"AAAAAAAA" + id[35:]
-    assert str(box.run("RESULT", forged)).startswith("NOJOB")
-    assert box.run("CANCEL", forged, ended) == [None, None]
-    assert str(box.run("RESULT", id)) == NOREACH
+    assert str(world.run("RESULT", forged)).startswith("NOJOB")
+    assert world.run("CANCEL", forged, ended) == [None, None]
+    assert str(world.run("RESULT", id)) == NOREACH
     on_forget(n, maker)
-    assert str(box.run("RESULT", id)).startswith("NOJOB")
-    assert box.run("WAITJOB", 0, id) == [[id, b"gone"]]
+    assert str(world.run("RESULT", id)).startswith("NOJOB")
+    assert world.run("WAITJOB", 0, id) == [[id, b"gone"]]
 
 
 @pytest.mark.long
@@ -436,62 +445,58 @@ def test_a_result_does_not_outlive_the_holder_while_another_node_may_know_the_jo
     assert list(mine.life.kept) == [id], "all had denied the other one"
 
 
-def test_more_jobs_than_can_be_asked_about_at_once(box: Box) -> None:
+def test_more_jobs_than_can_be_asked_about_at_once(make_world: Make) -> None:
     """W15.1 It asks only about ids that a node of this cluster made (G6.5), about 1000 jobs at
     once at most; of more jobs it asks in turn, each second.
     """
-    n = box.n
-    slot = linked(box, MAKER)
-    ids = [made_there(n, b"%d" % i) for i in range(1_500)]
-    waiters = [box.session() for _ in range(3)]
-
-    def asked(what: int = LOOK) -> list[bytes]:
-        asks = [one for one in n.peers[slot].outbox if isinstance(one, JobAsk)]
-        n.peers[slot].outbox = [one for one in asks if one.what != what]
-        return [one.id for one in asks if one.what == what]
+    world = unheard(make_world)
+    n, maker = world.n, world.machines[1].node_id
+    slot = world.slot(0, 1)
+    ids = [made_there(n, b"%d" % i, maker) for i in range(1_500)]
+    waiters = [world.wire() for _ in range(3)]
 
     for i, waiter in enumerate(waiters):
         assert waiter("WAITJOB", 0, *ids[i * 500 : i * 500 + 500]) is None
-    assert asked() == ids[:1_000]
-    last = made_there(n, b"last")
-    cancel, brief = box.session(), box.session()
-    box.pass_ms(100)
+    assert asked(world) == ids[:1_000]
+    last = made_there(n, b"last", maker)
+    cancel, brief = world.wire(), world.wire()
+    world.pass_ms(100)
     assert cancel("CANCEL", last) is None
     assert brief("RESULT", last) is None
-    box.pass_ms(899)
-    assert all(one.raw() == b"" for one in (*waiters, cancel, brief)), "nobody was asked"
-    box.pass_ms(1)
-    assert asked(CANCEL) == [last]
-    assert asked() == [*ids[1_000:], last, *ids[:498]], "new ones come first"
+    world.pass_ms(899)
+    assert all(one.hear() == b"" for one in (*waiters, cancel, brief)), "nobody was asked"
+    world.pass_ms(1)
+    assert asked(world, CANCEL) == [last]
+    assert asked(world) == [*ids[1_000:], last, *ids[:498]], "new ones come first"
     on_message(n, slot, JobTold(last, True, ENDED, False))
     on_message(n, slot, JobTold(last, True, 0, True, [b"cancelled", *FIELDS]))
-    box.turn()
+    world.settle()
     assert cancel.take() == [b"ended"]
     assert brief.take()[1] == b"cancelled"
     done = [b"done", *FIELDS]
     for id in ids[1_000:]:
         on_message(n, slot, JobTold(id, True, 0, True, done))
-    box.turn()
+    world.settle()
     assert waiters[2].take() == [[id, b"done"] for id in ids[1_000:]]
-    box.pass_ms(1_000)
-    assert asked() == ids[498:1_000] + ids[:498]
+    world.pass_ms(1_000)
+    assert asked(world) == ids[498:1_000] + ids[:498]
     for id in ids[:1_000]:
         on_message(n, slot, JobTold(id, True, 0, True, done))
-    box.turn()
+    world.settle()
     for i, waiter in enumerate(waiters[:2]):
         assert waiter.take() == [[id, b"done"] for id in ids[i * 500 : i * 500 + 500]]
     assert not n.life.asking and not n.life.cancelling
 
 
-def test_jobs_that_others_know_at_once_wait_for_nothing(box: Box) -> None:
+def test_jobs_that_others_know_at_once_wait_for_nothing(make_world: Make) -> None:
     """W15.1 about 1000 jobs at once at most"""
-    n = box.n
-    slot = linked(box, MAKER)
+    world = unheard(make_world)
+    n, maker = world.n, world.machines[1].node_id
+    slot = world.slot(0, 1)
     for i in range(1_500):
-        id = made_there(n, b"%d" % i)
-        assert box.run("RESULT", id) is None
-        asked = n.peers[slot].outbox[-1]
-        assert isinstance(asked, JobAsk) and asked.id == id
+        id = made_there(n, b"%d" % i, maker)
+        assert world.run("RESULT", id) is None
+        assert asked(world) == [id]
         on_message(n, slot, JobTold(id, True, 0, False, [b"running", *FIELDS]))
-        box.turn()
-        assert box.run.take()[1] == b"running"
+        world.settle()
+        assert world.run.take()[1] == b"running"

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from node_by_hand import Box
 
 from raw_resp import Err
 from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL
 from tuque.core.msgs import ReplJob, ReplJobs
-from tuque.core.node.node import Adding
 from tuque.core.queues.dedupe import (
     is_unsure,
     must_wait,
-    on_add_over,
     same_job,
 )
 from tuque.core.queues.procedures import FAR
@@ -25,7 +22,6 @@ from tuque.core.staged.publish import COPIES_MS, SEND_JOBS
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.dedupe_keys import KEY_BYTES
 from tuque.core.tables.staged import Staged
-from tuque.server.replies.waiting import tell_added
 from tuque.store.snapshot import Snapshot
 from world import World
 
@@ -411,22 +407,19 @@ def test_a_key_whose_job_is_only_elsewhere_is_in_no_snapshot(make_world: Make) -
     assert snapshot.is_done() and KEY not in kinds and ADD not in kinds
 
 
-def test_dispatcher_lets_the_second_wait(box: Box) -> None:
+def test_dispatcher_lets_the_second_wait(make_world: Make) -> None:
     """The second producer gets its reply when the job is safe (Z4.4), behind none before it."""
-    n = box.n
-    id = box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k").encode()
-    adding = Adding(n.jobs[id], 1, 0, 0)
-    n.adding[id] = adding
-    other = box.session()
+    world = make_world(2)
+    world.hold(1, 0)
+    producer, other, third = world.wire(), world.wire(), world.wire()
+    id = producer.begin_add("q", "b", "DEDUPE", "k", timeout_ms=5_000, replicate=2)
     assert other("ADDJOB", "q", "b", 0, "DEDUPE", "k") is None
     assert other("ADDJOB", "q", "b", 0, "ASYNC", "DEDUPE", "k") is None, "behind the first"
-    third = box.session()
     assert third("ADDJOB", "q", "b", 0, "WITHNEW", "DEDUPE", "k") is None
-    del n.adding[id]
-    on_add_over(n, adding, None)
-    tell_added(box.server)
-    assert other.raw() == b"+%s\r\n" % id * 2
-    assert third.raw() == b"*2\r\n+%s\r\n:0\r\n" % id  # Z4.7
+    world.release(1, 0)
+    assert producer.take() == id
+    assert other.hear() == b"+%s\r\n" % id * 2
+    assert third.hear() == b"*2\r\n+%s\r\n:0\r\n" % id  # Z4.7
 
 
 def test_key_that_waits_holds_a_publish(make_world: Make) -> None:
