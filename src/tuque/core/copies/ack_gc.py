@@ -453,7 +453,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
 def send_better(n: Node, job: Job, slot: i64, has_copy: bool, unnamed: i64) -> None:
     """[W14] The sender's outcome falls: it confirms nothing before it has the one here (W14.4).
 
-    It gets SETACK in place of GOTACK, with which it could end its collection.
+    It gets SETACK in place of GOTACK, with which it could end its collection (W14.16).
     """
     job.confirmed &= ~(1 << slot)
     if has_copy:
