@@ -73,6 +73,22 @@ def test_levels(world: World, percent: int, level: int) -> None:
         assert world.run("ADDJOB", "q", "b", 0).startswith(("NOREPL", "OOM"))
 
 
+def test_levels_are_looked_at_once_a_turn(make_world: Make) -> None:
+    """M2.7 The levels are looked at once a turn while 16 MiB more would leave the node at level 0,
+    and for each command otherwise.
+    """
+    world = make_world(maxmemory="200mb")
+    n, counted = world.n, world.n.counted_bytes()
+    for free_mb, after in ((20, 0), (10, 1)):
+        n.base_bytes += (150 - free_mb) * (1 << 20) - n.counted_bytes()
+        assert world.run("PING") == b"PONG"
+        n.base_bytes += 15 << 20
+        assert memory_level(n) == after
+        assert world.run("PING") == b"PONG"
+        assert memory_level(n) == (1 if free_mb < 15 else 0)
+    assert n.counted_bytes() > counted
+
+
 def test_level_2_evicts(world: World) -> None:
     """M2.2 Level 2, above 95 %: also eviction before each command (M3)."""
     once = world.add(RETRY=0)

@@ -45,6 +45,7 @@ WAIT_OVER: Final = 7  # the time of that wait is over
 DENIED_MAX: Final = 100_000
 
 # what GETJOB adds to each job
+ROOMY_BYTES: Final = 16 << 20  # more than a turn can add, and larger bodies (M2.7)
 WITH_COUNTERS: Final = 1
 WITH_META: Final = 2  # W11
 WITH_RUN: Final = 4  # W17
@@ -223,6 +224,7 @@ class Node:
     wait_bytes: i64 = 0  # of waiting clients
     base_bytes: i64 = 0  # the process without jobs; the shell sets it
     client_bytes: i64 = 0  # input and output of clients; the shell counts it
+    roomy_limit: i64 = -1  # the limit of memory of which much is free in this turn; -1: little
     other_bytes: i64 = 0  # connections, journal and events; the shell sets it
     has_lives = False  # `life` is in use
     is_leaving = False
@@ -334,6 +336,12 @@ class Node:
         """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
         counted = self.used_bytes() - self.bare_bytes - self.demand_bytes
         return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
+
+    def look_at_room(self) -> None:
+        """[M2] At the begin of a turn: whether levels need not be looked at in it (M2.7)."""
+        limit = self.limits.memory_bytes
+        is_roomy = limit > 0 and (self.counted_bytes() + ROOMY_BYTES) * 4 <= limit * 3
+        self.roomy_limit = limit if is_roomy else -1
 
     def memory_classes(self) -> dict[str, int]:
         """[M1] What memory is used for, in bytes: all classes add up to it (S8.1, O1.5)."""

@@ -403,7 +403,7 @@ def idle_limit_ms(n: Node) -> i64:
 def memory_level(n: Node) -> i64:
     """[M2] 0 below 75 % of the limit, 1 above, 2 above 95 %, 3 above all of it."""
     limit = n.limits.memory_bytes
-    if limit == 0:
+    if limit == 0 or limit == n.roomy_limit:
         return 0
     used = n.counted_bytes()
     if used * 4 <= limit * 3:

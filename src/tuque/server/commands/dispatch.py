@@ -47,6 +47,7 @@ from tuque.core.queues.deliver import (
     serve_ready,
     wait,
 )
+from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
@@ -273,7 +274,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
-    if s.n.limits.memory_bytes > 0 and s.n.counted_bytes() * 4 > s.n.limits.memory_bytes * 3:
+    if memory_level(s.n) > 0:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return way_to_leader(s, command, args) or oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
