@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from time import perf_counter
 
 import pytest
 
+from in_world import within
 from raw_resp import NULL, Err
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.msgs import Pause, ReplJob
@@ -66,6 +68,17 @@ def test_no_thread_is_started(world: World) -> None:
     world.client().ping()
     world.pass_ms(3000)
     assert threading.active_count() == before
+
+
+def test_pauses_of_other_threads_do_not_move_the_time(world: World) -> None:
+    with within(world):
+        began_ms = world.now_ms
+        other = threading.Thread(target=lambda: time.sleep(0.001))
+        other.start()
+        other.join()
+        assert world.now_ms == began_ms
+        time.sleep(1.0)
+        assert world.now_ms == began_ms + 1_000
 
 
 def test_the_same_seed_gives_the_same_ids_and_another_one_others(make_world: Make) -> None:

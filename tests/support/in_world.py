@@ -11,6 +11,7 @@ import asyncio
 import errno
 import selectors
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -36,12 +37,28 @@ def within(world: World) -> Iterator[None]:
         return WorldSocket(world, number_of(address[0]), timeout)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", lambda: now_s(world))
-        patch.setattr(time, "time_ns", lambda: int(now_s(world) * 1e9))
-        patch.setattr(time, "monotonic", lambda: now_s(world))
-        patch.setattr(time, "sleep", lambda s: world.pass_ms(max(1, int(s * 1000))))
-        patch.setattr(socket, "create_connection", connect)
+        for name, here in (
+            ("time", lambda: now_s(world)),
+            ("time_ns", lambda: int(now_s(world) * 1e9)),
+            ("monotonic", lambda: now_s(world)),
+            ("sleep", lambda s: world.pass_ms(max(1, int(s * 1000)))),
+        ):
+            patch.setattr(time, name, in_this_thread(here, getattr(time, name)))
+        patch.setattr(
+            socket, "create_connection", in_this_thread(connect, socket.create_connection)
+        )
         yield
+
+
+def in_this_thread(here: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for this thread, another one for all others: those that other tests have left
+    would move the world's time with each of their pauses."""
+    mine = threading.get_ident()
+
+    def chosen(*args: Any, **words: Any) -> Any:
+        return (here if threading.get_ident() == mine else elsewhere)(*args, **words)
+
+    return chosen
 
 
 def now_s(world: World) -> float:

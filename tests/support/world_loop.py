@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from in_world import in_this_thread
 from sim.machines.kernel import CLIENTS, place_of
 from tuque import aio
 from tuque.client.api import Arg
@@ -92,7 +93,8 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def clocks(self) -> Iterator[None]:
         """What programs read as the time is that of the world, meanwhile."""
         kept = time.monotonic, time.time
-        time.monotonic, time.time = self.time, lambda: self.world.now_ms / 1000
+        time.monotonic = in_this_thread(self.time, time.monotonic)
+        time.time = in_this_thread(lambda: self.world.now_ms / 1000, time.time)
         try:
             yield
         finally:
