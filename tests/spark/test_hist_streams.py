@@ -163,6 +163,7 @@ def test_a_batch_that_was_cut_off_is_done_again(
     same_rows(rows(spark, tmp_path / "out" / "silver"), want)
 
 
+@pytest.mark.slow  # tests/events/test_events_compact.py waits for streams without Spark
 def test_compaction_waits_for_a_stream(
     spark: SparkSession, segments: list[Path], tmp_path: Path
 ) -> None:
