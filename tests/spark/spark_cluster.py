@@ -12,12 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tuque
 from lab import free_port
 from tuque.spark.cli.submit import spark_home
 from tuque.spark.java import find_java
 from until import until
 
-SOURCE = Path(spark_home.__code__.co_filename).parents[2]
+SOURCE = Path(tuque.__file__).parents[1]
 PYTHONPATH = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 HOSTS = ("127.0.0.2", "127.0.0.3")
 START_S = 90.0
