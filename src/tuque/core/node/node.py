@@ -337,7 +337,7 @@ class Node:
         counted = self.used_bytes() - self.bare_bytes - self.demand_bytes
         return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
 
-    def look_at_room(self) -> None:
+    def measure_room(self) -> None:
         """[M2] At the begin of a turn: whether levels need not be looked at in it (M2.7)."""
         limit = self.limits.memory_bytes
         is_roomy = limit > 0 and (self.counted_bytes() + ROOMY_BYTES) * 4 <= limit * 3

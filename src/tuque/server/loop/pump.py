@@ -237,7 +237,7 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     n = s.n
     before = n.standstills
     is_stale = set_time(n, s.clock_ms())
-    n.look_at_room()
+    n.measure_room()
     if n.standstills == before:
         return
     closed = drop_unsent(s, outlet) if is_stale else 0
