@@ -32,8 +32,15 @@ def rows(spark: SparkSession, count: int, parts: int = 2) -> DataFrame:
 
 def bodies(server: RealServer, queue: str = "q") -> Counter[bytes]:
     """How often each body is queued."""
-    listed = server.wire()("QPEEK", queue, 1_000_000)
-    return Counter(body for _, _, body in listed)
+    found: Counter[bytes] = Counter()
+    wire, cursor = server.wire(), b"0"
+    while True:
+        words = ("QUEUE", queue, "STATE", "queued", "COUNT", 1000, "REPLY", "all")
+        cursor, rows = wire("JSCAN", cursor, *words)
+        for row in rows:
+            found[dict(zip(row[::2], row[1::2], strict=True))[b"body"]] += 1
+        if cursor == b"0":
+            return found
 
 
 def once_each(count: int) -> Counter[bytes]:
