@@ -139,8 +139,8 @@ def test_a_node_that_comes_back_leaving_says_so(make_world: MakeWorld, tuque_in:
 
 
 def test_a_node_without_room_is_said(make_world: MakeWorld, tuque_in: TuqueIn) -> None:
-    """J6.9 `tuque cluster status` has a line for a node that takes no jobs so, or as its memory is
-    used up (M2), and exit status 1.
+    """J6.9 `tuque cluster status` has a line for each node that takes no jobs for want of disk or
+    memory (M2), and exit status 1.
     """
     world = make_world(3, disk_free_min="1mb")
     assert tuque_in(world, 0)("cluster", "status").returncode == 0

@@ -39,7 +39,7 @@ def test_a_node_that_nobody_met_does_no_work(world: World, disk: str) -> None:
     """K1.4 A node with another id refuses, and joins nobody: a new node, or a copied directory
     without `nodes.conf`, becomes a member by CLUSTER MEET only.
 
-    If it is alone it refuses work from then on, like a forgotten node (K6.4)
+    If it is alone, it refuses work, as a forgotten node does (K6.4)
     """
     world.start(2, disk=disk)
     world.until(lambda: state(world, 2) == "unmet", 10_000)

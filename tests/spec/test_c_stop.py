@@ -103,8 +103,8 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
 
 
 def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
-    """C11.2 A client with nothing in flight gets `-LEAVING` 100 ms after its last call. The node
-    runs none of its later calls: `-LEAVING` is the reply to a call that was on its way.
+    """C11.2 A client with nothing in flight gets `-LEAVING` 100 ms after its last call. It runs
+    no later call: one that was on its way gets this `-LEAVING`.
     """
     world = make_world(2)
     quiet, busy = world.wire(), world.wire()
