@@ -270,7 +270,7 @@ def may_reach(n: Node) -> i64:
 
 def are_expected(n: Node, count: i64) -> bool:
     """Whether so many other nodes can take copies now, or are expected to (K4.4)."""
-    return count <= n.reachable_count or count <= count_of(may_reach(n))
+    return count <= count_of(may_reach(n))
 
 
 def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:

@@ -269,7 +269,8 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
         if queue_length(n, job.queue) + added >= i64(job.maxlen):
             return Refusal(MAXLEN)
         x.longer[job.queue] = added + 1
-    if not are_expected(n, repl_of(job, x.default_repl) - 1):
+    others = repl_of(job, x.default_repl) - 1
+    if others > n.reachable_count and not are_expected(n, others):
         return Refusal(NOREPL)
     x.chosen.append(job)
     x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue)))

@@ -35,7 +35,8 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
         raise refusal_of(n, t, tube)
     if tube.sync > 1 or tube.by_majority:
-        if not are_expected(n, copies_needed(n, t, tube) - 1):
+        others = copies_needed(n, t, tube) - 1
+        if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
         t.to_sync[tube.name] = tube
 
