@@ -288,7 +288,8 @@ def table_sections(found: Figures) -> list[str]:
         ("id", "text id", lambda r: escape(r["node"])),
     ]
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
-    sections.append(_section("Nodes <small>events of each</small>", _table(nodes, found.nodes), wide=True))
+    of_nodes = "Nodes <small>events of each</small>"
+    sections.append(_section(of_nodes, _table(nodes, found.nodes), wide=True))
     if found.dead:
         sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
     if found.slowest:

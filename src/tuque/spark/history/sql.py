@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 # The jobs that a single end event does not describe: without an end, with several, known by
-# several nodes, or in several queues (dead letters). As hashes of their ids; a hash that two jobs share makes both odd.
+# several nodes, or in several queues (dead letters). As hashes of their ids; a hash that two
+# jobs share makes both odd.
 ODD: Final = """
 SELECT job FROM (
   SELECT xxhash64(job_id) AS job, xxhash64(node) AS place, xxhash64(queue) AS line,
