@@ -30,6 +30,7 @@ TILES = (
     ("redelivered", "redelivered"),
 )
 BAD = ("dead", "expired")
+BY_EVENTS = "<small>events of each</small>"
 NOTES = (
     (
         "open",
@@ -288,8 +289,7 @@ def table_sections(found: Figures) -> list[str]:
         ("id", "text id", lambda r: escape(r["node"])),
     ]
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
-    of_nodes = "Nodes <small>events of each</small>"
-    sections.append(_section(of_nodes, _table(nodes, found.nodes), wide=True))
+    sections.append(_section(f"Nodes {BY_EVENTS}", _table(nodes, found.nodes), wide=True))
     if found.dead:
         sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
     if found.slowest:
