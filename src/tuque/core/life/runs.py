@@ -57,7 +57,7 @@ from tuque.core.model.work import (
     starts_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.peers import set_due, slots_of, tell_working
+from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.tables import fitting, may_grow
 from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.merge_work import due_by, go_dead, leave_line, tell_life
@@ -427,7 +427,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -
         if delay_ms > 0:
             tell_life(n, job)
     if delay_ms > 0 and job.holders != 1:
-        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
+        send_resting(n, job, delay_ms)
 
 
 def on_fail(
