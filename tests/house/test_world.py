@@ -412,6 +412,36 @@ def test_a_clock_that_was_set_back_is_that_of_the_next_start(world: World) -> No
     assert world.n.now_ms == world.now_ms - 60_000
 
 
+@pytest.mark.parametrize(("how", "survives"), [("kill", True), ("stop", True), ("power", False)])
+def test_a_node_ends_in_each_way_and_is_down_for_a_while(
+    make_world: Make, how: str, *, survives: bool
+) -> None:
+    world = make_world()
+    world.add()
+    world.pass_ms(2000)
+    world.add()  # synced within a second
+    boots, began_ms = world.machines[0].clock.boots, world.n.now_ms
+    world.restart(how=how, off_ms=3000, jump_ms=50)
+    assert world.n.now_ms == began_ms + 3050
+    assert world.qlen() == 1 + survives
+    assert world.machines[0].clock.boots == boots + (how == "power")
+
+
+def test_a_journal_is_written_anew(world: World) -> None:
+    id = world.add()
+    world.run("ACKJOB", world.add())
+    before = world.disk().segment()
+    world.begin_rewrite()
+    assert world.node().committer.is_rewriting()
+    world.until(lambda: not world.node().committer.is_rewriting())
+    world.rewrite()
+    assert world.info("persistence")["journal_rewrites"] == "2"
+    assert world.disk().segment() > before
+    assert before not in world.disk().files.names
+    world.restart()
+    assert list(world.n.jobs) == [id]
+
+
 def test_a_stuck_disk_ends_no_sync_until_it_is_well(make_world: Make) -> None:
     world = make_world(journal="always")
     world.add()

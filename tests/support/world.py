@@ -30,20 +30,21 @@ from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import KIND_NAMES
+from tuque.core.records.jobs import KIND_NAMES as RECORD_NAMES
 from tuque.core.records.read import Record, decode
 from tuque.server.config.options import Config
+from tuque.server.journal.committer import Committer
 from tuque.server.log.log import say_all_again
 from tuque.server.loop.pump import Pump
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import RUNNING
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
+from world_disk import DiskAt
 from world_machines import (
     NEVER,
-    HandDisk,
     HandMachine,
     HandShell,
-    HandThread,
     Lab,
     conf_of,
     listen,
@@ -64,80 +65,6 @@ Said = TypeVar("Said")
 
 
 NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
-
-
-class DiskAt:
-    """The disk of a machine, and its faults; `well` ends them."""
-
-    def __init__(self, machine: HandMachine) -> None:
-        self._machine = machine
-        self._image: HandDisk | None = None
-        self._conf = b""
-
-    @property
-    def files(self) -> HandDisk:
-        """The files themselves."""
-        found = self._machine.disk
-        assert isinstance(found, HandDisk)
-        return found
-
-    def full(self, left_bytes: int = 0) -> None:
-        """No more bytes than that fit."""
-        self.files.capacity = self.files.used() + left_bytes
-
-    def slow(self, ms: int) -> None:
-        """Each sync takes that long."""
-        self._machine.settings.sync_us = ms * 1000
-        shell = self._machine.shell
-        if shell is not None and shell.thread is not None:
-            shell.thread.sync_us = ms * 1000
-
-    def stick(self, is_stuck: bool = True) -> None:
-        """No sync ends until it works again."""
-        self._machine.is_stuck = is_stuck
-        shell = self._machine.shell
-        if not is_stuck and shell is not None and shell.thread is not None:
-            assert isinstance(shell.thread, HandThread)
-            shell.thread.unstick()
-
-    def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
-        """So many writes or syncs fail."""
-        self.files.write_errors, self.files.fsync_errors = writes, syncs
-
-    def well(self) -> None:
-        """The disk has room, is quick and fails no more."""
-        self.stick(False)
-        self.files.capacity = 1 << 60
-        self.fail()
-        self.slow(0)
-
-    def lose_last(self, ms: int) -> None:
-        """What was written in the last `ms` is gone, as after a power cut; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        now_us = self._machine.world.now_us
-        self.files.lose_since(now_us - ms * 1000)
-
-    def snapshot(self) -> None:
-        """Keep an image of the disk, for `restore` or `start(disk="old")`."""
-        self._image = self._copy(self.files)
-        self._conf = self._machine.conf
-
-    def restore(self) -> None:
-        """The disk is as it was at the snapshot; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        assert self._image is not None, "there is no snapshot"
-        self._machine.disk = self._copy(self._image)
-        self._machine.conf = self._conf
-
-    def lose(self) -> None:
-        """There is a new disk; the node knows its id and its cluster."""
-        self._machine.disk = self.files.empty()
-
-    @staticmethod
-    def _copy(disk: HandDisk) -> HandDisk:
-        found = disk.copy()
-        assert isinstance(found, HandDisk)
-        return found
 
 
 class NodeAt:
@@ -185,6 +112,13 @@ class NodeAt:
         return self.shell.pump
 
     @property
+    def committer(self) -> Committer:
+        """Its journal."""
+        found = self.server.committer
+        assert found is not None, f"{self.machine.name} has no journal"
+        return found
+
+    @property
     def log(self) -> list[str]:
         """The lines that it logged, in all its lives."""
         return [record.getMessage() for record in self.machine.records]
@@ -201,6 +135,10 @@ class NodeAt:
             at = decode(payload, at, record)
             found.append(record)
         return found
+
+    def recorded(self) -> list[str]:
+        """The names of the same."""
+        return [RECORD_NAMES[record.kind] for record in self.records()]
 
     def take_recorded(self) -> bytes:
         """The same as the bytes of the records."""
@@ -476,10 +414,29 @@ class World:
         self.machines[i].kill()
         self.settle()
 
-    def restart(self, i: int, disk: str = "kept") -> None:
-        """Kill a node, and start it again from its disk: it reaches nobody until `link`."""
-        self.isolate(i)
+    def cut_power(self, i: int) -> None:
+        """The machine of a node loses its power: what was not synced is gone."""
         self.kill(i)
+        self.disk(i).files.power_cut()
+        self.machines[i].clock.reboot()
+
+    def restart(
+        self,
+        i: int = 0,
+        disk: str = "kept",
+        *,
+        how: str = "kill",
+        off_ms: int = 0,
+        jump_ms: int = 0,
+    ) -> None:
+        """End a node, and start it again from its disk: it reaches nobody until `link`.
+
+        `how`: kill, stop or power. It is down that long, and its wall clock then set ahead.
+        """
+        self.isolate(i)
+        {"kill": self.kill, "stop": self.stop, "power": self.cut_power}[how](i)
+        self.pass_ms(off_ms)
+        self.machines[i].clock.jump(jump_ms)
         self.start(i, disk)
 
     def stop(self, i: int) -> None:
@@ -492,6 +449,16 @@ class World:
     def stall(self, i: int, ms: int) -> None:
         """The process stands still for that long; others go on."""
         self.machines[i].pause(ms)
+
+    def begin_rewrite(self, i: int = 0) -> None:
+        """Begin to write the journal of a node anew, as BGREWRITEAOF does; no turn was yet."""
+        node = self.node(i)
+        assert node.committer.start_rewrite(node.core, node.core.now_ms)
+
+    def rewrite(self, i: int = 0) -> None:
+        """The same, to its end."""
+        self.begin_rewrite(i)
+        self.until(lambda: not self.node(i).committer.is_rewriting())
 
     # ---- links
 

@@ -164,6 +164,21 @@ class Wire(RawWire):
         self.put(encode(*words))
         self.world.settle_wires()
 
+    def send_in_turn(self, *words: str | bytes | int) -> None:
+        """Send a command, and let the node take one turn: what it needs more is not done yet."""
+        self.put(encode(*words))
+        self.world.turn(self.i)
+
+    def held(self, *words: str | bytes | int) -> tuple[bool, Any]:
+        """Send a command: whether its reply waits for a sync of the journal, and the reply."""
+        disk = self.world.disk(self.i)
+        disk.slow(1)  # the thread syncs, and not the pump
+        disk.stick()
+        self.send(*words)
+        is_held = not self.unread
+        disk.well()
+        return is_held, self.read()
+
     def hear(self) -> bytes:
         """The bytes that were answered since the last look, also to what the test did itself."""
         self.world.settle()
