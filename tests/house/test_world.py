@@ -442,6 +442,35 @@ def test_a_journal_is_written_anew(world: World) -> None:
     assert list(world.n.jobs) == [id]
 
 
+def test_the_power_fails_at_a_change_of_the_disk(make_world: Make) -> None:
+    world = make_world(journal="always")
+    world.add()
+    world.disk().cut_power_at(1)
+    world.run.send("ADDJOB", "q", "body", 0)
+    assert not world.node().is_up
+    world.start(0)
+    assert world.qlen() == 1
+
+
+def test_a_reply_that_is_held_waits_for_a_sync(make_world: Make) -> None:
+    world = make_world(journal="always")
+    is_held, id = world.run.held("ADDJOB", "q", "body", 0)
+    assert is_held
+    assert world.run.held("GETJOB", "FROM", "q") == (False, [[b"q", id, b"body"]])
+
+
+def test_a_command_is_run_in_one_turn(make_world: Make) -> None:
+    world = make_world()
+    for _ in range(40):
+        world.add()
+    world.node().committer.slice_jobs = 10
+    world.begin_rewrite()
+    world.run.send_in_turn("QLEN", "q")
+    assert world.node().committer.is_rewriting()
+    assert world.run.take() == 40
+    world.until(lambda: not world.node().committer.is_rewriting())
+
+
 def test_a_stuck_disk_ends_no_sync_until_it_is_well(make_world: Make) -> None:
     world = make_world(journal="always")
     world.add()

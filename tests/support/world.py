@@ -416,9 +416,8 @@ class World:
 
     def cut_power(self, i: int) -> None:
         """The machine of a node loses its power: what was not synced is gone."""
-        self.kill(i)
-        self.disk(i).files.power_cut()
-        self.machines[i].clock.reboot()
+        self.machines[i].cut_power()
+        self.settle()
 
     def restart(
         self,

@@ -45,6 +45,10 @@ class DiskAt:
         """So many writes or syncs fail."""
         self.files.write_errors, self.files.fsync_errors = writes, syncs
 
+    def cut_power_at(self, step: int) -> None:
+        """The machine loses its power before that change of the disk, counted from now."""
+        self.files.cut_at = self.files.ops + step
+
     def well(self) -> None:
         """The disk has room, is quick and fails no more."""
         self.stick(False)
