@@ -104,6 +104,21 @@ def test_records(world: World) -> None:
     assert told() == ["add", "first", "ack"]
 
 
+def test_replies_wait_for_the_records(world: World) -> None:
+    """W13.1 They are absolute (J2.2) and binding (J4.2). WORKING and PROGRESS write no life:
+    progress since the last one is lost.
+    """
+    id = add(world)
+    world.get()
+    is_held, rows = world.run.held("START", "WORKER", "w1", id)
+    assert is_held
+    run = rows[0][0]
+    assert not world.run.held("WORKING", id, run)[0]
+    assert not world.run.held("PROGRESS", id, run, "half")[0]
+    assert world.run.held("FAIL", id, run, "REASON", "why")[0]
+    assert world.run.held("CANCEL", id) == (True, [b"ended"])
+
+
 @pytest.mark.parametrize("how", CAUSES)
 def test_a_restart_in_each_phase(world: World, how: str) -> None:
     """What a life has is there again, in every phase of its job (W13.1)."""
