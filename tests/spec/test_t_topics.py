@@ -203,6 +203,7 @@ def test_all_or_none_after_a_crash(lone: World, how: str, *, is_synced: bool) ->
         lone.disk().slow(1)  # the thread syncs, not the pump
         lone.disk().stick()
     lone.run.send("TOPIC", "ADD", "orders", "second", 0)
+    lone.settle()
     assert (lone.run.take() is not None) == is_synced
     lone.kill(0) if how == "kill" else lone.cut_power(0)
     lone.disk().well()

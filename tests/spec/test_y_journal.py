@@ -59,11 +59,18 @@ def test_replies_wait_for_the_records(world: World) -> None:
     world.add()
     is_held, epoch = world.run.held("LEASE", "OPEN", "g", "me", "q")
     assert is_held
-    rests = {"NEXT": (1, "COUNT", 1, "TTL", 5000), "FETCH": (1, 0), "TOUCH": (), "COMMIT": (1,)}
-    for name, rest in rests.items():
-        is_held, reply = world.run.held("LEASE", name, "g", epoch, *rest)
+
+    def is_held_of(name: str, *words: str | int) -> bool:
+        is_held, reply = world.run.held("LEASE", name, "g", epoch, *words)
         assert not isinstance(reply, Err), reply
-        assert is_held == (name in ("NEXT", "COMMIT")), name
+        return is_held
+
+    assert is_held_of("NEXT", 1, "COUNT", 1, "TTL", 5000)
+    assert not is_held_of("FETCH", 1, 0)
+    assert not is_held_of("TOUCH")
+    world.pass_ms(5010)
+    assert is_held_of("FETCH", 1, 0), "the batch is leased again"
+    assert is_held_of("COMMIT", 1)
 
 
 def test_delivery_is_in_the_batch(world: World) -> None:

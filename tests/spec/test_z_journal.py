@@ -61,8 +61,12 @@ def test_records(world: World) -> None:
     world.node().recorded()
 
     def told(*words: str | int) -> list[str]:
+        records = world.n.records
+        assert records is not None
+        bound = records.binding_count
         is_held, _ = world.run.held(*words)
         kinds = world.node().recorded()
+        assert records.binding_count - bound == len(kinds)
         assert is_held == bool(kinds)
         return kinds
 

@@ -175,6 +175,7 @@ class Wire(RawWire):
         disk.slow(1)  # the thread syncs, and not the pump
         disk.stick()
         self.send(*words)
+        self.world.settle()
         is_held = not self.unread
         disk.well()
         return is_held, self.read()
