@@ -431,6 +431,7 @@ def test_a_journal_is_written_anew(world: World) -> None:
     id = world.add()
     world.run("ACKJOB", world.add())
     before = world.disk().segment()
+    assert before in world.disk().files.names
     world.begin_rewrite()
     assert world.node().committer.is_rewriting()
     world.until(lambda: not world.node().committer.is_rewriting())
@@ -464,9 +465,12 @@ def test_a_command_is_run_in_one_turn(make_world: Make) -> None:
     for _ in range(40):
         world.add()
     world.node().committer.slice_jobs = 10
+    world.run.take()
     world.begin_rewrite()
+    turns: list[int] = []
+    world.lab.after_turn = turns.append
     world.run.send_in_turn("QLEN", "q")
-    assert world.node().committer.is_rewriting()
+    assert turns == [0]
     assert world.run.take() == 40
     world.until(lambda: not world.node().committer.is_rewriting())
 

@@ -172,13 +172,13 @@ class Wire(RawWire):
     def held(self, *words: str | bytes | int) -> tuple[bool, Any]:
         """Send a command: whether its reply waits for a sync of the journal, and the reply."""
         disk = self.world.disk(self.i)
-        disk.slow(1)  # the thread syncs, and not the pump
-        disk.stick()
+        disk.slow(1)
         self.send(*words)
         self.world.settle()
         is_held = not self.unread
-        disk.well()
-        return is_held, self.read()
+        reply = self.read()
+        disk.slow(0)
+        return is_held, reply
 
     def hear(self) -> bytes:
         """The bytes that were answered since the last look, also to what the test did itself."""
