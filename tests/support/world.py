@@ -7,7 +7,7 @@
 
 Time stands until the test lets it pass, and what a node does takes none. Decides nothing of what
 nodes do: they run on the simulator's machines (`world_machines`), their clients speak bytes
-(`world_wires`) or are the shipped ones (`world_clients`).
+(`world_wires`) or are the shipped ones (`world_clients`). `world_strangers` plays other nodes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tuque.core.node.tables import set_time
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import KIND_NAMES
 from tuque.core.records.read import Record, decode
+from tuque.server.bus.peers import Bus
 from tuque.server.config.options import Config
 from tuque.server.log.log import say_all_again
 from tuque.server.loop.pump import Pump
@@ -38,17 +39,17 @@ from tuque.server.state.server import Server
 from tuque.tubes.model.tube import RUNNING
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
+from world_disk import DiskAt
 from world_machines import (
     NEVER,
-    HandDisk,
     HandMachine,
     HandShell,
-    HandThread,
     Lab,
     conf_of,
     listen,
     options_of,
 )
+from world_strangers import Host, Stranger
 from world_trace import QUIET, Trace
 from world_wires import IprotoWire, Wire
 
@@ -64,80 +65,6 @@ Said = TypeVar("Said")
 
 
 NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
-
-
-class DiskAt:
-    """The disk of a machine, and its faults; `well` ends them."""
-
-    def __init__(self, machine: HandMachine) -> None:
-        self._machine = machine
-        self._image: HandDisk | None = None
-        self._conf = b""
-
-    @property
-    def files(self) -> HandDisk:
-        """The files themselves."""
-        found = self._machine.disk
-        assert isinstance(found, HandDisk)
-        return found
-
-    def full(self, left_bytes: int = 0) -> None:
-        """No more bytes than that fit."""
-        self.files.capacity = self.files.used() + left_bytes
-
-    def slow(self, ms: int) -> None:
-        """Each sync takes that long."""
-        self._machine.settings.sync_us = ms * 1000
-        shell = self._machine.shell
-        if shell is not None and shell.thread is not None:
-            shell.thread.sync_us = ms * 1000
-
-    def stick(self, is_stuck: bool = True) -> None:
-        """No sync ends until it works again."""
-        self._machine.is_stuck = is_stuck
-        shell = self._machine.shell
-        if not is_stuck and shell is not None and shell.thread is not None:
-            assert isinstance(shell.thread, HandThread)
-            shell.thread.unstick()
-
-    def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
-        """So many writes or syncs fail."""
-        self.files.write_errors, self.files.fsync_errors = writes, syncs
-
-    def well(self) -> None:
-        """The disk has room, is quick and fails no more."""
-        self.stick(False)
-        self.files.capacity = 1 << 60
-        self.fail()
-        self.slow(0)
-
-    def lose_last(self, ms: int) -> None:
-        """What was written in the last `ms` is gone, as after a power cut; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        now_us = self._machine.world.now_us
-        self.files.lose_since(now_us - ms * 1000)
-
-    def snapshot(self) -> None:
-        """Keep an image of the disk, for `restore` or `start(disk="old")`."""
-        self._image = self._copy(self.files)
-        self._conf = self._machine.conf
-
-    def restore(self) -> None:
-        """The disk is as it was at the snapshot; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        assert self._image is not None, "there is no snapshot"
-        self._machine.disk = self._copy(self._image)
-        self._machine.conf = self._conf
-
-    def lose(self) -> None:
-        """There is a new disk; the node knows its id and its cluster."""
-        self._machine.disk = self.files.empty()
-
-    @staticmethod
-    def _copy(disk: HandDisk) -> HandDisk:
-        found = disk.copy()
-        assert isinstance(found, HandDisk)
-        return found
 
 
 class NodeAt:
@@ -418,6 +345,19 @@ class World:
     def iproto(self, i: int = 0, address: str = "") -> IprotoWire:
         """A new connection that speaks IPROTO."""
         return IprotoWire(self, i, address)
+
+    def stranger(
+        self, i: int = 0, *, secret: str | None = None, came: str = "127.0.0.1", **card: Any
+    ) -> Stranger:
+        """A new connection to the bus of node i, from that address: see `join`.
+
+        `secret`: by default that of the node; `card` has what the stranger says of itself.
+        """
+        return Stranger(self, i, secret, came, card)
+
+    def host(self, number: int = 99, secret: str = "") -> Host:
+        """A machine that is no node; nodes may dial its address."""
+        return Host(self, number, secret)
 
     def client(self, i: int = 0, *, others: bool = False) -> ClientAt:
         """The shipped client, at node i; `others`: it also turns to the others."""
@@ -731,6 +671,13 @@ class World:
         return self.nodes[0].server
 
     @property
+    def bus(self) -> Bus:
+        """The bus of node 0."""
+        found = self.server.bus
+        assert found is not None, "it has no bus"
+        return found
+
+    @property
     def cfg(self) -> Config:
         """The options of node 0."""
         return self.nodes[0].server.cfg
@@ -745,7 +692,7 @@ class World:
         """The first client of node 0."""
         return self.at(0)
 
-    def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
+    def __call__(self, line: str, *words: str | bytes | int, by: Wire | None = None) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
         return (by or self.run).line(line, *words)
 
