@@ -7,7 +7,7 @@
 
 Time stands until the test lets it pass, and what a node does takes none. Decides nothing of what
 nodes do: they run on the simulator's machines (`world_machines`), their clients speak bytes
-(`world_wires`) or are the shipped ones (`world_clients`).
+(`world_wires`) or are the shipped ones (`world_clients`). `world_strangers` plays other nodes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tuque.core.queues.procedures import check
 from tuque.core.records.events import KIND_NAMES
 from tuque.core.records.jobs import KIND_NAMES as RECORD_NAMES
 from tuque.core.records.read import Record, decode
+from tuque.server.bus.peers import Bus
 from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer
 from tuque.server.log.log import say_all_again
@@ -50,6 +51,7 @@ from world_machines import (
     listen,
     options_of,
 )
+from world_strangers import Host, Stranger
 from world_trace import QUIET, Trace
 from world_wires import IprotoWire, Wire
 
@@ -356,6 +358,19 @@ class World:
     def iproto(self, i: int = 0, address: str = "") -> IprotoWire:
         """A new connection that speaks IPROTO."""
         return IprotoWire(self, i, address)
+
+    def stranger(
+        self, i: int = 0, *, secret: str | None = None, came: str = "127.0.0.1", **card: Any
+    ) -> Stranger:
+        """A new connection to the bus of node i, from that address: see `join`.
+
+        `secret`: by default that of the node; `card` has what the stranger says of itself.
+        """
+        return Stranger(self, i, secret, came, card)
+
+    def host(self, number: int = 99, secret: str = "") -> Host:
+        """A machine that is no node; nodes may dial its address."""
+        return Host(self, number, secret)
 
     def client(self, i: int = 0, *, others: bool = False) -> ClientAt:
         """The shipped client, at node i; `others`: it also turns to the others."""
@@ -697,6 +712,13 @@ class World:
         return self.nodes[0].server
 
     @property
+    def bus(self) -> Bus:
+        """The bus of node 0."""
+        found = self.server.bus
+        assert found is not None, "it has no bus"
+        return found
+
+    @property
     def cfg(self) -> Config:
         """The options of node 0."""
         return self.nodes[0].server.cfg
@@ -711,7 +733,7 @@ class World:
         """The first client of node 0."""
         return self.at(0)
 
-    def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
+    def __call__(self, line: str, *words: str | bytes | int, by: Wire | None = None) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
         return (by or self.run).line(line, *words)
 

@@ -1,4 +1,7 @@
-"""The disk of a node of a world: its files, its journal, and its faults."""
+"""The disk of a machine of the world, and what may happen to it.
+
+Decides nothing of what a node does with it.
+"""
 
 from __future__ import annotations
 

@@ -51,9 +51,12 @@ class Ear:
 class RawWire:
     """One connection: bytes in, bytes out."""
 
-    def __init__(self, world: World, i: int, port: str, address: str = "") -> None:
+    def __init__(
+        self, world: World, i: int, port: str, address: str = "", end: End | None = None
+    ) -> None:
+        """Connect to node i; `end`: of a connection that the node has made itself."""
         self.world = world
-        self.end: End | None = None
+        self.end = end
         self.i = i
         self.unread = bytearray()  # what the test has not read
         self.is_closed = False  # by the node
@@ -61,6 +64,9 @@ class RawWire:
         self.place = "#".join(self.address.rsplit(":", 1))
         self.node = f"n{i}"
         ear = Ear(self)
+        if end is not None:
+            end.owner = ear
+            return
         world.lab.net.connect(ear, self.place, self.node, port, ear.on_connected)
         world.settle_wires()
         if self.end is None:
@@ -76,7 +82,8 @@ class RawWire:
     def put(self, data: bytes) -> None:
         """Send bytes; what follows is not carried out yet."""
         assert self.end is not None
-        self.end.send(data)
+        if data:
+            self.end.send(data)
 
     def give(self, data: bytes) -> None:
         """Send bytes, and carry out what follows."""
@@ -185,7 +192,7 @@ class Wire(RawWire):
         self.world.settle()
         return self.bytes_now()
 
-    def line(self, line: str, *words: str | bytes) -> bytes:
+    def line(self, line: str, *words: str | bytes | int) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
         return self.say(encode(*line.split(), *words))
 
