@@ -199,8 +199,8 @@ def test_batch_refused(world: World) -> None:
 
 def test_job_refused(world: World) -> None:
     """Z2.5 If one of the jobs would be refused under R1.6 or R1.7, or because too few nodes are
-    reachable for its copies, the reply is that error and nothing is done. What is staged stays.
-    MAXLEN also counts the preceding jobs of the same PUBLISH.
+    expected (K4.4) for its copies, the reply is that error and nothing is done. What is staged
+    stays. MAXLEN also counts the preceding jobs of the same PUBLISH.
     """
     world.run("STAGE", "t", "a", 60_000, "r", "b")
     stage(world, "1", "a", "MAXLEN", 2)

@@ -32,7 +32,7 @@ from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import NEVER_S, NO_TERMS, Life
 from tuque.core.node.node import Node
-from tuque.core.node.peers import count_of, may_reach
+from tuque.core.node.peers import are_expected, count_of, may_reach
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.ends import record_job
 from tuque.core.queues.procedures import (
@@ -153,7 +153,7 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
-    if needed > n.reachable_count and needed > count_of(may_reach(n)):
+    if needed > n.reachable_count and not are_expected(n, needed):
         if not is_external or needed - 1 > count_of(may_reach(n)):
             return Refusal(NOREPL)  # R1.5
         return Refusal(NOREPL_LEAVING) if n.is_leaving else memory_refusal(n)

@@ -268,6 +268,11 @@ def may_reach(n: Node) -> i64:
     return (n.reachable | n.expected) & ~n.forgotten
 
 
+def are_expected(n: Node, count: i64) -> bool:
+    """Whether so many other nodes can take copies now, or are expected to (K4.4)."""
+    return count <= count_of(may_reach(n))
+
+
 def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
     """Set whether the peer is reachable except that it leaves: it can still be asked."""
     if is_leaver:

@@ -32,7 +32,7 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import PLAIN, WAIT_REPL, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Adding, Node
-from tuque.core.node.peers import slots_of
+from tuque.core.node.peers import are_expected, slots_of
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.core.queues.dedupe import keys_refusal, must_wait, on_copies
 from tuque.core.queues.procedures import FAR, register
@@ -269,7 +269,8 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
         if queue_length(n, job.queue) + added >= i64(job.maxlen):
             return Refusal(MAXLEN)
         x.longer[job.queue] = added + 1
-    if repl_of(job, x.default_repl) - 1 > n.reachable_count:
+    others = repl_of(job, x.default_repl) - 1
+    if others > n.reachable_count and not are_expected(n, others):
         return Refusal(NOREPL)
     x.chosen.append(job)
     x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue)))

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.core.node.peers import are_expected
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
@@ -226,7 +227,7 @@ def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
         return "the input of the queue is paused"
     if s.is_parting():
         return "the node is leaving"
-    if s.n.reachable_count + 1 < copies_needed(s.n, t, tube):
+    if not are_expected(s.n, copies_needed(s.n, t, tube) - 1):
         return "too few nodes are here for its next job"
     return COPIES
 
