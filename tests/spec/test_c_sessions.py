@@ -230,9 +230,8 @@ def test_authentication_comes_third(make_world: Callable[..., World]) -> None:
 
 
 def test_out_of_memory_comes_fourth(world: World) -> None:
-    """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, STAGE,
-    UPDATEJOB): `-OOM command not allowed when used memory > 'maxmemory': let jobs end, or raise
-    maxmemory`
+    """C3.5 If it is still above 100 % and the command is denied then (M2.3): `-OOM command not
+    allowed when used memory > 'maxmemory': let jobs end, or raise maxmemory`
     """
     world.add()
     world.n.limits.memory_bytes = 1

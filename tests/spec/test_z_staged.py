@@ -348,8 +348,8 @@ def test_keys_have_an_end(world: World) -> None:
 
 
 def test_memory(world: World) -> None:
-    """Z5.1 Staged jobs, apps and keys count as used memory (M1). STAGE is refused at level 3, as
-    ADDJOB is (M2.3). None of them is evicted.
+    """Z5.1 Staged jobs, apps and keys count as used memory (M1). STAGE is refused from level 1
+    on (M2.3). None of them is evicted.
     """
     n = world.n
     before = n.used_bytes()

@@ -337,6 +337,11 @@ class Node:
         counted = self.used_bytes() - self.bare_bytes - self.demand_bytes
         return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
 
+    def is_full(self) -> bool:
+        """[M2] Whether more than `maxmemory` is used: level 3."""
+        limit = self.limits.memory_bytes
+        return limit != 0 and limit != self.roomy_limit and self.counted_bytes() > limit
+
     def measure_room(self) -> None:
         """[M2] At the begin of a turn: whether levels need not be looked at in it (M2.7)."""
         limit = self.limits.memory_bytes
