@@ -50,7 +50,7 @@ from tuque.core.queues.deliver import (
 from tuque.core.queues.procedures import memory_level
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
-from tuque.server.access.rights import denial, note_act
+from tuque.server.access.rights import FULL, denial, may_stay, note_act
 from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
@@ -77,6 +77,7 @@ from tuque.server.replies.waiting import (
 )
 from tuque.server.state.client import (
     LARGE_BYTES,
+    ORDINARY,
     REPLY_OFF,
     REPLY_ON,
     REPLY_SKIP,
@@ -272,6 +273,8 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
+    if c.place != ORDINARY and not may_stay(s, c, command, args):
+        return FULL  # C1.11
     if memory_level(s.n) > 0:
         unit = unit_of(command.name, args) if command.unit is None else command.unit
         short = over_memory(s.n, unit.memory)
