@@ -26,7 +26,16 @@ NAMED_BYTES: Final = 100  # of each queue that an attempt has jobs for
 
 FAIR: Final = 4  # a tenant with more than this part of a common bound is first to lose
 
+KEPT_BACK: Final = 10  # this part of it is for no tenant
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+
+
+def share_of(most: i64, used: i64, its: i64) -> i64:
+    """[N11] How many of `most` places that all share a tenant may have, if `used` are taken, `its`
+    of them by the tenant: a quarter of what the others leave, and none of the last tenth (N11.8).
+    """
+    left: i64 = most - most // KEPT_BACK - used
+    return min((most - used + its) // FAIR, its + max(0, left))
 
 
 @final

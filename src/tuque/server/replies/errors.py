@@ -414,7 +414,7 @@ WORDS: Final[dict[int, bytes]] = {
         b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
     ),
     core_errors.TENANT_TOPICS: (
-        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what a node keeps: "
+        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what others leave: "
         b"unsubscribe some"
     ),
     core_errors.TOPICS_UNHEARD: (
