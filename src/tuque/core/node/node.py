@@ -323,7 +323,7 @@ class Node:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
         used += self.topics.bytes
-        return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
+        return used + self.staging.bytes_used() + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def held_by_clients(self) -> i64:
         """[M5] Bytes of them that clients hold: buffers, and what they wait for (M5.1)."""
@@ -363,7 +363,7 @@ class Node:
             "tubes": 0 if self.policy is None else int(self.policy.bytes_used - puts),
             "topics": int(self.topics.bytes),
             "work": int(self.life.bytes_used() - waits),
-            "staged": int(self.staging.bytes),
+            "staged": int(self.staging.bytes_used()),
             "keys": int(self.keys.bytes_used()),
             "tombstones": int(self.tombs.bytes_used()),
             "other": int(self.other_bytes),
