@@ -108,8 +108,8 @@ def test_what_is_kept_counts(world: World) -> None:
 def test_groups_of_leases(world: World) -> None:
     """N11.8 A tenant's users open no more groups of leases (Y1.4), make no more tubes (T2.7),
     subscribe to no more topics (T60.2) and use no more keys of DEDUPE (Z4.6) than a quarter of what
-    the node may have and other users and tenants leave of it; tubes and keys are refused as there,
-    with the tenant's figures.
+    the node may have and others leave of it; tubes and keys are refused as there, with the
+    tenant's figures.
     """
     ann, bob = world.user("ann"), world.user("bob")
     for i in range(250):
