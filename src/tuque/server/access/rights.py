@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.server.access.tenant import over_quota, put_prefix
 from tuque.server.log.slowlog import cut_words, without_secrets
-from tuque.server.state.client import ADMINISTERS, ORDINARY, Client, Connection, Wired
+from tuque.server.state.client import ADMINISTERS, ORDINARY, SPARE, Client, Connection, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import COMMAND, QUEUE
 from tuque.server.users.users import Account
@@ -84,7 +84,7 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
 
 def may_stay(s: Server, c: Client, command: Command, args: list[bytes]) -> bool:
     """[C1] Whether a connection beyond maxclients may run the command, to which it has the right;
-    if not, and it has not administrated, it is closed (C1.11).
+    if not, it is closed (C1.11).
     """
     if len(s.clients) + len(s.wired) <= s.cfg.maxclients:
         c.place = ORDINARY
@@ -95,10 +95,10 @@ def may_stay(s: Server, c: Client, command: Command, args: list[bytes]) -> bool:
         return True
     if command.name in BEYOND:
         return True
-    if c.place != ADMINISTERS:
-        s.figures.rejected += 1
-        c.is_closing = True
-        c.lingers = True
+    s.figures.rejected += 1
+    c.place = SPARE  # while it lingers, it makes room
+    c.is_closing = True
+    c.lingers = True
     return False
 
 
