@@ -17,7 +17,7 @@ PING = b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_too_many_clients(make_world: Callable[..., World]) -> None:
-    """C1.1 Above `maxclients`, and the three places of C1.11, a connection gets `-ERR max number of
+    """C1.1 Above `maxclients`, and the three places of C1.12, a connection gets `-ERR max number of
     clients reached` and is closed.
     """
     world = make_world(events=True, maxclients="2")
@@ -31,7 +31,7 @@ def test_too_many_clients(make_world: Callable[..., World]) -> None:
 
 
 def test_places_for_administrators(make_world: Callable[..., World]) -> None:
-    """C1.11 Beyond `maxclients` three places are kept for those who administrate, over RESP. A
+    """C1.12 Beyond `maxclients` three places are kept for those who administrate, over RESP. A
     connection there runs commands of the groups server and connection that are of the categories
     admin or dangerous, if its user has the right to them.
 
@@ -59,7 +59,7 @@ def test_places_for_administrators(make_world: Callable[..., World]) -> None:
 
 
 def test_who_waits_makes_room(make_world: Callable[..., World]) -> None:
-    """C1.11 One that has not administrated yet makes room for the next connection, the oldest
+    """C1.12 One that has not administrated yet makes room for the next connection, the oldest
     first.
     """
     world = make_world(events=True, maxclients="1")
@@ -124,7 +124,7 @@ def test_protected_mode() -> None:
     """
     with pytest.raises(ConfigError, match="requirepass"):
         load(None, {}, {"bind": "0.0.0.0"})
-    load(None, {}, {"bind": "0.0.0.0", "requirepass": "x" * 16})
+    load(None, {}, {"bind": "0.0.0.0", "requirepass": "Fz8-kq2Lm5wP7sVt"})
     load(None, {}, {"bind": "0.0.0.0", "protected_mode": "no"})
 
 

@@ -33,7 +33,7 @@ LIST_OF_TOPICS: Final = "TOPIC LIST"  # its option names a topic
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
 
-# what a connection beyond maxclients may say (C1.11): acts of these groups, and what precedes them
+# what a connection beyond maxclients may say (C1.12): acts of these groups, and what precedes them
 OPERATING: Final = ("server", "connection")
 BEYOND: Final = ("AUTH", "HELLO", "QUIT", "RESET", "CLIENT", "COMMAND", "INFO")
 FULL: Final = b"ERR max number of clients reached"
@@ -84,7 +84,7 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
 
 def may_stay(s: Server, c: Client, command: Command, args: list[bytes]) -> bool:
     """[C1] Whether a connection beyond maxclients may run the command, to which it has the right;
-    if not, it is closed (C1.11).
+    if not, it is closed (C1.12).
     """
     if len(s.clients) + len(s.wired) <= s.cfg.maxclients:
         c.place = ORDINARY

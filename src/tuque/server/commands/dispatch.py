@@ -274,7 +274,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         if denied is not None:
             return denied
     if c.place != ORDINARY and not may_stay(s, c, command, args):
-        return FULL  # C1.11
+        return FULL  # C1.12
     if memory_level(s.n) > 0:
         unit = unit_of(command.name, args) if command.unit is None else command.unit
         short = over_memory(s.n, unit.memory)

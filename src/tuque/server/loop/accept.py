@@ -20,7 +20,7 @@ from tuque.wire.proto.iproto import SALT_BYTES, greeting
 UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn
 LAST_BATCHES: Final = 16  # when no more connections are taken: as many as wait in all
-SPARES: Final = 3  # places beyond maxclients, for administrators (C1.11)
+SPARES: Final = 3  # places beyond maxclients, for administrators (C1.12)
 MANY_STRANGERS: Final = b"-ERR too many connections of your address have not logged in\r\n"
 HOSTS_MAX: Final = 1_000  # addresses with such connections, before it is looked who has gone
 REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for these
@@ -52,7 +52,7 @@ class Doors:
         self.iproto_fds: dict[int, None] = {}  # the listeners for IPROTO among them
         self.refused: dict[int, Refused] = {}  # by descriptor, oldest first
         self.strangers: dict[bytes, dict[int, None]] = {}  # not logged in, by address
-        self.spares: dict[int, Client] = {}  # beyond maxclients, by number, oldest first (C1.11)
+        self.spares: dict[int, Client] = {}  # beyond maxclients, by number, oldest first (C1.12)
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
@@ -234,7 +234,7 @@ class Doors:
 
     def has_spare(self) -> bool:
         """[C1] Whether a place for administrators is free; the oldest connection there that has not
-        shown that it may administrate makes room (C1.11).
+        shown that it may administrate makes room (C1.12).
         """
         found = {number: c for number, c in self.spares.items() if is_spare(c)}
         self.spares = found

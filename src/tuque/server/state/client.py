@@ -104,7 +104,7 @@ class Connection:
         self.last_ms = now_ms
         self.is_full = False  # not read from: too much input waits
         self.is_closing = False  # close once everything is written
-        self.place: i64 = ORDINARY  # beyond maxclients: SPARE, ADMINISTERS (C1.11)
+        self.place: i64 = ORDINARY  # beyond maxclients: SPARE, ADMINISTERS (C1.12)
         self.is_closed = False
         self.lingers = False  # close only when the other end had time to read why (C2.10)
         self.ask: i64 = SHORT_READ  # bytes to read at once
