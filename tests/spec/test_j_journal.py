@@ -188,6 +188,21 @@ def test_first_delivery_binds_nobody(world: World) -> None:
     assert is_held and reply is not NULL
 
 
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+def test_a_delivery_that_was_answered(policy: str) -> None:
+    """J4.3 So under `always`, and no other policy, a kill may undo a delivery that was answered:
+    the job comes again at once, not after the rest of its RETRY. An ADDJOB, an ack or an end that
+    was answered stays.
+    """
+    kept = Kept(policy)
+    job_id, acked = kept.box.add(RETRY=10), kept.box.add("r", RETRY=10)
+    kept.box.run("ACKJOB", acked)
+    assert len(kept.box.run("GETJOB", "FROM", "q")) == 1
+    kept.restart("crash")
+    assert (kept.box.state(job_id), kept.box.state(acked)) == ("active", "gone")
+    kept.close()
+
+
 @pytest.mark.parametrize(
     "words",
     [
