@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import NULL
+from tuque.errors import TubeHome
 from world import World
 from world_clients import ClientAt
 
@@ -145,6 +146,24 @@ def test_a_task_of_a_temporary_tube_is_its_leaders(make_world: MakeWorld) -> Non
     with at_first(world) as other:
         assert other.done(job.id, "-") == 1
     assert left(world) == 0
+
+
+def test_tasks_of_two_leaders_are_not_sent_back_and_forth(make_world: MakeWorld) -> None:
+    """One command goes to one node: each of the leaders would name the other one."""
+    world = make_world(3)
+    for at, name in ((1, "a"), (2, "b")):
+        with world.client(at) as client:
+            client.tube(name).create("tasks", ttr=30)
+            client.addjob(name, "x")
+        world.pass_ms(300)
+    with at_first(world) as client:
+        jobs = client.getjob("a", with_meta=True) + client.getjob("b", with_meta=True)
+        calls = world.node(0).server.figures.commands + world.node(2).server.figures.commands
+        with pytest.raises(TubeHome):
+            client.ackjob(*(job.id for job in jobs))
+        more = world.node(0).server.figures.commands + world.node(2).server.figures.commands - calls
+        assert more < 5
+        assert [client.ackjob(job.id) for job in jobs] == [1, 1]
 
 
 def test_a_job_of_a_queue_is_nobodys_task(make_world: MakeWorld) -> None:
