@@ -54,7 +54,7 @@ from tuque.server.access.rights import FULL, denial, may_stay, note_act
 from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
-    check_ids,
+    check_acted,
     check_room,
     cmd_ack,
     over_memory,
@@ -66,7 +66,13 @@ from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
 from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
-from tuque.server.replies.redirects import check_queue, check_tasks, moved_text, refusal_text
+from tuque.server.replies.redirects import (
+    check_queue,
+    check_strange,
+    check_tasks,
+    moved_text,
+    refusal_text,
+)
 from tuque.server.replies.tubes import reply_take_iproto, tell_take
 from tuque.server.replies.waiting import (
     await_copies,
@@ -304,6 +310,7 @@ def way_to_leader(s: Server, command: Command, args: list[bytes]) -> bytes:
             check_queue(s, queue)
         if unit.jobs_from > 0:
             check_tasks(s, args, unit.jobs_from, 1)
+            check_strange(s, args, unit.jobs_from, 1)
     except HomeError as error:
         return refusal_text(s, error)
     except TubeError:
@@ -470,7 +477,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
             raise Misuse(args[i])
         i += 2
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     job = s.n.jobs.get(words[1])
     if job is None or job.state == WAIT_REPL:
         raise ArgError(WORDS[NOJOB])

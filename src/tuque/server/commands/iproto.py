@@ -219,9 +219,13 @@ class IprotoCall(TubeCall):
         """Reply as in I3.5."""
         self.answer([task_value(task)])
 
-    def tasks(self, found: list[Task]) -> None:
+    def write(self, parts: list[bytes], task: Task) -> None:
+        """One element of an array."""
+        parts.append(task_value(task))
+
+    def written(self, count: i64, parts: list[bytes]) -> None:
         """Reply with an array of tasks."""
-        self.answer([list_value([task_value(task) for task in found])])
+        self.answer([list_value(parts)])
 
     def no_task(self, is_full: bool = False) -> None:
         """Reply with no value, or nil."""

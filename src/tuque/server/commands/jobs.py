@@ -36,7 +36,7 @@ from tuque.server.replies.errors import (
     OUTCOMES_IN_WAY,
 )
 from tuque.server.replies.long_commands import begin
-from tuque.server.replies.redirects import check_tasks
+from tuque.server.replies.redirects import check_strange, check_tasks
 from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Chore, Client
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
@@ -128,6 +128,12 @@ def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
         check_tasks(s, args, first, step)  # T17.3
 
 
+def check_acted(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
+    """As `check_ids`, for a command that changes jobs: nor of a task that only its leader knows."""
+    check_ids(s, args, first, step)
+    check_strange(s, args, first, step)  # T17.8
+
+
 def check_forms(args: list[bytes], first: i64, step: i64) -> None:
     """Check that every word from `first` on is a job id, of a job at whatever node."""
     i = first
@@ -201,7 +207,7 @@ class Ids(Chore):
         if self.looked < size:
             end = min(self.looked + room * LOOKS, size)
             words = self.args[self.looked : end]
-            check_ids(self.s, words, 0)
+            check_acted(self.s, words, 0)
             account = self.client.user
             if account is not None and len(account.prefix) > 0:
                 hide_ids(self.s, account, words, 0)
@@ -237,7 +243,7 @@ def each_id(s: Server, c: Client, args: list[bytes], first: i64, code: i64, dela
     if len(args) > FEW_IDS:
         begin(s, c, Ids(s, c, args, first, code, delay_ms))
         return
-    check_ids(s, args, first)
+    check_acted(s, args, first)
     done: i64 = 0
     handed = c.handed
     i = first

@@ -26,7 +26,6 @@ from tuque.server.replies.tubes import (
     await_room,
     put_none,
     put_task,
-    put_tasks,
 )
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client
 from tuque.server.state.server import Server
@@ -37,7 +36,7 @@ from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import dashed
 from tuque.wire.commands.arguments import ArgError, WrongWords
 from tuque.wire.commands.tube_table import PROCEDURES, WORDS, Procedure
-from tuque.wire.proto.resp import put_value
+from tuque.wire.proto.resp import array_head, put_value
 
 FEW_KICKED: Final = 999  # so many may run beside calls that wait for copies (T15.11)
 PLAIN: Final = PutSpec()  # no options
@@ -150,7 +149,7 @@ def drop(call: TubeCall) -> None:
 def tasks(call: TubeCall) -> None:
     """[T5] Tasks in a state, in the order of (pri, id)."""
     if call.options.count == 0:
-        call.tasks([])
+        call.written(0, [])
     else:
         call.begin(Tasks(call))
 
@@ -263,9 +262,14 @@ class RespCall(TubeCall):
         """Reply as in T15.3."""
         put_task(self.c.out, task)
 
-    def tasks(self, found: list[Task]) -> None:
+    def write(self, parts: list[bytes], task: Task) -> None:
+        """One element of an array."""
+        put_task(parts, task)
+
+    def written(self, count: i64, parts: list[bytes]) -> None:
         """Reply with an array of tasks."""
-        put_tasks(self.c.out, found)
+        self.c.out.append(array_head(count))
+        self.c.out.extend(parts)
 
     def no_task(self, is_full: bool = False) -> None:
         """Reply with a null array."""

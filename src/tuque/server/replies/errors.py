@@ -74,6 +74,10 @@ TEXTS: Final[dict[int, bytes]] = {
     tube_errors.MOVED: b"Tube '%s' has its leader there",
     tube_errors.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
     tube_errors.NOT_YET: b"Tube '%s' is %s here: try again soon",
+    tube_errors.STRANGE_TASK: (
+        b"this node does not know the tube of task %s, and not all nodes are in reach: "
+        b"try again soon"
+    ),
     tube_errors.STOOD: (
         b"Tube '%s': this node stood still for %d ms and waits for a reply of the others; "
         b"if they are lost for good, run here: TUBE HOME '%s' %s FORCE"
@@ -222,6 +226,7 @@ FIRST: Final[dict[int, bytes]] = {
     tube_errors.NODE_READ_ONLY: b"READONLY",
     tube_errors.NO_QUORUM: b"NOQUORUM",
     tube_errors.NOT_YET: b"NOQUORUM",
+    tube_errors.STRANGE_TASK: b"NOQUORUM",
     tube_errors.STOOD: b"NOQUORUM",
     tube_errors.LOST: b"NOQUORUM",
 }

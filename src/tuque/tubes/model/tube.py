@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
+from tuque.core.model.job_id import tube_mark
 from tuque.core.model.task import BURIED, FAR, MAX_MS, Task
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
@@ -195,6 +196,7 @@ class Tube(Queue):
     ) -> None:
         super().__init__(name, serial, now_ms)
         self.number = number  # identifies the tube
+        self.mark = tube_mark(name)  # in the ids of its tasks (G6.8)
         self.type = type
         self.driver = driver
         # options

@@ -175,6 +175,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "WORKER": _OPTIONS,
     "CLIENT LIST": Bound(2, 10 * TURN_WORK, REPLY_BYTES, ONE, OF_CLIENTS, least=10),
     "CLIENT KILL": Bound(FEW_WORDS, 2 * TURN_WORK, SMALL, ONE, OF_CLIENTS, least=10),
+    "CLIENT INFO": Bound(2, 10, SMALL, ONE, OF_CLIENTS, least=10),
     "CLIENT": _OPTIONS,
     "CLUSTER RESET": Bound(4, WHOLE, SMALL, STOPS, OF_NODE),
     "CLUSTER NODES": Bound(2, 200, 65_536, ONE, OF_NODES, least=200),
