@@ -604,6 +604,7 @@ class Config(AccessOptions, kw_only=True):
     origin: dict[str, str] = {}
     warnings: list[str] = []
     config_file: str = ""
+    read_files: list[str] = []  # it, and those that it includes
     config_syntax: str = ""
     is_any_port: bool = False  # `port` was 0: the system has chosen one
     is_open: bool = False  # listens on an address open to other machines, since the start
