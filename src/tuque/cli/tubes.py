@@ -35,7 +35,7 @@ from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error
 from tuque.lazygroup import OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.terminal import json_line, printable
+from tuque.terminal import echo_each, json_line, printable
 
 # ---- Leaders of tubes, as the commands show and changes them.
 #
@@ -260,8 +260,11 @@ def limits(node: NodeOptions, as_json: bool, count: int, queue: str) -> None:
     """
     with client_of(node, is_here=False) as client:
         rows = client.limits(queue, count=min(count + 1, 1_000))
-        for row in islice(rows, count):
-            click.echo(json_line(fields(row)) if as_json else key_line(row))
+        echo_each(
+            islice(rows, count),
+            lambda row: json_line(fields(row)) if as_json else key_line(row),
+            f"no limits, rates or groups in {queue}",
+        )
         if next(rows, None) is not None:
             click.echo(f"there are more than {count:,}: --count shows them", err=True)
 
@@ -309,8 +312,11 @@ def group() -> None:
 def list_groups(node: NodeOptions, as_json: bool, state: GroupStatus | None, queue: str) -> None:
     """List the groups of QUEUE that have not become their callback, one a line."""
     with client_of(node, is_here=False) as client:
-        for one in client.groups(queue, state=state):
-            click.echo(json_line(fields(one)) if as_json else row(one))
+        echo_each(
+            client.groups(queue, state=state),
+            lambda one: json_line(fields(one)) if as_json else row(one),
+            f"no groups in {queue}" + ("" if state is None else f" are {state}"),
+        )
 
 
 @group.command("show", context_settings=HELP)

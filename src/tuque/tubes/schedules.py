@@ -114,7 +114,7 @@ def add_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> i64:
 
 def enter_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> None:
     """The schedule's task: DELAYED, and to be looked at in this turn."""
-    id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
+    id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
     task.subqueue = pack_plan(plan)
     task.created_ms = n.now_ms

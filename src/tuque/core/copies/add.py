@@ -108,13 +108,14 @@ def is_full_alone(n: Node) -> bool:
     return not n.limits.may_evict or not is_room_without(n, n.life.fat_bytes)
 
 
-def memory_refusal(n: Node) -> Refusal:
+def memory_refusal(n: Node, is_of_tube: bool = False) -> Refusal:
     """[M2] Memory is above 75 %; names what alone is in the way (M2.6).
 
-    A node that knows no others says so as at the limit (R1.5).
+    What no other node can take, a task or any job of a node that knows no others, is refused with
+    the level (R1.5).
     """
     letters, outcomes = in_way(n)
-    is_alone = n.others == 0
+    is_alone = is_of_tube or n.others == 0
     if letters > 0 and outcomes > 0:
         mb, more_mb = megabytes(letters), megabytes(outcomes)
         return Refusal(FULL_BOTH if is_alone else NOREPL_BOTH, (mb, more_mb))
@@ -134,7 +135,10 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         refused = letters_refusal(n, spec)
         if refused is not None:
             return refused
-        return q.policy.refusal(n, q, spec)
+        refused = q.policy.refusal(n, q, spec)
+        if refused is None and n.limits.memory_bytes > 0 and is_short(n):
+            return memory_refusal(n, True)
+        return refused
     terms = spec.terms
     if terms is not None:
         if terms.attempts > 0 and spec.retry_s == 0:

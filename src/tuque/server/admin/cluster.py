@@ -302,9 +302,10 @@ def take_new_id(s: Server) -> None:
     n.slot_of[n.node_id] = 0
     n.peers[0].node_id = n.node_id
     n.node_ids[0] = n.node_id
-    older = n.ids.older
-    n.ids = IdMaker(n.node_id, urandom(20), n.ids.key)
-    n.ids.older = older
+    before = n.ids
+    n.ids = IdMaker(n.node_id, urandom(20), before.key)
+    n.ids.older = before.older
+    n.ids.tubes = before.tubes
     s.members.number = 0
 
 

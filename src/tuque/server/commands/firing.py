@@ -11,6 +11,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.peers import are_expected
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.tenant import over_owned
@@ -284,8 +285,10 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
         return f"the journal does not work: {s.journal_error}"
     if s.is_disk_short():
         return "the disk is nearly full"
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not (evicts and make_room(n, EVICTED)):
+    if memory_level(n) > 0:
+        if evicts:
+            make_room(n, EVICTED)
+        if memory_level(n) > 0:
             return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)
     if tenant is None:

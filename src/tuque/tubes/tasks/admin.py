@@ -189,6 +189,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
     tube.policy = t
     enter_queue(n, tube)
     t.by_name[tube.name] = tube
+    n.ids.add_tube(tube.name)
     n.keys.of_tubes[tube.name] = {}
     t.bytes_used += tube.bytes_used()
 
@@ -262,6 +263,7 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
     """Remove the tube from the tables; its tasks are gone already."""
     forget_rights(t, tube.name)
     del t.by_name[tube.name]
+    n.ids.drop_tube(tube.name)
     n.keys.of_tubes.pop(tube.name, None)
     leave_queue(n, tube)
     t.bytes_used -= tube.bytes_used()
