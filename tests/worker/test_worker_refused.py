@@ -10,6 +10,7 @@ import pytest
 from noting import Noting
 
 from lab import RealServer
+from tuque.core.node.peers import may_reach
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
 from tuque.worker import Limit, RetryLater, Task
@@ -122,12 +123,13 @@ def test_a_tube_does_not_take_the_end_of_a_run(
     world.until(lambda: noting.did)
     for i in range(3 - lost, 3):
         world.kill(i)
-    world.until(lambda: world.node(0).core.reachable_count == 2 - lost)
+    world.until(lambda: may_reach(world.node(0).core).bit_count() == 2 - lost)  # K4.4
     noting.go.set()
     words = "the broker does not accept reports of runs in queue guarded"
     world.until(lambda: words in caplog.text)
     assert noting.adds.options(keep_s=60).enqueue(1, 1).result(60) == 2
-    assert handle.status().state == "running"
+    if lost == 1:  # else the tube has no leader that may answer
+        assert handle.status().state == "running"
     for i in range(3 - lost, 3):
         world.start(i)
     taken = len(caplog.records)
