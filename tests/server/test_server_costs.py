@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from raw_resp import encode
-from tuque.core.model.timers import TURN_WORK
+from tuque.core.model.task import Task
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.tables.work import Letters
 from tuque.tubes import groups
 from tuque.tubes.entries.group import GroupPlan
@@ -20,6 +21,7 @@ from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.schedules import driver_of
 from tuque.tubes.tasks import operations
+from tuque.tubes.types.ordering import Firsts
 from world import World
 from world_costs import costs
 
@@ -158,6 +160,50 @@ def test_groups_of_a_state_are_found_in_slices(world: World) -> None:
     assert reply == [b"0", []]
     assert len(spent) > 1 and max(work for work, _ in spent) <= TURN_WORK + 1_000
     assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
+
+
+def test_tasks_of_a_state_are_found_and_written_in_slices(world: World) -> None:
+    """T5, L2.2: the first tasks of many are kept in order as they come, and written in pieces."""
+    put_all(world, b"t", "fifottl")
+    tasks = world.n.queues[b"t"].tasks.values()
+    wanted = [b"%d" % one.number for one in sorted(tasks, key=lambda one: (one.pri, one.number))]
+    for count in (1, 100, 2_000, 5_000):
+        rows, spent = run(world, "TUBE", "TASKS", "t", "READY", "COUNT", count)
+        assert [row[2] for row in rows] == wanted[:count]
+        assert max(work for work, _ in spent) <= TURN_WORK + PIECE
+        assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
+        assert len(spent) > 1 or count <= 100
+
+
+def test_the_first_of_many_leave_out_the_others() -> None:
+    """Few keys are kept beside those that are wanted, and each is sorted few times."""
+    numbers = [i * 7_919 % 60_000 for i in range(60_000)]
+    tasks = [Task(b"", b"", b"", 0, number, number // 7, 0) for number in numbers]
+    for is_last in (False, True):
+        firsts = Firsts(1_000, is_last)
+        moved = 0
+        for task in tasks:
+            if firsts.add(task):
+                moved += firsts.merge()
+            assert len(firsts.keys) + len(firsts.fresh) <= 2_000
+        moved += firsts.merge()
+        wanted = sorted(((n // 7, n) for n in numbers), reverse=is_last)
+        assert firsts.keys == wanted[:1_000]
+        assert moved <= 15_000
+
+
+# ---- What a connection shows of itself
+
+
+def test_a_line_about_a_connection_costs_its_parts(world: World) -> None:
+    """L2.10: CLIENT INFO counts the replies that its connection has not been sent yet."""
+    world.run.put(encode("CLIENT", "INFO") * 3_000)
+    with costs(world) as spent:
+        replies = world.run.take_all()
+    assert len(replies) == 3_000
+    assert all(reply.startswith(b"id=") for reply in replies)
+    assert max(work for work, _ in spent) <= PIECE + 50
+    assert sum(work for work, _ in spent) >= 10 * 3_000
 
 
 # ---- Subscriptions with costly globs

@@ -30,9 +30,11 @@ from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import KIND_NAMES
+from tuque.core.records.jobs import KIND_NAMES as RECORD_NAMES
 from tuque.core.records.read import Record, decode
 from tuque.server.bus.peers import Bus
 from tuque.server.config.options import Config
+from tuque.server.journal.committer import Committer
 from tuque.server.log.log import say_all_again
 from tuque.server.loop.pump import Pump
 from tuque.server.state.server import Server
@@ -112,6 +114,13 @@ class NodeAt:
         return self.shell.pump
 
     @property
+    def committer(self) -> Committer:
+        """Its journal."""
+        found = self.server.committer
+        assert found is not None, f"{self.machine.name} has no journal"
+        return found
+
+    @property
     def log(self) -> list[str]:
         """The lines that it logged, in all its lives."""
         return [record.getMessage() for record in self.machine.records]
@@ -128,6 +137,10 @@ class NodeAt:
             at = decode(payload, at, record)
             found.append(record)
         return found
+
+    def recorded(self) -> list[str]:
+        """The names of the same."""
+        return [RECORD_NAMES[record.kind] for record in self.records()]
 
     def take_recorded(self) -> bytes:
         """The same as the bytes of the records."""
@@ -416,10 +429,28 @@ class World:
         self.machines[i].kill()
         self.settle()
 
-    def restart(self, i: int, disk: str = "kept") -> None:
-        """Kill a node, and start it again from its disk: it reaches nobody until `link`."""
+    def cut_power(self, i: int) -> None:
+        """The machine of a node loses its power: what was not synced is gone."""
+        self.machines[i].cut_power()
+        self.settle()
+
+    def restart(
+        self,
+        i: int = 0,
+        disk: str = "kept",
+        *,
+        how: str = "kill",
+        off_ms: int = 0,
+        jump_ms: int = 0,
+    ) -> None:
+        """End a node, and start it again from its disk: it reaches nobody until `link`.
+
+        `how`: kill, stop or power. It is down that long, and its wall clock then set ahead.
+        """
         self.isolate(i)
-        self.kill(i)
+        {"kill": self.kill, "stop": self.stop, "power": self.cut_power}[how](i)
+        self.pass_ms(off_ms)
+        self.machines[i].clock.jump(jump_ms)
         self.start(i, disk)
 
     def stop(self, i: int) -> None:
@@ -432,6 +463,16 @@ class World:
     def stall(self, i: int, ms: int) -> None:
         """The process stands still for that long; others go on."""
         self.machines[i].pause(ms)
+
+    def begin_rewrite(self, i: int = 0) -> None:
+        """Begin to write the journal of a node anew, as BGREWRITEAOF does; no turn was yet."""
+        node = self.node(i)
+        assert node.committer.start_rewrite(node.core, node.core.now_ms)
+
+    def rewrite(self, i: int = 0) -> None:
+        """The same, to its end."""
+        self.begin_rewrite(i)
+        self.until(lambda: not self.node(i).committer.is_rewriting())
 
     # ---- links
 

@@ -5,6 +5,8 @@ Decides nothing of what a node does with it.
 
 from __future__ import annotations
 
+from sim.engine.disk import PATH
+from tuque.store.frames import read_manifest
 from world_machines import HandDisk, HandMachine, HandThread
 
 
@@ -46,6 +48,10 @@ class DiskAt:
         """So many writes or syncs fail."""
         self.files.write_errors, self.files.fsync_errors = writes, syncs
 
+    def cut_power_at(self, step: int) -> None:
+        """The machine loses its power before that change of the disk, counted from now."""
+        self.files.cut_at = self.files.ops + step
+
     def well(self) -> None:
         """The disk has room, is quick and fails no more."""
         self.stick(False)
@@ -74,6 +80,12 @@ class DiskAt:
     def lose(self) -> None:
         """There is a new disk; the node knows its id and its cluster."""
         self._machine.disk = self.files.empty()
+
+    def segment(self) -> str:
+        """The path of the file to which the journal is written."""
+        manifest = read_manifest(self.files, PATH)
+        assert manifest is not None
+        return f"{PATH}/{manifest.segments[-1]}"
 
     @staticmethod
     def _copy(disk: HandDisk) -> HandDisk:

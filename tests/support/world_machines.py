@@ -626,6 +626,16 @@ class HandMachine(Machine):
         assert self.shell is not None, f"{self.name} is down"
         self.end(self.shell)
 
+    def cut_power(self) -> None:
+        """The machine loses its power: what was not synced is gone."""
+        self.kill()
+        self.disk.power_cut()
+        self.clock.reboot()
+
+    def die(self, **_: object) -> None:
+        """The same, within a step of the disk: see `cut_at`."""
+        self.cut_power()
+
 
 def conf_of(machine: Machine, others: list[Machine]) -> bytes:
     """nodes.conf of a node that has met those others and was not started yet."""

@@ -171,6 +171,22 @@ class Wire(RawWire):
         self.put(encode(*words))
         self.world.settle_wires()
 
+    def send_in_turn(self, *words: str | bytes | int) -> None:
+        """Send a command, and let the node take one turn: what it needs more is not done yet."""
+        self.put(encode(*words))
+        self.world.turn(self.i)
+
+    def held(self, *words: str | bytes | int) -> tuple[bool, Any]:
+        """Send a command: whether its reply waits for a sync of the journal, and the reply."""
+        disk = self.world.disk(self.i)
+        disk.slow(1)
+        self.send(*words)
+        self.world.settle()
+        is_held = not self.unread
+        reply = self.read()
+        disk.slow(0)
+        return is_held, reply
+
     def hear(self) -> bytes:
         """The bytes that were answered since the last look, also to what the test did itself."""
         self.world.settle()
