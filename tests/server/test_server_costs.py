@@ -197,9 +197,11 @@ def test_the_first_of_many_leave_out_the_others() -> None:
 
 def test_a_line_about_a_connection_costs_its_parts(world: World) -> None:
     """L2.10: CLIENT INFO counts the replies that its connection has not been sent yet."""
-    world.run.put(encode("CLIENT", "INFO") * 3_000)
+    wire = world.wire()
+    wire.put(encode("CLIENT", "INFO") * 3_000)
     with costs(world) as spent:
-        replies = world.run.take_all()
+        world.settle()
+    replies = wire.values()
     assert len(replies) == 3_000
     assert all(reply.startswith(b"id=") for reply in replies)
     assert max(work for work, _ in spent) <= PIECE + 50
