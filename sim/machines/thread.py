@@ -115,10 +115,17 @@ class SimThread(JournalThread):
                 self.go_on_at(self.awake_us)
                 return
         self.has_gathered = False
-        if self._is_switch_due():
+        if self._is_next_due():
+            self.wait(3 * self.sync_us, self.end_prepare)
+        elif self._is_switch_due():
             self.begin_sync(self.write)
         else:
             self.write()
+
+    def end_prepare(self) -> None:
+        """The files of the next segment have been made, beside the pump."""
+        self._prepare_next()
+        self.work()
 
     def write(self) -> None:
         """The part of `_turn` that holds the lock."""

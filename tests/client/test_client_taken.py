@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import NULL
+from tuque.errors import TubeHome
 from world import World
 from world_clients import ClientAt
 
@@ -50,8 +51,8 @@ def left(world: World) -> int:
 @pytest.mark.parametrize("fault", ["journal off", "disk full"])
 @pytest.mark.parametrize("how", ["one", "many", "pipeline"])
 def test_done_goes_where_the_task_was_taken(make_world: MakeWorld, fault: str, how: str) -> None:
-    """C3.6 (cluster) About a tube that another node leads, or a task of it that this node knows:
-    `-TUBEHOME` (T17.3).
+    """C3.6 (cluster) About a tube that another node leads, or a task of it: `-TUBEHOME` (T17.3,
+    T17.8).
 
     The node in use follows no more: its journal was turned off, or its disk is full.
     """
@@ -81,12 +82,135 @@ def test_done_goes_where_the_task_was_taken(make_world: MakeWorld, fault: str, h
     assert (done, left(world)) == (count, 0)
 
 
-def test_done_at_a_node_that_knows_nothing_ends_the_task(make_world: MakeWorld) -> None:
-    """T1.12 (cluster) ACKJOB and DONE at a node that does not know the task yet, or has no replica,
-    reply 0: there it is an unknown id (A3.4, W14.6). The leader that gets this SETACK without
-    holders acts as if the client, without a session, had asked it.
+SAYS = {
+    "ACKJOB": "ACKJOB {id}",
+    "FASTACK": "FASTACK {id}",
+    "DELJOB": "DELJOB {id}",
+    "NACK": "NACK {id}",
+    "ENQUEUE": "ENQUEUE {id}",
+    "DEQUEUE": "DEQUEUE {id}",
+    "DEADLETTER": "DEADLETTER {id} dead",
+    "START": "START WORKER w {id}",
+    "WORKING": "WORKING {id} {run}",
+    "PROGRESS": "PROGRESS {id} {run} half",
+    "RELEASE": "RELEASE {id} {run}",
+    "FAIL": "FAIL {id} {run} FINAL",
+    "DONE": "DONE {id} {run}",
+    "UPDATEJOB": "UPDATEJOB {id} PRI 5",
+}
+
+
+def unknown_at_first(world: World, fault: str) -> None:
+    """Let node 0 hear of no more tasks."""
+    if fault == "journal off":
+        assert world.wire(0)("CONFIG", "SET", "appendonly", "no") == b"OK"
+    elif fault == "disk full":
+        world.disk(0).full()
+    else:
+        world.cut(0, 1)
+        world.cut(0, 2)
+
+
+@pytest.mark.parametrize("fault", ["journal off", "disk full", "cut off"])
+@pytest.mark.parametrize("word", SAYS)
+def test_who_does_not_know_a_task_names_the_leader(
+    make_world: MakeWorld, word: str, fault: str
+) -> None:
+    """T17.8 A node that does not know a task cannot say whether it has ended: it may be behind, or
+    have no replica. So an id that names a tube (G6.8) of another node is refused as in T17.3, known
+    or not, by every command that changes jobs
     """
     world = with_tube(make_world)
+    unknown_at_first(world, fault)
+    with world.client(1) as client:
+        client.addjob("t", "x", keep=60)
+        (job,) = client.getjob("t")
+        (run,) = client.start(job.id, worker="w")
+        assert job.id.encode() not in world.node(0).core.jobs
+        said = SAYS[word].format(id=job.id, run=run.run)
+        refused = str(world.wire(0)(*said.split()))
+        assert refused == "TUBEHOME 10.0.0.2:7711 Tube 't' has its leader there"
+        assert client.done(job.id, run.run) == 1
+        assert client.done(job.id, run.run) == 0  # only the leader knows that it had ended
+    assert str(world.wire(0)("DONE", job.id, run.run)).startswith("TUBEHOME")
+
+
+def test_a_task_of_a_temporary_tube_is_its_leaders(make_world: MakeWorld) -> None:
+    """T17.8: no other node has a replica of it."""
+    world = make_world(3)
+    with world.client(1) as client:
+        client.tube("t").create("tasks", ttr=30, temporary=True)
+        world.pass_ms(100)
+        client.addjob("t", "x")
+        (job,) = client.getjob("t")
+    with at_first(world) as other:
+        assert other.done(job.id, "-") == 1
+    assert left(world) == 0
+
+
+def test_tasks_of_two_leaders_are_not_sent_back_and_forth(make_world: MakeWorld) -> None:
+    """One command goes to one node: each of the leaders would name the other one."""
+    world = make_world(3)
+    for at, name in ((1, "a"), (2, "b")):
+        with world.client(at) as client:
+            client.tube(name).create("tasks", ttr=30)
+            client.addjob(name, "x")
+        world.pass_ms(300)
+    with at_first(world) as client:
+        jobs = client.getjob("a", with_meta=True) + client.getjob("b", with_meta=True)
+        calls = world.node(0).server.figures.commands + world.node(2).server.figures.commands
+        with pytest.raises(TubeHome):
+            client.ackjob(*(job.id for job in jobs))
+        more = world.node(0).server.figures.commands + world.node(2).server.figures.commands - calls
+        assert more < 5
+        assert [client.ackjob(job.id) for job in jobs] == [1, 1]
+
+
+def test_a_job_of_a_queue_is_nobodys_task(make_world: MakeWorld) -> None:
+    """A3.4, and W7.1: 0 also of a job of a queue that it does not know."""
+    world = with_tube(make_world)
+    with world.client(1) as client:
+        ids = [client.addjob("q", "x", replicate=1) for _ in range(2)]
+        client.getjob("q", count=2)
+    wire = world.wire(0)
+    assert (wire("ACKJOB", ids[0]), wire("DONE", ids[1], "-")) == (0, 0)
+    world.until(lambda: not world.node(1).core.jobs)
+
+
+def test_a_node_that_knows_nothing_says_so(make_world: MakeWorld) -> None:
+    """T17.8 A node that does not know the tube either, while not all nodes are in reach:
+    `-NOQUORUM this node does not know the tube of task <id>, and not all nodes are in reach: try
+    again soon`.
+    """
+    world = make_world(3)
+    world.cut(0, 1)
+    world.cut(0, 2)
+    with world.client(1) as client:
+        client.tube("t").create("tasks", ttr=30)
+        world.pass_ms(100)
+        client.addjob("t", "x")
+        (job,) = client.getjob("t")
+    refused = str(world.wire(0)("DONE", job.id, "-"))
+    assert refused == (
+        f"NOQUORUM this node does not know the tube of task {job.id}, and not all nodes are in "
+        "reach: try again soon"
+    )
+    world.link()
+    world.until(lambda: str(world.wire(0)("DONE", job.id, "-")).startswith("TUBEHOME"))
+
+
+def without_mark(world: World) -> None:
+    """From now on ids do not name their tube, as those of an earlier version."""
+    world.node(1).tubes.by_name[b"t"].mark = 0
+
+
+def test_done_at_a_node_that_knows_nothing_ends_the_task(make_world: MakeWorld) -> None:
+    """T1.12 (cluster) A task that was made before ids named tubes (G6.8) is an unknown id at a node
+    without it: ACKJOB and DONE reply 0 there (A3.4, W14.6). The leader that gets this SETACK
+    without holders acts as if the client, without a session, had asked it.
+    """
+    world = with_tube(make_world)
+    without_mark(world)
     assert world.wire(0)("CONFIG", "SET", "appendonly", "no") == b"OK"
     fill(world)
     leader = world.wire(1)
@@ -114,6 +238,7 @@ def test_what_was_said_while_cut_off_counts_later(make_world: MakeWorld, word: s
     T1.12 So it does for FASTACK (A7.2), which is sent once.
     """
     world = with_tube(make_world)
+    without_mark(world)
     if word == "FASTACK":
         assert world.wire(0)("CONFIG", "SET", "appendonly", "no") == b"OK"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from base64 import b64decode
 from itertools import pairwise
 
@@ -344,3 +345,32 @@ def look(data: bytes) -> None:
             request.text(iproto.FUNCTION, b"function name")
         except iproto.IprotoError as error:
             assert error.code in (iproto.E_MSGPACK, iproto.E_MISSING)
+
+
+def test_a_large_frame_is_not_copied_once_it_is_whole() -> None:
+    """L2.7: a copy of all of it would be one long step."""
+    size = 2 * iproto.LARGE_FRAME
+    body = b"\x81\x21" + b"\xc6" + size.to_bytes(4, "big") + bytes(size)
+    packet = b"\x82\x00\x0a\x01\x07" + body
+    reader = FrameReader(4 * size)
+    reader.feed(b"\xce" + len(packet).to_bytes(4, "big") + packet + b"\x05")
+    tracemalloc.start()
+    try:
+        request = reader.next()
+        while request is None and reader.long is not None:
+            request = reader.next()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert request is not None and not request.error
+    assert len(request.body[0x21].raw()) == size + 5
+    assert peak < 1 << 20
+    assert reader.held_bytes == 1
+
+
+@pytest.mark.parametrize("size", [100_000, 2 * iproto.LARGE_FRAME])
+def test_what_follows_a_long_frame_is_read(size: int) -> None:
+    """I2.2"""
+    packet = b"\x82\x00\x0a\x01\x07" + b"\x81\x21\xc6" + size.to_bytes(4, "big") + bytes(size)
+    one = b"\xce" + len(packet).to_bytes(4, "big") + packet
+    assert [request.sync for request in read(one + one, 4 * size)] == [7, 7]

@@ -312,8 +312,10 @@ def test_without_a_secret_only_this_machine(make_world: Callable[..., World]) ->
     assert world("CLUSTER", "MEET", "10.1.2.3", 7711).startswith(
         b"-ERR without a cluster-secret only nodes of this machine"
     )
-    world.bus.connect("10.1.2.3", "some.where", 17711)  # as a name that was looked up
-    assert len(world.bus.links) == 0
+    host = world.host()
+    world.bus.connect(host.address, "some.where", 17711)  # as a name that was looked up
+    world.settle()
+    assert not host.came and len(world.bus.links) == 0
     sockets = open_bus_sockets(load(None, {}, {"port": "0"}), False)
     assert all(sock.getsockname()[0] in ("127.0.0.1", "::1") for sock in sockets)
     for sock in sockets:

@@ -173,8 +173,10 @@ def test_a_password_without_a_secret_has_no_bus(bare: Callable[..., World]) -> N
     assert reply.startswith(b"-ERR this node restricts its clients and has no cluster-secret")
     assert b"tuque cluster secret" in reply
     assert not world.stranger().is_open()
-    world.bus.connect("127.0.0.1", "127.0.0.1", 17711)
-    assert len(world.bus.links) == 0
+    host = world.host()
+    world.bus.connect(host.address, host.address, 17711)
+    world.settle()
+    assert not host.came and len(world.bus.links) == 0
     assert b"bus_shut:1" in world("INFO", "bus")
     assert world("CONFIG", "SET", "cluster-secret", SECRET) == b"+OK\r\n"
     assert b"bus_shut:0" in world("INFO", "bus")

@@ -188,6 +188,20 @@ def test_first_delivery_binds_nobody(world: World) -> None:
     assert is_held and reply is not NULL
 
 
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+def test_a_delivery_that_was_answered(make_world: Make, policy: str) -> None:
+    """J4.3 So under `always`, and no other policy, a kill may undo a delivery that was answered:
+    the job comes again at once, not after the rest of its RETRY. An ADDJOB, an ack or an end that
+    was answered stays.
+    """
+    world = make_world(journal=policy)
+    job_id, acked = world.add(RETRY=10), world.add("r", RETRY=10)
+    world.run("ACKJOB", acked)
+    assert len(world.run("GETJOB", "FROM", "q")) == 1
+    world.restart()
+    assert (world.state(job_id), world.state(acked)) == ("active", "gone")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -14,7 +14,7 @@ from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.replicate import copy_of
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
-from tuque.core.model.job_id import is_genuine
+from tuque.core.model.job_id import IdMaker, is_genuine, tube_mark
 from tuque.core.model.stats import ADD_FAILED
 from tuque.core.msgs import (
     DelJob,
@@ -72,6 +72,36 @@ def test_ids_prove_the_cluster(make_world: Make) -> None:
         forged = bytearray(ids[0])
         forged[place] = ord("7") if forged[place] != ord("7") else ord("8")
         assert not is_genuine(b"", bytes(forged)), place
+
+
+def test_ids_of_tasks_name_their_tube() -> None:
+    """G6.8 In the id of a tube's task the first 3 characters of the keyed code are turned by a code
+    over the tube's name. So each node that knows the tube can tell it, also of an id that it does
+    not know (T17.8).
+    """
+    maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
+    other = IdMaker(b"decade00" * 5, b"seed", b"key")
+    names = [b"tube %d" % i for i in range(500)]
+    ids = {name: maker.make_task(3600, b"", tube_mark(name)) for name in names}
+    assert not any(other.knows(id) for id in ids.values()), "no tube is known"
+    for name in names:
+        other.add_tube(name)
+    marks = [tube_mark(name) for name in names]
+    alone = [name for name in names if marks.count(tube_mark(name)) == 1]
+    assert len(alone) > 490
+    for name in names:
+        assert other.knows(ids[name]) and not is_genuine(b"key", ids[name])
+        assert other.tube_of(ids[name]) == (name if name in alone else b"")
+    assert other.tube_of(other.make(3600, 1)) == b""
+    id = ids[alone[0]]
+    for place in (2, 11, 24, 26, 30, 37):
+        forged = bytearray(id)
+        forged[place] = ord("7") if forged[place] != ord("7") else ord("8")
+        assert other.mark_in(bytes(forged)) == -1, place
+    other.take_keys([b"new key", b"key"])
+    assert other.tube_of(id) == alone[0]
+    other.drop_tube(alone[0])
+    assert not other.knows(id) and other.mark_in(id) == tube_mark(alone[0])
 
 
 def test_producer_waits_for_the_copies(make_world: Make) -> None:

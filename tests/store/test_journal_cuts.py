@@ -97,6 +97,126 @@ def operations_of_the_script(cut_at: int) -> tuple[tuple[State, State, MemoryDis
     return (before, lab.state(), disk, lab.n.now_ms), disk.ops
 
 
+def with_switches(cut_at: int) -> tuple[State, State, MemoryDisk, int, int]:
+    """Segments that are prepared begin, until the power goes: states before and after that turn."""
+    disk = MemoryDisk()
+    lab = Lab(disk)
+    lab.start()
+    rng = random.Random(4)
+    journal = lab.committer.journal
+    begun = disk.ops
+    disk.cut_at = 0 if cut_at == 0 else begun + cut_at
+    before = lab.state()
+    try:
+        for i in range(36):
+            if i % 6 == 1:
+                journal.prepare()
+            before = lab.state()
+            act(lab, rng)
+            if i % 6 == 3:
+                assert journal.is_prepared() or i > 20  # the end of a rewrite makes it stale
+                assert journal.next_segment(lab.n.now_ms) and not journal.is_prepared()
+            if i == 20:
+                lab.committer.start_rewrite(lab.n, lab.n.now_ms)  # its first segment is prepared
+            if i == 27:
+                journal.prepare()
+                journal.drop_unnamed()
+        lab.turn()
+    except PowerCut:
+        pass
+    return before, lab.state(), disk, lab.n.now_ms, disk.ops - begun
+
+
+def test_power_cut_at_every_operation_of_prepared_switches() -> None:
+    """J1.5: whatever of a switch is on disk, what was durable is there."""
+    total = with_switches(0)[-1]
+    assert total > 100
+    for at in range(1, total + 1):
+        before, after, disk, now_ms, _ = with_switches(at)
+        for keep in (0, 1, 130, WHOLE_PREFIX):
+            again = restarted(cut(disk, keep), now_ms)
+            assert again.state() in (before, after), (at, keep)
+
+
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+def test_kill_at_every_operation_of_prepared_switches(policy: str) -> None:
+    """J4.2 a reply that reveals a change leaves when its record is in the file: what a killed
+    process answered is kept.
+    """
+    for at in range(1, 60):
+        disk = MemoryDisk()
+        lab = Lab(disk, policy)
+        lab.start()
+        journal = lab.committer.journal
+        disk.cut_at = disk.ops + at
+        before = lab.state()
+        try:
+            for i in range(9):
+                if i % 3 == 0:
+                    journal.prepare()
+                before = lab.state()
+                lab.add()
+                lab.turn()
+                if i % 3 == 1:
+                    journal.next_segment(lab.n.now_ms)
+        except PowerCut:
+            pass
+        disk.process_crash()
+        assert restarted(disk, lab.n.now_ms).state() in (before, lab.state()), at
+
+
+class Counting(MemoryDisk):
+    """It counts what waits for the disk."""
+
+    waits = 0
+
+    def fdatasync(self, handle: int) -> None:
+        self.waits += 1
+        super().fdatasync(handle)
+
+    def fsync_dir(self, path: str) -> None:
+        self.waits += 1
+        super().fsync_dir(path)
+
+
+def test_a_prepared_switch_waits_little_for_the_disk() -> None:
+    """J1.5: for what was written last, and for the header."""
+    disk = Counting()
+    lab = Lab(disk, "no")
+    lab.start()
+    journal = lab.committer.journal
+    waits = []
+    for is_prepared in (False, True):
+        lab.add()
+        lab.turn()
+        if is_prepared:
+            journal.prepare()
+        before = disk.waits
+        assert journal.next_segment(lab.n.now_ms)
+        waits.append(disk.waits - before)
+    assert waits == [5, 2]
+
+
+@pytest.mark.parametrize("fails", ["fsync", "rename", "write"])
+@pytest.mark.parametrize("when", ["prepare", "switch"])
+def test_trouble_with_a_prepared_segment_costs_nothing(fails: str, when: str) -> None:
+    """J1.5: what cannot be prepared is done at the switch."""
+    lab = Lab()
+    lab.start()
+    journal = lab.committer.journal
+    for i in range(6):
+        lab.add(body=b"%d" % i)
+        lab.turn()
+        journal.prepare() if when == "switch" else None
+        setattr(lab.disk, f"{fails}_errors", 1)
+        journal.prepare() if when == "prepare" else None
+        names = len(journal.manifest.segments)
+        assert journal.next_segment(lab.n.now_ms)
+        assert len(journal.manifest.segments) == names + 1
+        setattr(lab.disk, f"{fails}_errors", 0)
+    assert restarted(cut(lab.disk, 0), lab.n.now_ms).state() == lab.state()
+
+
 @pytest.mark.parametrize("fails", ["cut", "fsync", "rename", "write"])
 def test_trouble_at_every_step_of_a_rewrite_loses_nothing(fails: str) -> None:
     def prepared() -> Lab:

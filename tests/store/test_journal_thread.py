@@ -224,6 +224,60 @@ def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     other.close(START_MS)
 
 
+def test_a_rewrite_begins_when_its_segment_is_prepared(tmp_path: Path) -> None:
+    """J1.5, and replies wait for no file: while the disk makes it, the pump writes on."""
+    disk = CountingDisk()
+    n, committer = opened(tmp_path, "everysec", disk)
+    disk.gate.clear()
+    begun = disk.begun
+    committer.ask_rewrite()
+    committer.on_turn(n, n.now_ms)
+    assert committer.is_rewriting()
+    until(lambda: disk.begun > begun, "show the sync of the prepared files")
+    add(n)
+    seq = commit(n, committer)
+    assert committer.thread.is_idle() and committer.journal.seq == seq, "it is in the file"
+    assert not committer.journal.is_rewriting
+    disk.gate.set()
+
+    def is_done() -> bool:
+        committer.on_turn(n, n.now_ms)
+        return not committer.is_rewriting()
+
+    until(is_done, "show the rewrite")
+    assert committer.thread.done_rewrite == 1
+    add(n)
+    commit(n, committer)
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
+def test_a_segment_is_prepared_when_the_one_before_is_half_full(tmp_path: Path) -> None:
+    """J1.5"""
+    n, committer = opened(tmp_path, "always")
+    thread, journal = committer.thread, committer.journal
+    thread.segment_bytes = thread._roll_at = 8_000
+    for count in range(2, 5):
+        while journal.size < 4_000:
+            add(n)
+            commit(n, committer)
+            until(thread.is_idle, "show the frame")
+        until(journal.is_prepared, "show the prepared segment")
+        assert len(journal.manifest.segments) == count - 1
+        while len(journal.manifest.segments) < count:
+            add(n)
+            commit(n, committer)
+            until(thread.is_idle, "show the frame")
+    assert committer.close(START_MS) == ""
+    names = sorted(one.name for one in (tmp_path / "journal").iterdir())
+    assert [name for name in names if name.endswith(".log")] == journal.manifest.segments
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
 def test_a_rewrite_that_begins_during_a_sync_has_all_jobs(tmp_path: Path) -> None:
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
     disk = CountingDisk()

@@ -391,10 +391,11 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
         return
     with node_asked(node) as link:
         rows = rows_of(link)
+        size = sum(not one.is_meeting for one in known_nodes(link)) if rows and not as_json else 0
     if as_json:
         click.echo(json_line(rows))
     elif rows:
-        click.echo(table(rows))
+        click.echo("\n".join([table(rows), *(staying(rows) if size >= FAIL_OVER_FROM else [])]))
     else:
         click.echo("no tubes; `tuque cli TUBE CREATE name type` makes one")
 
@@ -521,6 +522,26 @@ def table(rows: list[dict[str, object]]) -> str:
             name, why = printable(str(row["name"])), printable(str(row["stopped"]))
             said.append(f"{name} delivers no task: {why}")
     return "\n".join(said)
+
+
+FAIL_OVER_FROM: Final = 3  # nodes
+NAMED_MAX: Final = 10
+
+
+def staying(rows: list[dict[str, object]]) -> list[str]:
+    """A line about the tubes that do not fail over, if there are any (T23.5)."""
+    names = [
+        printable(str(row["name"]))
+        for row in rows
+        if row.get("failover") == 0 and not row["temporary"]
+    ]
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+    return [
+        f"no failover: {', '.join(names[:NAMED_MAX])}{more}. Without its leader such a tube waits "
+        "for it, or for `tuque tubes home TUBE NODE --force`"
+    ]
 
 
 def figure(value: object) -> str:

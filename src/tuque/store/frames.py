@@ -38,6 +38,7 @@ FRAME_BYTES: Final = 44
 FRAME_MAX_BYTES: Final = (1 << 32) - 1
 
 MANIFEST: Final = "manifest"
+MANIFEST_NEXT: Final = "manifest.next"  # the manifest as it will be with the next segment
 RETIRED: Final = "manifest.off"  # a manifest that is no longer valid
 LOCK: Final = "lock"
 RESERVE: Final = "reserve"  # a file that is deleted when the disk is full

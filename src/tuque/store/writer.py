@@ -1,7 +1,8 @@
 """Writes the journal, without threads of its own (SPEC J1, J4, J6).
 
-Whoever holds the lock of server/journal/thread.py calls it. Three steps need no lock, as they touch
-what no other step does: `flush`, `add_to_snapshot` and `drop_unnamed`, of the journal's thread.
+Whoever holds the lock of server/journal/thread.py calls it. Four steps need no lock, as they touch
+what no other step does: `flush`, `prepare`, `add_to_snapshot` and `drop_unnamed`, of the journal's
+thread.
 
 It knows what was written, what is durable, and what to do when the disk fails:
 
@@ -9,6 +10,8 @@ It knows what was written, what is durable, and what to do when the disk fails:
 * a frame without records (a mark) shows that all before it is durable, if no other does;
 * after a failed fsync the state of the file is unknown, so it is *broken* until a
   rewrite has put everything into new files;
+* the next segment and the manifest that names it are prepared beforehand, so that the switch
+  to it, for which writers wait, syncs only what was written last and a header;
 * a rewrite starts a new segment, fills a snapshot beside it, and is valid only once
   the manifest names both. Power may fail between any two steps: either the old files
   or the new ones are complete and named.
@@ -27,6 +30,7 @@ from tuque.store.disk import Disk
 from tuque.store.frames import (
     HEADER_BYTES,
     MANIFEST,
+    MANIFEST_NEXT,
     RESERVE,
     RETIRED,
     SEGMENT,
@@ -60,6 +64,21 @@ def why(error: OSError) -> str:
 
 
 @final
+class Prepared:
+    """The next segment: an empty file, and in MANIFEST_NEXT the manifest `before` with it."""
+
+    def __init__(self, number: i64, path: str, handle: int, salt: bytes, before: Manifest) -> None:
+        self.number = number
+        self.path = path
+        self.handle = handle
+        self.salt = salt
+        self.before = before
+        self.manifest = before.copy()
+        self.manifest.segments.append(segment_name(number))
+        self.manifest.salts.append(salt)
+
+
+@final
 class Journal:
     """The journal open for writing. Methods that return bool say False after an error."""
 
@@ -69,6 +88,8 @@ class Journal:
         self.node_id = node_id
         self.boot = boot
         self.manifest = Manifest()
+        self.prepared: Prepared | None = None
+        self.must_sync_names = False  # the manifest was renamed, and that is not durable yet
         self.number: i64 = 0  # of the newest segment
         self.handle = -1
         self.segment = ""  # its path
@@ -253,6 +274,7 @@ class Journal:
         """Close the files; call `append` and `sync` for the rest before."""
         if self.is_rewriting:
             self.abort_rewrite("the journal was closed")
+        self.drop_prepared()
         if self.handle >= 0:
             self.disk.close(self.handle)
             self.handle = -1
@@ -268,13 +290,19 @@ class Journal:
         """Create the next segment, durable and empty, and write to it; returns its salt."""
         number = self.number + 1
         salt = self.disk.salt()
-        header = SegmentHeader(
-            SEGMENT, number, self.seq + 1, salt, self.node_id, self.boot.later(now_ms)
-        )
         path = f"{self.path}/{segment_name(number)}"
-        write_file(self.disk, path, header.encode())
+        write_file(self.disk, path, self.header(number, salt, now_ms))
         self.disk.fsync_dir(self.path)
-        handle = self.disk.open_append(path)
+        self.enter(number, path, self.disk.open_append(path), salt, now_ms)
+        return salt
+
+    def header(self, number: i64, salt: bytes, now_ms: i64) -> bytes:
+        """The header of a segment that begins after the last record."""
+        boot = self.boot.later(now_ms)
+        return SegmentHeader(SEGMENT, number, self.seq + 1, salt, self.node_id, boot).encode()
+
+    def enter(self, number: i64, path: str, handle: int, salt: bytes, now_ms: i64) -> None:
+        """Write to that segment from now on; it has a header only."""
         if self.handle >= 0:
             self.disk.close(self.handle)
         self.handle = handle
@@ -285,7 +313,66 @@ class Journal:
         self.size = HEADER_BYTES
         self.marked_seq = self.seq
         self.last_ms = now_ms
-        return salt
+
+    # The next segment, beforehand
+
+    def prepare(self) -> None:
+        """Do what a switch to the next segment can do beforehand; an error leaves it to the switch.
+
+        The manifest names the segment only after the switch: until then it is a file too many.
+        """
+        if self.is_prepared() or self.is_broken or self.must_begin:
+            return
+        self.drop_prepared()
+        number = self.number + 1
+        path = f"{self.path}/{segment_name(number)}"
+        try:
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+            handle = self.disk.open_append(path)
+        except OSError:
+            return
+        prepared = Prepared(number, path, handle, self.disk.salt(), self.manifest)
+        self.prepared = prepared
+        try:
+            self.disk.fsync_dir(self.path)
+            write_file(self.disk, f"{self.path}/{MANIFEST_NEXT}", prepared.manifest.encode())
+        except OSError:
+            self.drop_prepared()
+
+    def is_prepared(self) -> bool:
+        """Whether the next switch finds its files prepared."""
+        prepared = self.prepared
+        return prepared is not None and prepared.before is self.manifest
+
+    def drop_prepared(self) -> None:
+        """Remove what was prepared: it is not wanted, or another file came before."""
+        prepared = self.prepared
+        if prepared is None:
+            return
+        self.prepared = None
+        self.disk.close(prepared.handle)
+        if prepared.number > self.number:
+            self.unlink_quietly(prepared.path)
+
+    def enter_prepared(self, now_ms: i64) -> bool:
+        """Switch to the prepared segment; all before it is durable. False: it cannot be used."""
+        prepared = self.prepared
+        if prepared is None or self.is_broken or not self.is_prepared():
+            return False
+        try:
+            header = self.header(prepared.number, prepared.salt, now_ms)
+            write_all(self.disk, prepared.handle, header)
+            self.disk.fdatasync(prepared.handle)
+            self.disk.rename(f"{self.path}/{MANIFEST_NEXT}", f"{self.path}/{MANIFEST}")
+        except OSError:
+            return False
+        self.prepared = None
+        self.must_sync_names = True
+        self.old_bytes += self.size
+        self.enter(prepared.number, prepared.path, prepared.handle, prepared.salt, now_ms)
+        self.manifest = prepared.manifest
+        return True
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Make the manifest valid atomically. OSError: it is not, or, if broken, perhaps."""
@@ -301,8 +388,10 @@ class Journal:
     def drop_unnamed(self) -> None:
         """Remove segments and snapshots that the manifest does not name (any more)."""
         m = self.manifest
+        prepared = "" if self.prepared is None else segment_name(self.prepared.number)
         for name in self.disk.listdir(self.path):
-            if number_of(name) >= 0 and name != m.snapshot and name not in m.segments:
+            is_named = name == m.snapshot or name in m.segments or name == prepared
+            if number_of(name) >= 0 and not is_named:
                 self.unlink_quietly(f"{self.path}/{name}")
         if self.disk.exists(f"{self.path}/{RETIRED}"):
             self.unlink_quietly(f"{self.path}/{RETIRED}")
@@ -429,6 +518,9 @@ class Journal:
     def flush(self) -> str:
         """Sync the segment, whatever is written to it meanwhile; "" or the error."""
         try:
+            if self.must_sync_names:
+                self.disk.fsync_dir(self.path)  # before anything in the segment counts
+                self.must_sync_names = False
             self.disk.fdatasync(self.handle)
         except OSError as e:
             return f"{why(e)} syncing {self.segment}"
@@ -485,6 +577,9 @@ class Journal:
             self.cut_back()
         if not self.is_broken and not self.sync():
             return False
+        if self.enter_prepared(now_ms):
+            return True
+        self.drop_prepared()
         old_segment = self.segment
         old_size = self.size
         try:

@@ -79,7 +79,6 @@ ASKS_MAX: Final = 500  # children at other nodes that are asked for at once
 ASK_MS: Final = 1_000  # until a child at another node is asked for again
 PATIENCE_MS: Final = 5_000  # for an answer about such a child, before others have their turn
 LOOK_MS: Final = 30_000  # until a child is looked at again without a cause
-EVICTED: Final = 1_000  # for memory, before a group is refused
 REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
 FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
@@ -136,7 +135,7 @@ def enter_member(
     n: Node, t: Tubes, tube: Tube, packed: bytes, body: bytes, pri: i64, ttr_ms: i64, at_ms: i64
 ) -> Task:
     """A task of the group: DELAYED, and looked at at that instant."""
-    id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
+    id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, pri, BYTES)
     task.subqueue = packed
     task.created_ms = n.now_ms

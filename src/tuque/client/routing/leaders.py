@@ -90,8 +90,8 @@ class Homes:
         )
 
     def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
-        """True if no single node leads all tubes in the calls."""
-        named = {self._by_name.get(name) for call in asked for name in tubes_in(call)}
+        """True if no single node leads all tubes that the calls are about."""
+        named = {self._by_name.get(name) for call in asked for name in self._tubes_of(call)}
         return len(named - {None}) > 1
 
     def named(self, name: Text) -> Address | None:

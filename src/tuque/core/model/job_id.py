@@ -4,7 +4,8 @@ The TTL field counts minutes; its lowest bit separates at-least-once (1) from at
 (0). The 24 characters are 14 random ones that a group of ids shares, 2 for the place in
 the group, and 8 that prove that a node of this cluster made the id: a keyed hash over
 all the rest. One SHAKE-128 makes the proofs of a whole group, so that an id costs a
-fraction of a hash. In ids of a tenant's jobs the last 5 of the 14 show whose they are.
+fraction of a hash. In ids of a tenant's jobs the last 5 of the 14 show whose they are. In
+those of a tube's tasks the first 3 of the 8 also show which tube it is.
 """
 
 from base64 import b64encode
@@ -20,7 +21,12 @@ _KEYS_MAX: Final = 8  # older ones that are known
 _GROUPS: Final = 64  # begun at one time: a TTL field of a tenant, or of nobody, has its own
 _MARK_AT: Final = 20  # where the mark of a tenant stands
 _MARK_END: Final = 25
+_PROOF_AT: Final = 27
+_TURNED_END: Final = 30
+_PROOF_END: Final = 35
+_MARKS: Final = (1 << 18) - 1
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_TURNS: Final = [bytes([digit]) for digit in _DIGITS]
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
 
 HALF: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -53,6 +59,7 @@ class IdMaker:
         self.key = key  # of the cluster; other nodes know their ids by it (G6.5)
         self.older: list[bytes] = []  # keys of ids that may still be about
         self.counter: i64 = 0
+        self.tubes: dict[int, dict[bytes, None]] = {}  # names by mark: ids tell them (G6.8)
         self.prefix = b"D-%s-" % node_id[:8]
         self.groups: dict[tuple[int, bytes], _Group] = {}  # by TTL field and tenant
         self.ttl_s: i64 = -1  # the group used last, and what it is for
@@ -85,14 +92,45 @@ class IdMaker:
         self.key = keys[0]
         self.older = unique(keys[1:] + former + self.older, self.key)[:_KEYS_MAX]
 
+    def make_task(self, ttl_s: i64, tenant: bytes, tube: i64) -> bytes:
+        """[G6] As `make`, for a task of the tube with that mark (G6.8)."""
+        return marked(self.make(ttl_s, 1, tenant), tube)
+
     def knows(self, id: bytes) -> bool:
         """Whether a node of the cluster made the id (G6.5)."""
-        if is_genuine(self.key, id):
-            return True
-        for key in self.older:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
-            if is_genuine(key, id):
-                return True
-        return False
+        mark = self.mark_in(id)
+        return mark == 0 or int(mark) in self.tubes
+
+    def tube_of(self, id: bytes) -> bytes:
+        """The tube whose task has the id; b"" for a job of a queue, and if no tube is sure."""
+        mark = self.mark_in(id)
+        if mark <= 0:
+            return b""
+        names = self.tubes.get(int(mark))
+        return next(iter(names)) if names is not None and len(names) == 1 else b""
+
+    def mark_in(self, id: bytes) -> i64:
+        """The mark of a tube in the id, 0: it has none, -1: no node of the cluster made it."""
+        mark = mark_under(self.key, id)
+        if mark >= 0:
+            return mark
+        for key in self.older:
+            mark = mark_under(key, id)
+            if mark >= 0:
+                return mark
+        return -1
+
+    def add_tube(self, name: bytes) -> None:
+        """Know the ids of the tube's tasks from now on."""
+        self.tubes.setdefault(int(tube_mark(name)), {})[name] = None
+
+    def drop_tube(self, name: bytes) -> None:
+        """The tube is gone."""
+        mark = int(tube_mark(name))
+        names = self.tubes[mark]
+        del names[name]
+        if len(names) == 0:
+            del self.tubes[mark]
 
     def start(self, ttl_s: i64, retry_s: i64, tenant: bytes) -> _Group:
         """Start a group for that TTL field and tenant."""
@@ -125,11 +163,46 @@ def tags_of(key: bytes, stem: bytes, suffix: bytes) -> bytes:
 
 
 def is_genuine(key: bytes, id: bytes) -> bool:
-    """Whether a node with that key made the id; costs one hash (G6.5)."""
+    """Whether a node with that key made the id, for a job of a queue (G6.5)."""
+    return mark_under(key, id) == 0
+
+
+def mark_under(key: bytes, id: bytes) -> i64:
+    """As `mark_in`, for one key; costs one hash (G6.5).
+
+    The mark turns the first 3 characters of the proof, so the other 5 tell whether it is one.
+    """
     i: i64 = _DIGITS.find(id[25:26]) * 64 + _DIGITS.find(id[26:27])
     if len(id) != ID_BYTES or i < 0 or i >= _GROUP:
-        return False
-    return id[27:35] == tags_of(key, id[:25], id[35:])[8 * i : 8 * i + 8]
+        return -1
+    tag = tags_of(key, id[:25], id[35:])[8 * i : 8 * i + 8]
+    if id[_TURNED_END:_PROOF_END] != tag[3:]:
+        return -1
+    mark: i64 = 0
+    for j in range(3):
+        digit: i64 = _DIGITS.find(id[_PROOF_AT + j : _PROOF_AT + j + 1])
+        if digit < 0:
+            return -1
+        turned = digit - _DIGITS.find(tag[j : j + 1])
+        mark = mark << 6 | (turned & 63)
+    return mark
+
+
+def marked(id: bytes, mark: i64) -> bytes:
+    """The id for a task of the tube with that mark (G6.8)."""
+    if mark == 0:
+        return id
+    a: i64 = _DIGITS.find(id[27:28]) + (mark >> 12)
+    b: i64 = _DIGITS.find(id[28:29]) + (mark >> 6)
+    c: i64 = _DIGITS.find(id[29:30]) + mark
+    turned = _TURNS[a & 63] + _TURNS[b & 63] + _TURNS[c & 63]
+    return b"%s%s%s" % (id[:_PROOF_AT], turned, id[_TURNED_END:])
+
+
+def tube_mark(name: bytes) -> i64:
+    """What the ids of the tube's tasks have in common: 18 bits, never 0 (G6.8)."""
+    found = int.from_bytes(shake_128(b"tube:%s" % name).digest(3), "big") & _MARKS
+    return found if found > 0 else 1
 
 
 def mark_of(head: bytes, tenant: bytes) -> bytes:

@@ -18,6 +18,7 @@ from tuque.wire.commands.arguments import (
 from tuque.wire.proto.resp import strict_int
 
 SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
+PARTS_COUNTED: Final = 32  # parts of unsent replies that a line counts, for a unit
 LINE_WORK: Final = 5  # units for a line of CLIENT LIST
 SHOWN_MAX: Final = 200  # bytes of a function's name
 BAD_CLIENT: Final = (
@@ -35,6 +36,7 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
         s.n.work += LINE_WORK * len(lines)
         c.reply(b"".join([line + b"\n" for line in lines]))
     elif word == b"INFO" and count == 2:
+        s.n.work += len(c.out) // PARTS_COUNTED
         c.reply(client_line(s, c) + info_tail(c) + b"\n")
     elif word == b"ID" and count == 2:
         c.reply(int(c.number))

@@ -48,17 +48,16 @@ from tuque.core.queues.deliver import (
     wait,
 )
 from tuque.core.queues.procedures import memory_level
-from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
-from tuque.server.access.rights import denial, note_act
+from tuque.server.access.rights import FULL, denial, may_stay, note_act
 from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
-    check_ids,
+    check_acted,
     check_room,
     cmd_ack,
-    oom_text,
+    over_memory,
     put_more,
 )
 from tuque.server.commands.results import tell_ended
@@ -67,7 +66,13 @@ from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
 from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
-from tuque.server.replies.redirects import check_queue, check_tasks, moved_text, refusal_text
+from tuque.server.replies.redirects import (
+    check_queue,
+    check_strange,
+    check_tasks,
+    moved_text,
+    refusal_text,
+)
 from tuque.server.replies.tubes import reply_take_iproto, tell_take
 from tuque.server.replies.waiting import (
     await_copies,
@@ -78,6 +83,7 @@ from tuque.server.replies.waiting import (
 )
 from tuque.server.state.client import (
     LARGE_BYTES,
+    ORDINARY,
     REPLY_OFF,
     REPLY_ON,
     REPLY_SKIP,
@@ -121,7 +127,6 @@ TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command
 SMALL_WORDS: Final = 16
 NAME_BYTES: Final = 128  # shown of an unknown command's name
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
-EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 HTTP_WORDS: Final = [b"POST", b"HOST:"]
 
 
@@ -274,9 +279,13 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
+    if c.place != ORDINARY and not may_stay(s, c, command, args):
+        return FULL  # C1.12
     if memory_level(s.n) > 0:
-        if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
-            return way_to_leader(s, command, args) or oom_text(s.n)
+        unit = unit_of(command.name, args) if command.unit is None else command.unit
+        short = over_memory(s.n, unit.memory)
+        if len(short) > 0:
+            return way_to_leader(s, command, args) or short
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         way = way_to_leader(s, command, args)
         return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
@@ -301,6 +310,7 @@ def way_to_leader(s: Server, command: Command, args: list[bytes]) -> bytes:
             check_queue(s, queue)
         if unit.jobs_from > 0:
             check_tasks(s, args, unit.jobs_from, 1)
+            check_strange(s, args, unit.jobs_from, 1)
     except HomeError as error:
         return refusal_text(s, error)
     except TubeError:
@@ -467,7 +477,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
             raise Misuse(args[i])
         i += 2
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     job = s.n.jobs.get(words[1])
     if job is None or job.state == WAIT_REPL:
         raise ArgError(WORDS[NOJOB])

@@ -22,12 +22,12 @@ from tuque.core.queues.ends import life_of
 from tuque.core.queues.views import job_matches, peeked, qstat, queue_matches, show
 from tuque.server.access.tenant import check_queues
 from tuque.server.commands.jobs import check_ids, check_room
+from tuque.server.commands.tube_slices import Walk
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_queue
 from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.types.ordering import key_of
 from tuque.wire.commands.arguments import (
     NOT_INT,
     ArgError,
@@ -48,7 +48,6 @@ MUCH_BACK: Final = (
 
 LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
 LOOKS: Final = 4  # tasks visited per unit of work
-COPIED: Final = 100  # numbers of tasks that are copied per unit of work
 SHOWN_WORK: Final = 20  # units of work to write all of a job
 NO_LIMIT: Final = 1 << 60
 
@@ -175,8 +174,7 @@ class Peek(Chore):
         self.tube = tube
         self.most: i64 = count if count > 0 else -count
         self.is_last = count < 0
-        self.numbers: list[int] = []
-        self.at: i64 = -1  # -1: not started
+        self.walk: Walk | None = None
         self.found: list[Task] = []
 
     def step(self, room: i64) -> bool:
@@ -184,37 +182,27 @@ class Peek(Chore):
         n, tube = self.s.n, self.tube
         check_queue(self.s, tube.name)  # T17.3
         if n.queues.get(tube.name) is not tube:
-            self.found = []
             return True
-        if self.at < 0:
-            self.at = 0
+        walk = self.walk
+        if walk is None:
             if not self.is_last:
                 tasks, looked = tube.first_tasks(self.most, room * LOOKS)
                 n.work += looked // LOOKS
                 if tasks is not None:
                     self.found = tasks
                     return True
-            self.numbers = list(tube.tasks)
-            n.work += len(self.numbers) // COPIED
-        end: i64 = min(len(self.numbers), self.at + room * LOOKS)
-        n.work += (end - self.at) // LOOKS
-        found = self.found
-        while self.at < end:
-            task = tube.tasks.get(self.numbers[self.at])
-            self.at += 1
-            if task is not None and task.status == READY:
-                found.append(task)
-        if len(found) > 2 * self.most:
-            found.sort(key=key_of, reverse=self.is_last)
-            del found[self.most :]
-        return self.at == len(self.numbers)
+            walk = self.walk = Walk(tube, READY, self.most, self.is_last)
+        is_done = walk.step(room)
+        n.work += walk.work
+        walk.work = 0
+        if is_done:
+            self.found = walk.found()
+        return is_done
 
     def tell(self) -> None:
         """Reply with those that are still READY."""
         tube = self.tube
         tasks = [one for one in self.found if one.status == READY]
-        tasks.sort(key=key_of, reverse=self.is_last)
-        del tasks[self.most :]
         if self.is_last:
             jobs = tube.last_plain(self.most)
             jobs.extend(tasks[: self.most - len(jobs)])

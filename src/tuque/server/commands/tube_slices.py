@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model import stats
-from tuque.core.model.task import TAKEN, Task
+from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.queues.procedures import mark_ready
 from tuque.server.replies.tubes import OK, TubeCall
@@ -17,8 +17,9 @@ from tuque.server.state.client import Chore
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import NO_TUBE, TubeError
+from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import admin, operations
-from tuque.tubes.types.ordering import key_of
+from tuque.tubes.types.ordering import Firsts, key_of
 from tuque.tubes.work.transitions import admit, end, give_back
 
 TRUNCATE: Final = 0
@@ -26,6 +27,9 @@ RELEASE_ALL: Final = 1
 DROP: Final = 2
 KICK: Final = 3
 LOOKS: Final = 4  # tasks, or tubes, visited per unit of work
+COPIED: Final = 100  # numbers of tasks that are copied per unit of work
+WRITTEN: Final = 4  # units of work to write a task
+MERGED: Final = 16  # keys that are merged per unit of work
 
 
 @final
@@ -124,6 +128,49 @@ class TubeChore(Chore):
 
 
 @final
+class Walk:
+    """The tasks of a tube in a state, the first `most` in the order of (pri, number), in slices.
+
+    It begins with the numbers of all tasks: those that come later are not among them.
+    """
+
+    def __init__(self, tube: Tube, status: i64, most: i64, is_last: bool = False) -> None:
+        self.tube = tube
+        self.status = status
+        self.numbers = list(tube.tasks)
+        self.at: i64 = 0
+        self.firsts = Firsts(most, is_last)
+        self.work: i64 = len(self.numbers) // COPIED  # units that the last slice cost
+
+    def step(self, room: i64) -> bool:
+        """Look at the next tasks, for so many units; True: all were looked at."""
+        tasks, firsts = self.tube.tasks, self.firsts
+        size: i64 = len(self.numbers)
+        left = room * LOOKS
+        while self.at < size and left > 0:
+            task = tasks.get(self.numbers[self.at])
+            self.at += 1
+            left -= 1
+            if task is not None and task.status == self.status and firsts.add(task):
+                left -= firsts.merge() * LOOKS // MERGED
+        is_done = self.at == size
+        if is_done:
+            left -= firsts.merge() * LOOKS // MERGED
+        self.work += room - left // LOOKS
+        return is_done
+
+    def found(self) -> list[Task]:
+        """The tasks found that are still in that state, in order."""
+        found: list[Task] = []
+        for _, number in self.firsts.keys:
+            task = self.tube.tasks.get(number)
+            if task is not None and task.status == self.status:
+                found.append(task)
+        found.sort(key=key_of, reverse=self.firsts.is_last)  # some may have a new pri
+        return found
+
+
+@final
 class Tasks(Chore):
     """TASKS: the first tasks in a state, in the order of (pri, number)."""
 
@@ -135,46 +182,60 @@ class Tasks(Chore):
         self.tube = call.at
         self.status = call.options.status
         self.most = call.options.count
-        self.numbers: list[int] = []
-        self.at: i64 = -1  # -1: not started
-        self.found: list[Task] = []
+        self.walk: Walk | None = None
+        self.found: list[Task] | None = None  # None: not known yet
+        self.at: i64 = 0  # the next of them to write
+        self.parts: list[bytes] = []  # as written
+        self.rows: i64 = 0
+        self.size: i64 = 0  # of the bodies
 
     def step(self, room: i64) -> bool:
-        """Check the next tasks; keep the first of those in the state."""
-        tube = self.tube
-        needs_home(self.n, self.t, tube)
-        if self.at < 0:
-            self.at = 0
-            if admin.has_status(tube, self.status):
-                self.numbers = list(tube.tasks)
-        end: i64 = min(len(self.numbers), self.at + room * LOOKS)
-        self.n.work += (end - self.at) // LOOKS
+        """Find the tasks, then write them."""
+        needs_home(self.n, self.t, self.tube)
         found = self.found
-        while self.at < end:
-            task = tube.tasks.get(self.numbers[self.at])
+        if found is None:
+            before = self.n.work
+            found = self.found = self.find(room)
+            room -= self.n.work - before
+            if found is None or (room <= 0 and len(found) > 0):
+                return False
+        begin = self.at
+        end: i64 = min(len(found), begin + room // WRITTEN + 1)
+        while self.at < end and self.size <= REPLY_BYTES:  # L2.5
+            task = found[self.at]
             self.at += 1
-            if task is not None and task.status == self.status:
-                found.append(task)
-        if len(found) > 2 * self.most:  # sorted once for many slices
-            found.sort(key=key_of)
-            del found[self.most :]
-        return self.at == len(self.numbers)
-
-    def result(self) -> list[Task]:
-        """The tasks still in that state, up to the size of one reply (L2.5)."""
-        self.found.sort(key=key_of)
-        del self.found[self.most :]
-        self.n.work += len(self.found)
-        rows: list[Task] = []
-        size: i64 = 0
-        for task in self.found:
-            if size > REPLY_BYTES:
-                break
             if task.status == self.status:
-                rows.append(task)
-                size += len(task.body)
-        return rows
+                self.call.write(self.parts, task)
+                self.rows += 1
+                self.size += len(task.body)
+        self.n.work += WRITTEN * (self.at - begin)
+        return self.at == len(found) or self.size > REPLY_BYTES
+
+    def find(self, room: i64) -> list[Task] | None:
+        """The tasks in that state, or None until all were looked at.
+
+        The first ones that are READY are found in the orders of the tube, if they are few.
+        """
+        tube = self.tube
+        walk = self.walk
+        if walk is None:
+            if not admin.has_status(tube, self.status):
+                return []
+            if self.status == READY and self.most <= room:
+                tasks, looked = tube.first_tasks(self.most, room * LOOKS)
+                self.n.work += looked // LOOKS
+                if tasks is not None:
+                    return tasks
+            walk = self.walk = Walk(tube, self.status, self.most)
+        is_done = walk.step(room)
+        self.n.work += walk.work
+        walk.work = 0
+        if not is_done:
+            return None
+        found = walk.found()
+        self.n.work += len(found) // LOOKS
+        return found
 
     def tell(self) -> None:
         """Reply with the tasks."""
-        self.call.tasks(self.result())
+        self.call.written(self.rows, self.parts)

@@ -5,10 +5,8 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
-from tuque.core.repair.drain import make_room
 from tuque.server.commands import tube_admin, tube_leaders
-from tuque.server.commands.dispatch import EVICT_PER_COMMAND
-from tuque.server.commands.jobs import DISKFULL, oom_text
+from tuque.server.commands.jobs import DISKFULL
 from tuque.server.commands.tube_leaders import await_home
 from tuque.server.commands.tube_slices import (
     DROP,
@@ -28,7 +26,6 @@ from tuque.server.replies.tubes import (
     await_room,
     put_none,
     put_task,
-    put_tasks,
 )
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client
 from tuque.server.state.server import Server
@@ -39,7 +36,7 @@ from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import dashed
 from tuque.wire.commands.arguments import ArgError, WrongWords
 from tuque.wire.commands.tube_table import PROCEDURES, WORDS, Procedure
-from tuque.wire.proto.resp import put_value
+from tuque.wire.proto.resp import array_head, put_value
 
 FEW_KICKED: Final = 999  # so many may run beside calls that wait for copies (T15.11)
 PLAIN: Final = PutSpec()  # no options
@@ -152,7 +149,7 @@ def drop(call: TubeCall) -> None:
 def tasks(call: TubeCall) -> None:
     """[T5] Tasks in a state, in the order of (pri, id)."""
     if call.options.count == 0:
-        call.tasks([])
+        call.written(0, [])
     else:
         call.begin(Tasks(call))
 
@@ -229,11 +226,7 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 
 
 def check_growth(s: Server) -> None:
-    """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
-    n = s.n
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, EVICT_PER_COMMAND):
-            raise ArgError(oom_text(n))
+    """[T15] Refuse commands that add tasks or tubes when the disk is short (T15.6)."""
     if s.is_disk_short():
         raise ArgError(DISKFULL)
     if s.is_parting():
@@ -269,9 +262,14 @@ class RespCall(TubeCall):
         """Reply as in T15.3."""
         put_task(self.c.out, task)
 
-    def tasks(self, found: list[Task]) -> None:
+    def write(self, parts: list[bytes], task: Task) -> None:
+        """One element of an array."""
+        put_task(parts, task)
+
+    def written(self, count: i64, parts: list[bytes]) -> None:
         """Reply with an array of tasks."""
-        put_tasks(self.c.out, found)
+        self.c.out.append(array_head(count))
+        self.c.out.extend(parts)
 
     def no_task(self, is_full: bool = False) -> None:
         """Reply with a null array."""

@@ -30,7 +30,7 @@ from tuque.core.model.work import (
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import letters_of
 from tuque.server.access.tenant import check_growth
-from tuque.server.commands.jobs import check_ids, job_named
+from tuque.server.commands.jobs import check_acted, job_named
 from tuque.server.commands.results import wait_for_update
 from tuque.server.replies.errors import core_words
 from tuque.server.state.client import NONE_HANDED, Client
@@ -94,7 +94,7 @@ def check_pairs(s: Server, args: list[bytes], first: i64) -> bool:
     size: i64 = len(args)
     if (size - first) % 2 != 0 or size == first:
         raise wrong(b"%s takes an id and a run in turn" % args[0].upper())
-    check_ids(s, args, first, 2)
+    check_acted(s, args, first, 2)
     run = run_in(s, args[first + 1], args[first] if size - first > 2 else b"")
     is_same = True
     i = first + 3
@@ -118,7 +118,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
             raise twice(b"WORKER")
     else:
         worker = worker_of(s, c)
-    check_ids(s, args, first)  # W2.1
+    check_acted(s, args, first)  # W2.1
     n = s.n
     n.work += 2 * (len(args) - first) - 1
     c.out.append(array_head(len(args) - first))
@@ -143,7 +143,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id [run]: the reply is the retry time (Q8.6, W3)."""
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     run: i64 = run_in(s, args[2]) if len(args) > 2 else 0
     refused = on_work(s.n, words[1], run, c.number)
     if refused is not None:
@@ -159,7 +159,7 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:
     """[W3] PROGRESS id run bytes (W3.4)."""
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     run = run_in(s, args[2])
     if len(args[3]) > PROGRESS_MAX:
         raise ArgError(LONG_PROGRESS)
@@ -194,7 +194,7 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
     """[W5] FAIL id run [DELAY s] [REASON text] [DETAIL bytes] [CAUSE word] [FINAL] (W5.5)."""
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     run = run_in(s, args[2])
     delay_ms: i64 = -1
     reason = b""
@@ -292,7 +292,7 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
     """[W10] UPDATEJOB id [BODY b] [DELAY s] [TTL s] [ATTEMPTS n] [PRI n] [HEADERS n k v ...]."""
     words = args[:2]
-    check_ids(s, words, 1)
+    check_acted(s, words, 1)
     update = Update()
     said: list[bytes] = []
     i: i64 = 2

@@ -216,7 +216,8 @@ class Config(AccessOptions, kw_only=True):
     tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
     databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
     maxclients: Annotated[
-        int, Opt(Int(1, 10_000_000), "connected clients at most", runtime=True)
+        int,
+        Opt(Int(1, 10_000_000), "connected clients at most, and 3 that administrate", runtime=True),
     ] = 10000
     watchdog_period: Annotated[
         int,

@@ -170,7 +170,7 @@ class Committer:
         # the rewrite
         self._rewrite = self._slice_records = 0  # number of the latest one, and its records so far
         self._snapshot: Snapshot | None = None  # while jobs are added to it
-        self._is_finishing = False
+        self._is_finishing = self._is_preparing = False  # at its end; of its files, before it
         self._is_asked = False
         self._started_at = 0.0
         self._took_s = -1
@@ -369,7 +369,9 @@ class Committer:
         if self._snapshot is not None or self._is_finishing:
             self.rewrite_step(n, now_ms, self.slice_jobs if budget is None else budget)
         elif n.staging.running is None and self._is_rewrite_due():
-            self.start_rewrite(n, now_ms)
+            self._is_preparing = not self.thread.may_switch()
+            if not self._is_preparing:
+                self.start_rewrite(n, now_ms)
 
     def _watch_room(self, n: Node) -> None:
         """[J6.9] Whether there is room for more jobs; [J6.11] a rewrite that gives room back."""
@@ -389,6 +391,10 @@ class Committer:
 
     def is_rewriting(self) -> bool:
         """Whether a rewrite is running (Disque: aof_rewrite_in_progress)."""
+        return self._is_running() or self._is_preparing
+
+    def _is_running(self) -> bool:
+        """Whether a rewrite has begun."""
         return self._snapshot is not None or self._is_finishing
 
     def ask_rewrite(self) -> None:
@@ -397,8 +403,9 @@ class Committer:
 
     def start_rewrite(self, n: Node, now_ms: int) -> bool:
         """Start a rewrite in the background; False when one is running."""
-        if self.is_rewriting():
+        if self._is_running():
             return False
+        self._is_preparing = False
         finish_publish(n)  # a snapshot has all of it, or nothing (Z6.4)
         if n.records is not None:
             self.commit(n.records, now_ms)
@@ -446,7 +453,7 @@ class Committer:
     def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
         """Wait for the running rewrite; "" or the error."""
         deadline = self.thread.clock() + timeout_s
-        while self.is_rewriting() and self.thread.clock() < deadline:
+        while self._is_running() and self.thread.clock() < deadline:
             self._step_and_wait(n)
         if self.thread.done_rewrite == self._rewrite:
             return ""
@@ -454,7 +461,7 @@ class Committer:
 
     def settle(self, n: Node) -> None:
         """Before `close`: finish a rewrite without which the files are invalid (J6.5, J9.2)."""
-        if self.journal.is_broken and self.is_rewriting():
+        if self.journal.is_broken and self._is_running():
             self.finish_rewrite(n)
 
     def _step_and_wait(self, n: Node) -> None:

@@ -194,14 +194,14 @@ class JournalThread:
         self._queue: deque[Item] = deque()
         self._slices: deque[Item] = deque()  # SLICE and FINISH: frames go first
         self._has_written = False  # frames, since the last report
-        self._queued_bytes = 0
-        self._queued_records = 0
+        self._queued_bytes = self._queued_records = 0
         self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
         self._begun_rewrite = self._finished_rewrite = 0  # slices of an earlier one are dropped
         self._is_urgent = False  # a written frame must be synced now, under any policy
         self._synced_at = clock()
         self._roll_at = segment_bytes
+        self._is_next_asked = self._is_next_tried = False  # the preparation of the next segment
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -249,6 +249,15 @@ class JournalThread:
         """Whether the thread has nothing to write."""
         return self._put_count == self._taken_count
 
+    def may_switch(self) -> bool:
+        """Whether the next segment is prepared, or cannot be; else the thread does that now."""
+        if not self.threaded or self._is_next_tried or self.journal.is_broken:
+            return True
+        if not self._is_next_asked:
+            self._is_next_asked = True
+            self.put(Item(NUDGE, b"", 0, 0))
+        return False
+
     def is_late(self) -> bool:
         """[J4.6] Whether a write under `always` has no sync coming."""
         journal = self.journal
@@ -266,6 +275,8 @@ class JournalThread:
         if not journal.try_append([b"".join(item.pieces)], item.count, item.now_ms):
             return False
         self.written_bytes += item.size
+        if 2 * journal.size >= self._roll_at:
+            self.may_switch()
         if must_sync:
             self._sync(True)
             self._expected_records = 0
@@ -320,6 +331,8 @@ class JournalThread:
         self.room.watch(self.clock())
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             self._gather()
+        if self._is_next_due():
+            self._prepare_next()
         if self._is_switch_due():
             self._sync_beside()  # the switch itself then finds little left to sync
         records = self._queued_records
@@ -354,6 +367,23 @@ class JournalThread:
     def _may_sync_beside(self) -> bool:
         """Whether the caller may write meanwhile: under `always` it would begin a second sync."""
         return self.threaded and self.policy != ALWAYS
+
+    def _is_next_due(self) -> bool:
+        """Whether to prepare the next segment: somebody asks for it, or this one is half full."""
+        if not self.threaded or self._is_next_tried:
+            return False
+        return self._is_next_asked or 2 * self.journal.size >= self._roll_at
+
+    def _prepare_next(self) -> None:
+        """Prepare the next segment, while the caller may write."""
+        self.journal.prepare()
+        self._is_next_tried = True
+        if self._is_next_asked:
+            self._wake()
+
+    def _end_switch(self) -> None:
+        """A segment has begun, or could not: the next one is to be prepared again."""
+        self._is_next_asked = self._is_next_tried = False
 
     def _is_switch_due(self) -> bool:
         """Whether the next item begins a segment."""
@@ -451,6 +481,7 @@ class JournalThread:
                 self._begun_rewrite = item.rewrite
                 if not self.journal.begin_rewrite(item.number, item.now_ms):
                     self._fail_rewrite(item)
+                self._end_switch()
         return True
 
     def _take(self) -> Item:
@@ -523,6 +554,7 @@ class JournalThread:
             self._roll_at = self.segment_bytes
             if not journal.next_segment(now_ms):
                 self._roll_at += journal.size  # no room for a new segment: continue the old one
+            self._end_switch()
         if size <= JOIN_BYTES:
             parts = [b"".join(parts)]  # a body of many MB is not copied: the loop would wait for it
         if not journal.append_parts(parts, records, now_ms):

@@ -74,6 +74,10 @@ TEXTS: Final[dict[int, bytes]] = {
     tube_errors.MOVED: b"Tube '%s' has its leader there",
     tube_errors.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
     tube_errors.NOT_YET: b"Tube '%s' is %s here: try again soon",
+    tube_errors.STRANGE_TASK: (
+        b"this node does not know the tube of task %s, and not all nodes are in reach: "
+        b"try again soon"
+    ),
     tube_errors.STOOD: (
         b"Tube '%s': this node stood still for %d ms and waits for a reply of the others; "
         b"if they are lost for good, run here: TUBE HOME '%s' %s FORCE"
@@ -222,6 +226,7 @@ FIRST: Final[dict[int, bytes]] = {
     tube_errors.NODE_READ_ONLY: b"READONLY",
     tube_errors.NO_QUORUM: b"NOQUORUM",
     tube_errors.NOT_YET: b"NOQUORUM",
+    tube_errors.STRANGE_TASK: b"NOQUORUM",
     tube_errors.STOOD: b"NOQUORUM",
     tube_errors.LOST: b"NOQUORUM",
 }
@@ -243,7 +248,7 @@ IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT
 SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
-FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory', and there is no other node"
+FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory'"
 NOTHING_IN_WAY: Final = b": let jobs end, or raise maxmemory"
 LETTERS_IN_WAY: Final = b": %d MB are dead letters, replay or purge them, or raise maxmemory"
 OUTCOMES_IN_WAY: Final = b": %d MB are kept outcomes, lower results-max-bytes or raise maxmemory"
@@ -414,7 +419,7 @@ WORDS: Final[dict[int, bytes]] = {
         b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
     ),
     core_errors.TENANT_TOPICS: (
-        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what a node keeps: "
+        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what others leave: "
         b"unsubscribe some"
     ),
     core_errors.TOPICS_UNHEARD: (

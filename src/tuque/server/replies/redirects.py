@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.job_id import is_job_id
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.errors import TUBE_HOME
@@ -14,7 +15,7 @@ from tuque.server.replies.errors import READ_ONLY, iproto_words, resp_words
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_home, refusal_of
-from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.model.errors import STRANGE_TASK, HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
@@ -131,6 +132,31 @@ def check_tasks(s: Server, args: list[bytes], first: i64, step: i64) -> None:
             if tube is not None:
                 needs_home(n, t, tube)
         i += step
+
+
+def check_strange(s: Server, args: list[bytes], first: i64, step: i64) -> None:
+    """[T17] Who does not know a task cannot say that it has ended: the leader can (T17.8).
+
+    Raises TubeError for the id of a task that is unknown here, if another node may know it.
+    """
+    n = s.n
+    if len(n.peers) == 1:
+        return
+    t = None if n.policy is None else tubes_of(n)
+    is_parted = n.others & ~n.linked != 0
+    if not is_parted and (t is None or len(t.by_name) == 0):
+        return
+    i = first
+    while i < len(args):
+        id = args[i]
+        i += step
+        if id in n.jobs or not is_job_id(id):
+            continue
+        tube = None if t is None else t.by_name.get(n.ids.tube_of(id))
+        if t is not None and tube is not None:
+            needs_home(n, t, tube)
+        elif is_parted and n.ids.mark_in(id) > 0:
+            raise TubeError(STRANGE_TASK, (id,))
 
 
 def task_of_id(n: Node, t: Tubes, id: bytes) -> Task | None:

@@ -94,13 +94,6 @@ def write_int(w: BytesWriter, value: i64) -> None:
         value //= 10
 
 
-def put_tasks(out: list[bytes], tasks: list[Task]) -> None:
-    """An array of tasks."""
-    out.append(b"*%d\r\n" % len(tasks))
-    for task in tasks:
-        put_task(out, task)
-
-
 def put_none(c: Client) -> None:
     """No task: a null array."""
     c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
@@ -351,8 +344,11 @@ class TubeCall(TubeArgs):
     def task(self, task: Task) -> None:
         """Reply with a task."""
 
-    def tasks(self, found: list[Task]) -> None:
-        """Reply with several tasks."""
+    def write(self, parts: list[bytes], task: Task) -> None:
+        """Write one task of a reply that `written` sends."""
+
+    def written(self, count: i64, parts: list[bytes]) -> None:
+        """Reply with so many tasks, as `write` wrote them."""
 
     def no_task(self, is_full: bool = False) -> None:
         """Reply that there is no task, or no room for it."""

@@ -86,6 +86,7 @@ NO_VOTES_YET: Final = 79
 JOURNAL_IS_OFF: Final = 80  # node
 JOURNAL_FAILS: Final = 81  # node
 OWN_JOURNAL: Final = 82
+STRANGE_TASK: Final = 83
 NO_GROUP: Final = 100
 MANY_GROUPS_OF_JOBS: Final = 101
 BAD_INDEX: Final = 102

@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
+from tuque.core.model.job_id import tube_mark
 from tuque.core.model.task import BURIED, FAR, MAX_MS, Task
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
@@ -195,6 +196,7 @@ class Tube(Queue):
     ) -> None:
         super().__init__(name, serial, now_ms)
         self.number = number  # identifies the tube
+        self.mark = tube_mark(name)  # in the ids of its tasks (G6.8)
         self.type = type
         self.driver = driver
         # options
@@ -266,6 +268,7 @@ class Tube(Queue):
         self.seat: Seat | None = None  # once there was a vote (T24)
         self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
         self.is_won = True  # not after a start: then it stands up like others (T27.5)
+        self.may_send = True  # as leader, also once it gave up (T25.6); not after a start
         self.begin_copies()
 
     def begin_copies(self) -> None:

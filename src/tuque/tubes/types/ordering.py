@@ -7,7 +7,7 @@ it reaches the head. Knows nothing of tubes.
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr, u8
 
@@ -20,6 +20,7 @@ HEAD_BIT: Final = 4
 GUARD_BIT: Final = 8
 DRIVER_BITS: Final = READY_BIT | HEAD_BIT | GUARD_BIT  # orders owned by the driver
 
+FRESH: Final = 1_000  # keys that are sorted at once
 SLACK: Final = 64  # stale entries that are tolerated
 _GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
 
@@ -167,6 +168,43 @@ def listing_of(orders: Iterable[Order]) -> list[Task]:
         found.extend(one.listing())
     found.sort(key=key_of)
     return found
+
+
+@final
+class Firsts:
+    """The first tasks of many, by their keys, that come in any order; or the last ones.
+
+    Few are kept beside those: what comes is sorted a little at a time, and what comes behind all
+    that is wanted is left out at once.
+    """
+
+    def __init__(self, most: i64, is_last: bool = False) -> None:
+        self.most = most
+        self.is_last = is_last
+        self.keys: list[Key] = []  # the best so far, in order
+        self.fresh: list[Key] = []
+        self.worst: i64 = 0  # pri of the last key, once there are enough
+        self.is_full = False
+
+    def add(self, task: Task) -> bool:
+        """Look at one more; True: it is time to merge."""
+        if self.is_full and (task.pri < self.worst if self.is_last else task.pri > self.worst):
+            return False
+        self.fresh.append(key_of(task))
+        return len(self.fresh) >= FRESH
+
+    def merge(self) -> i64:
+        """Sort what came; how many keys that moved."""
+        moved = len(self.keys) + len(self.fresh)
+        self.fresh.sort(reverse=self.is_last)
+        self.keys.extend(self.fresh)
+        self.fresh = []
+        self.keys.sort(reverse=self.is_last)  # two runs
+        if len(self.keys) >= self.most:
+            del self.keys[self.most :]
+            self.is_full = True
+            self.worst = i64(self.keys[self.most - 1][0])
+        return moved
 
 
 def first_of(orders: list[Order], most: i64, looks: i64) -> tuple[list[Task], i64]:

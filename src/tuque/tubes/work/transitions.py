@@ -330,7 +330,7 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> No
 
 def keep_key(n: Node, t: Tubes, tube: Tube, task: Task, until_ms: i64) -> None:
     """[T44] The task is about to end, but its unique key is taken until then (T44.3)."""
-    id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
+    id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     kept = Task(id, tube.name, b"", n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
     kept.subqueue = pack_kept(task.id, unique_of(task.subqueue))
     kept.created_ms = n.now_ms
@@ -500,7 +500,7 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
         pri = tube.pri
         if spec.pri != PRI_DEFAULT:
             pri = spec.pri
-    id = n.ids.make(i64(whole_s(ttl_ms)), 1, tube.tally.owner.name)
+    id = n.ids.make_task(i64(whole_s(ttl_ms)), tube.tally.owner.name, tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, form)
     if tube.driver.is_keyed and spec.utube is not None:
         task.subqueue = spec.utube

@@ -84,6 +84,7 @@ PART_BYTES: Final = 48  # memory overhead of a piece of input
 SPACE_LAST: Final = 511  # lower ids are the server's own tables
 LENGTH_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 LONG_FRAME: Final = 65_536  # bytes: longer ones are read in pieces
+LARGE_FRAME: Final = 8 << 20  # they are not copied
 ALL_LOOKS: Final = (1 << 62) - 1
 AUTH_SALT: Final = 20  # bytes of the salt that go into a scramble
 
@@ -222,7 +223,7 @@ class FrameReader:
         if not frame.is_done:
             return None
         self.long = None
-        self.consume(frame.end)
+        self.consume(frame.until)
         return frame.request
 
     def consume(self, end: i64) -> None:
@@ -302,6 +303,7 @@ class LongFrame:
 
     def __init__(self, data: bytes, begin: i64, end: i64) -> None:
         self.data = data
+        self.until = end  # in the stream's buffer
         self.end = end
         self.begin = begin
         self.pairs: Pairs | None = None  # of the header, then of the body
@@ -325,13 +327,17 @@ class LongFrame:
             if after == self.end:
                 self.is_done = True
                 return looks
-            # a copy, so that the arguments do not keep a whole buffer alive
-            self.data = self.data[after : self.end]
+            self.begin = after
+            if self.end - after < LARGE_FRAME:
+                # a copy, so that the arguments do not keep a whole buffer alive; of a large frame
+                # nearly all of the buffer is theirs, and a copy takes long
+                self.data = self.data[after : self.end]
+                self.begin = 0
+                self.end -= after
         request = self.request
-        size: i64 = len(self.data)
         try:
             if self.pairs is None:
-                self.pairs = Pairs(self.data, 0, size)
+                self.pairs = Pairs(self.data, self.begin, self.end)
             looks = self.pairs.step(looks)
         except MsgpackError:
             request.error = b"Invalid MsgPack - packet body"  # I2.5
@@ -340,7 +346,7 @@ class LongFrame:
         if self.pairs.left > 0:
             return looks
         request.body = self.pairs.found
-        if self.pairs.at != size:
+        if self.pairs.at != self.end:
             request.error = b"Invalid MsgPack - packet body"  # I2.5
         self.is_done = True
         return looks
