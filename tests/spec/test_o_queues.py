@@ -248,7 +248,6 @@ def test_no_turn_does_much_of_a_long_list(crowd: World, words: tuple[str | int, 
     n = crowd.n
     spec = queues.list_options([b"QLIST", *(str(word).encode() for word in words)])
     client = crowd.run.c
-    client.user = None  # the calls that look at rights are not counted
     chore = queues.Listing(crowd.server, client, spec)
     turns: list[int] = []
     is_over = False
