@@ -12,24 +12,38 @@ import time
 from pathlib import Path
 from random import Random
 
-from pump_box import NODE_ID, START_MS, PumpBox
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import after_load
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import Events
+from tuque.server.admin.registry import register
+from tuque.server.config.config import load
+from tuque.server.loop.pump import Pump
 from tuque.server.net.system import steady_ms
 from tuque.server.start.bus import open_bus, prepare_bus
 from tuque.server.start.journal import close_journal, load_journal, open_journal
+from tuque.server.state.server import Server, apply_settings
 from tuque.store.disk import Disk
 from tuque.store.frames import Boot
 from tuque.store.replay import Loader
 
+NODE_ID = b"c0ffee00" * 5
+START_MS = 1_800_000_000_000
 SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
 
 
-class FuzzBox(PumpBox):
-    """The node; `say` on sockets of the actors, then `turns`."""
+def listening(place: Path) -> tuple[str, socket.socket]:
+    """A socket there that accepts connections, and its path."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(place))
+    sock.listen(64)
+    sock.setblocking(False)
+    return str(place), sock
+
+
+class FuzzBox:
+    """The node, on a socket at `path`; actors speak on sockets of theirs, then it `turns`."""
 
     def __init__(self, place: Path, rng: Random) -> None:
         options = {"cluster_secret": SECRET, "cluster_bind": "127.0.0.1", "dir": str(place)}
@@ -42,17 +56,20 @@ class FuzzBox(PumpBox):
         if rng.random() < 0.2:
             options["maxmemory"] = "2mb"
             options["maxmemory_policy"] = "acks"
-        super().__init__(place, **options)
+        cfg = load(None, {}, {"port": "0", **options})  # others may have a bus on this machine
+        self.n = Node(NODE_ID, b"seed of a test", START_MS)
+        self.server = Server(cfg, self.n)
+        apply_settings(self.server)
+        register()
+        self.pump = Pump(self.server)
+        self.path, self.listener = listening(place / "s")
+        self.pump.listen(self.listener)
         self.server.clock_offset_ms = START_MS - steady_ms()
         prepare_bus(self.pump)
         open_journal(self.pump)
         load_journal(self.pump)
         open_bus(self.pump)
-        self.iproto_path = str(place / "i")
-        self.iproto_listener = socket.socket(socket.AF_UNIX)
-        self.iproto_listener.bind(self.iproto_path)
-        self.iproto_listener.listen(64)
-        self.iproto_listener.setblocking(False)
+        self.iproto_path, self.iproto_listener = listening(place / "i")
         self.pump.doors.listen_iproto(self.iproto_listener)
         self.n.events = Events(4096, 1)
         self.longest_s = 0.0  # CPU time of a turn; it proves passwords itself, 50 ms each
@@ -92,7 +109,7 @@ class FuzzBox(PumpBox):
 
     def free(self) -> None:
         """Close everything, whatever has happened."""
-        self.close()
+        self.pump.close_all()
         self.listener.close()
         self.iproto_listener.close()
         self.server.identity.close()

@@ -25,7 +25,7 @@ from tuque.server.config.kinds import (  # noqa: E402  the path is set above
 from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set above
 from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is set above
-from tuque.wire.commands.bounds import BOUNDS  # noqa: E402  the path is set above
+from tuque.wire.commands.bounds import BOUNDS, MEMORY  # noqa: E402  the path is set above
 from tuque.wire.commands.commands import ROWS  # noqa: E402  the path is set above
 from tuque.wire.commands.rights import CATEGORIES, UNITS  # noqa: E402  the path is set above
 from tuque.wire.commands.tube_table import PROCEDURES, Procedure  # noqa: E402  path set above
@@ -49,7 +49,8 @@ def commands_md() -> str:
         "Source: `src/tuque/wire/commands/commands.py`. Names and options are read in any case.",
         "Exact behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused",
         "while the journal can't be written; *denyoom* ones are refused when memory is full;",
-        "*loading* ones are answered while the journal is read at start.",
+        "*loading* ones are answered while the journal is read at start. Each says up to which",
+        "part of `maxmemory` it is taken, and why.",
         "",
         "Every command has a bound (SPEC L2): how many words it takes, how many units of work it",
         "does in one turn of the server, how long its reply is, and what becomes of more. A unit",
@@ -94,14 +95,15 @@ def bound_lines(name: str) -> list[str]:
         words, work, reply = shown(rows[0][1])
         words = f"{words} words, " if rows[0][1].words else ""
         told = f"Bound: {words}{work} units a turn, a reply of {reply}. {rows[0][1].beyond}."
-        return [told, f"Cost: {cost_of(rows[0][1])}."]
+        return [told, f"Cost: {cost_of(rows[0][1])}. When memory is short: {MEMORY[name]}."]
     out = [
-        "| Subcommand | Words | Units a turn | Reply | More | Cost |",
-        "|---|---|---|---|---|---|",
+        "| Subcommand | Words | Units a turn | Reply | More | Cost | When memory is short |",
+        "|---|---|---|---|---|---|---|",
     ]
     for key, one in rows:
         label = key.removeprefix(name).strip() or "others"
-        out.append("| " + " | ".join([label, *shown(one), one.beyond, cost_of(one)]) + " |")
+        memory = MEMORY.get(key, MEMORY[name])
+        out.append("| " + " | ".join([label, *shown(one), one.beyond, cost_of(one), memory]) + " |")
     return out
 
 

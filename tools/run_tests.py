@@ -18,10 +18,13 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +44,8 @@ END: Final = "<!-- test-deep end -->"
 AGAIN_MAX: Final = 4  # failed tests that are run again
 SHARE: Final = 1.3  # of its budget that a folder may take in `deep`
 NOTHING: Final = 5  # pytest's code for: no test is selected
+MEMORY: Final = Path("/dev/shm")
+MEMORY_MIN: Final = 4 << 30  # bytes that are free there; the tests need a quarter
 PAST: Final = ("tests/sim/past_failures.txt", "tests/sim/past_failures_slow.txt")
 
 # The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
@@ -234,6 +239,23 @@ def quick_parts(words: list[str], jobs: int, why: str) -> list[Part]:
     return parts
 
 
+@contextmanager
+def in_memory(parts: Iterable[Part]) -> Iterator[None]:
+    """The directories of these tests are in memory, if there is room; those of `deep` on a disk.
+
+    A node syncs at its start, its end and for what it promises, and tests wait for that.
+    """
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_MIN:
+        yield
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="tuque-tests-", dir=MEMORY, ignore_cleanup_errors=True
+    ) as place:
+        for part in parts:
+            part.words.append(f"--basetemp={place}/{part.name}")
+        yield
+
+
 def merged(parts: Iterable[Part]) -> tuple[dict[str, float], frozenset[str], float]:
     """The times of all tests, those without a limit of their own, and the speed of the machine."""
     times: dict[str, float] = {}
@@ -268,7 +290,8 @@ def why_not_compiled() -> str:
 def quick(words: list[str], jobs: int, why: str, hash_seed: str) -> int:
     """`make test`."""
     parts = quick_parts(words, jobs, why)
-    run(parts, hash_seed)
+    with in_memory(parts):
+        run(parts, hash_seed)
     passed, broken = run_again(parts, hash_seed)
     over_budget(parts)
     outside_s = max((part.report.get("outside_s", 0.0) for part in parts), default=0.0)

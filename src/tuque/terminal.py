@@ -11,8 +11,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -22,6 +22,7 @@ BAD: Final = "red"
 GAP: Final = "  "
 NAME_MAX: Final = 60  # columns of a name in a table
 NAME_LEAST: Final = 24  # on a narrow terminal
+T = TypeVar("T")
 Paint = Callable[[int, str, str], str]  # row, head and padded text of a cell -> the text to print
 
 
@@ -123,3 +124,13 @@ def json_line(value: Any) -> str:
     """The value as one line of JSON that is safe on a terminal."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
+
+
+def echo_each(rows: Iterable[T], line: Callable[[T], str], none: str | Callable[[], str]) -> None:
+    """Print each on a line; if there is none, say so on standard error."""
+    count = 0
+    for row in rows:
+        click.echo(line(row))
+        count += 1
+    if count == 0:
+        click.echo(printable(none if isinstance(none, str) else none()), err=True)

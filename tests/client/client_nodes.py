@@ -66,6 +66,10 @@ class ScriptedNode:
         self._listener: socket.socket | None = None
         self.start()
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """New connections get this context."""
+        self._tls = tls
+
     @property
     def url(self) -> str:
         if self._path:

@@ -27,11 +27,11 @@ def test_a_log_in_has_a_time_of_its_own(connect: Connect, node: ScriptedNode) ->
     a log-in, once the node has answered HELLO within `connect_timeout`. So they report a wrong
     password also while the node delays log-ins. The timeout of a call does not include this wait.
     """
-    url = f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.6&timeout=0.6"
-    node.answers["AUTH"] = after(0.9, b"-ERR invalid password\r\n")
+    url = f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.4&timeout=0.4"
+    node.answers["AUTH"] = after(0.6, b"-ERR invalid password\r\n")
     with pytest.raises(NoAuth):
         connect(url).ping()
-    node.answers["AUTH"] = after(0.9, b"+OK\r\n")
+    node.answers["AUTH"] = after(0.6, b"+OK\r\n")
     node.answers["PING"] = after(0.2, b"+PONG\r\n")
     assert connect(url).ping() == "PONG"
     assert node.connections == 2
@@ -39,11 +39,11 @@ def test_a_log_in_has_a_time_of_its_own(connect: Connect, node: ScriptedNode) ->
 
 def test_a_log_in_ends_with_its_time(connect: Connect, node: ScriptedNode) -> None:
     node.answers["AUTH"] = None
-    url = f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.3&timeout=0.5&login_timeout=1"
+    url = f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.3&timeout=0.3&login_timeout=0.6"
     began = time.monotonic()
     with pytest.raises((NoNode, Timeout)):
         connect(url).ping()
-    assert 0.95 < time.monotonic() - began < 10.0
+    assert 0.55 < time.monotonic() - began < 10.0
 
 
 def test_a_node_that_says_nothing_gets_no_time_for_a_log_in(
@@ -53,7 +53,7 @@ def test_a_node_that_says_nothing_gets_no_time_for_a_log_in(
     node.answers["HELLO"] = None
     began = time.monotonic()
     with pytest.raises((NoNode, Timeout)):
-        connect(f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.3&timeout=0.5").ping()
+        connect(f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.3&timeout=0.3").ping()
     assert time.monotonic() - began < 10.0
     assert node.count("AUTH") == 0
 
@@ -71,12 +71,12 @@ def test_a_refused_connection_is_told_as_such_before_the_log_in(
 def test_the_command_line_waits_as_well(node: ScriptedNode) -> None:
     """N6.7 The client, and with it the worker and the command line"""
     target = Target("127.0.0.1", node.port, "", "pw", "")
-    node.answers["AUTH"] = after(0.9, b"-ERR invalid password\r\n")
+    node.answers["AUTH"] = after(0.6, b"-ERR invalid password\r\n")
     with pytest.raises(LinkError, match="refused the password: ERR invalid password"):
-        Link(target, 0.6).open()
-    node.answers["AUTH"] = after(0.9, b"+OK\r\n")
+        Link(target, 0.4).open()
+    node.answers["AUTH"] = after(0.6, b"+OK\r\n")
     node.answers["QLEN"] = None
-    link = Link(target, 0.6)
+    link = Link(target, 0.4)
     link.open()
     began = time.monotonic()
     with pytest.raises(LinkError):

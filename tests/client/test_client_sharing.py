@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from client_nodes import Connect, ScriptedNode
 
+from certificates import Authority, needs_openssl
 from quick import is_quick
 from tuque import Client, aio
 from tuque.client.aio.runner import Pool as AsyncPool
@@ -223,6 +224,59 @@ def test_tls(connect: Connect, tmp_path: Path) -> None:
             connect(f"{scripted.url}/?retries=0").ping()
     finally:
         scripted.stop()
+
+
+@needs_openssl
+def test_tls_files_that_change(connect: Connect, tmp_path: Path) -> None:
+    """X5.3 The client, so a worker too, and the console look at the files of their certificates and
+    authorities before each new connection.
+
+    While these cannot be used, what was read before stays in use, and the log says why.
+    """
+    wanted = {name: tmp_path / name for name in ("ca.pem", "web.pem", "web.key")}
+
+    def renew(number: int) -> ssl.SSLContext:
+        """Another authority, which signs anew for the client and the node."""
+        place = tmp_path / str(number)
+        place.mkdir()
+        authority = Authority(place)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cafile))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(*authority.sign("node"))
+        for path, new in zip(
+            wanted.values(), (authority.cafile, *authority.sign("web")), strict=True
+        ):
+            path.write_bytes(new.read_bytes())
+        return context
+
+    scripted = ScriptedNode(tls=renew(1))
+    try:
+        ca, cert, key = wanted.values()
+        client = connect(f"{scripted.url}/?cafile={ca}&certfile={cert}&keyfile={key}&retries=0")
+        assert client.ping() == "PONG"
+        kept = {path: path.read_bytes() for path in wanted.values()}
+        scripted.use(renew(2))
+        scripted.drop()
+        until(lambda: is_served(client))
+        key.write_text("nothing")
+        scripted.drop()
+        until(lambda: is_served(client))
+        for path, old in kept.items():
+            path.write_bytes(old)
+        scripted.drop()
+        assert not is_served(client)
+        with pytest.raises(NoNode, match="certificate"):
+            client.ping()
+    finally:
+        scripted.stop()
+
+
+def is_served(client: Client) -> bool:
+    """Whether the node replies; the first call may find that it has closed the connection."""
+    try:
+        return client.ping() == "PONG"
+    except ConnectionError:
+        return False
 
 
 def test_a_node_that_takes_no_connections_is_given_up_in_time(connect: Connect) -> None:

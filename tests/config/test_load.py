@@ -196,14 +196,16 @@ def test_a_short_password_opens_nothing() -> None:
     short = load(None, {}, {"requirepass": "x" * 15})
     assert listen_addresses(short) == ["127.0.0.1", "::1"]
     assert "requirepass is short, listening on loopback only" in short.warnings[0]
-    assert load(None, {}, {"requirepass": "x" * 16}).warnings == []
+    for weak in ("x" * 100, "password" * 2):
+        assert listen_addresses(load(None, {}, {"requirepass": weak})) == ["127.0.0.1", "::1"]
+    assert load(None, {}, {"requirepass": LONG[:16]}).warnings == []
     assert load(None, {}, {"requirepass": "x", "bind": "127.0.0.1"}).warnings == []
     with pytest.raises(ConfigError) as info:
         load(None, {}, {"requirepass": "x", "bind": "127.0.0.1 0.0.0.0"})
     assert str(info.value) == (
-        "requirepass: '********' is not allowed (from command line); allowed: at least 16 bytes "
-        "where other machines can connect; make one with `openssl rand -base64 24`, or bind "
-        "loopback addresses only, or set protected-mode no"
+        "requirepass: '********' is not allowed (from command line); allowed: at least 16 bytes, "
+        "without those that repeat, where other machines can connect; make one with "
+        "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
     )
     load(None, {}, {"requirepass": "x", "bind": "0.0.0.0", "protected-mode": "no"})
 
@@ -213,7 +215,7 @@ def test_config_set_takes_no_short_password_on_an_open_node() -> None:
     cfg = load(None, {}, {"bind": "0.0.0.0", "requirepass": LONG})
     with pytest.raises(ConfigError) as info:
         config_set(cfg, "requirepass", "short")
-    assert info.value.reply.startswith("ERR CONFIG SET requirepass: at least 16 bytes where")
+    assert info.value.reply.startswith("ERR CONFIG SET requirepass: at least 16 bytes, without")
     assert "short" not in info.value.reply
     assert cfg.requirepass == LONG
     closed = load()
@@ -289,6 +291,7 @@ def test_every_option_says_what_it_is() -> None:
         "warnings",
         "is_any_port",
         "config_file",
+        "read_files",
         "config_syntax",
         "is_open",
     }

@@ -6,12 +6,12 @@ import secrets
 from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 from random import Random
-from string import ascii_lowercase
+from string import ascii_lowercase, digits
 
 import pytest
 
 from tuque.server.config.config import Config, ConfigError, cluster_secrets, config_set, load
-from tuque.server.config.kinds import bits_of, is_weak_secret
+from tuque.smallfile import bits_of, is_weak_key, is_weak_secret
 
 ONE = secrets.token_urlsafe(32)
 TWO = secrets.token_hex(16)
@@ -29,10 +29,16 @@ WEAK = [
     "deadbeef" * 8,
     "31415926535897932384626433832795028841",
     "ü" * 100,
+    "root:x:0:0:root:/root:/bin/bash",
+    "https://example.org/cluster/secret",
+    "CorrectHorse-Battery-Staple-2024!",
+    'cluster_secret = "changeme-in-production"',
 ]
 MAKERS = {
     "ours": lambda r: urlsafe_b64encode(r.randbytes(32)).decode().rstrip("="),
     "base64 of 24 bytes": lambda r: b64encode(r.randbytes(24)).decode(),
+    "base64 of 16 bytes": lambda r: b64encode(r.randbytes(16)).decode(),
+    "letters and digits": lambda r: "".join(r.choices(ascii_lowercase + digits, k=32)),
     "hex": lambda r: r.randbytes(16).hex(),
     "capital hex": lambda r: r.randbytes(16).hex().upper(),
     "digits": lambda r: "".join(r.choices("0123456789", k=42)),
@@ -80,7 +86,16 @@ def test_the_estimate() -> None:
     assert bits_of("0123456789") == 33
     assert bits_of("abcdef0123456789" * 9) == bits_of("abcdef0123456789") + 20
     assert bits_of("aB3") == 12 and bits_of("zB3") == 17
+    assert bits_of("words, and 2026.") == 24 and bits_of("w, 0") > 12
     assert not is_weak_secret("")
+
+
+def test_secrets_of_bytes() -> None:
+    """B1.5 Bytes that are no text count 6 each."""
+    chance = Random(1)
+    assert not any(is_weak_key(chance.randbytes(32)) for _ in range(300))
+    for weak in (b"\xff" * 32, b"\0" * 32, bytes(range(128, 148)), b"secret of the console " * 3):
+        assert is_weak_key(weak), weak
 
 
 def test_two_secrets_in_a_file(tmp_path: Path) -> None:

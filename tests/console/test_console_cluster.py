@@ -132,7 +132,15 @@ class TestDev:
             "node-3",
         ]
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize(
+        "number",
+        [
+            signal.SIGINT,
+            signal.SIGHUP,
+            # the next test ends its nodes so
+            pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        ],
+    )
     def test_it_ends_its_nodes(self, own: Callable[..., Dev], number: int) -> None:
         dev = own("--nodes", "2", "--dir", "here", "--set", "appendonly=yes")
         pids = [dev.pid(0), dev.pid(1)]

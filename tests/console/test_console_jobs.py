@@ -73,6 +73,10 @@ def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
         stat = json.loads(tuque("dead", "stat", "-p", port, "work", "--json").stdout)
         assert (stat["cause"], stat["count"]) == ("failed", 3)
         assert tuque("dead", "replay", "-p", port, "work", ids[0]).stdout == b"1 replayed\n"
+        client.tube("bare").create("tasks", sync=1)
+        for node in cluster.nodes:
+            done = tuque("dead", "list", "-p", node.port, "bare")
+            assert (done.returncode, done.stderr) == (0, b"no dead letters in bare\n")
         assert tuque("dead", "purge", "-p", port, "work", "--all").stdout == b"2 purged\n"
         assert [job.id for job in client.getjob("work", count=9)] == [ids[0]]
         client.close()
@@ -115,11 +119,30 @@ def test_a_queue_of_other_jobs_has_no_dead_letters(port: int, tuque: Run) -> Non
     with Client(f"tuque://127.0.0.1:{port}") as client:
         client.addjob("moved", "by DEADLETTER, or by a producer")
     done = tuque("dead", "list", "-p", port, "moved")
-    note = b"no dead letters, but other jobs: tuque cli QPEEK moved 10\n"
+    note = b"no dead letters in moved, but other jobs: tuque cli QPEEK moved 10\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", note)
-    for words in (("moved", "--task", "x"), ("empty",)):
-        done = tuque("dead", "list", "-p", port, *words)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    done = tuque("dead", "list", "-p", port, "moved", "--task", "x")
+    note = b"no dead letters in moved are as the options say\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", note)
+
+
+def test_lists_without_rows_say_so(port: int, tuque: Run, tmp_path: Path) -> None:
+    """Scripts see no line and status 0; people see that there is none."""
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("bare").create("tasks", sync=1, if_not_exists=True)
+    node = ("-p", port)
+    for words, note in (
+        (("dead", "list", *node, "empty"), b"no dead letters in empty\n"),
+        (("dead", "stat", *node, "empty"), b"no dead letters in empty\n"),
+        (("dead", "list", *node, "bare"), b"no dead letters in bare\n"),
+        (("topics", "list", *node, "empty"), b"no topics\n"),
+        (("schedule", "list", *node, "bare"), b"no schedules in bare\n"),
+        (("tubes", "group", "list", *node, "bare"), b"no groups in bare\n"),
+        (("tubes", "limits", *node, "bare"), b"no limits, rates or groups in bare\n"),
+        (("audit", tmp_path), b"no such lines\n"),
+    ):
+        done = tuque(*words)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", note), words
 
 
 def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from console_node import Run
 
+from tuque import errors
 from world import World
 
 TuqueIn = Callable[[World, int], Run]
@@ -149,8 +150,40 @@ def test_a_node_without_room_is_said(make_world: MakeWorld, tuque_in: TuqueIn) -
     world.node(2).core.limits.memory_bytes = 1
     said = tuque_in(world, 0)("cluster", "status")
     assert said.returncode == 1
-    assert b"10.0.0.2:7711: its disk is nearly full: it takes no jobs until" in said.stdout
-    assert b"10.0.0.3:7711: its memory is used up: it takes no jobs until" in said.stdout
+    until = "it takes no jobs until some have ended, or it has more room\n"
+    assert f"10.0.0.2:7711: its disk is nearly full: {until}" in said.stdout.decode()
+    assert f"10.0.0.3:7711: its memory is used up: {until}" in said.stdout.decode()
+
+
+@pytest.mark.parametrize("lacks", ["disk", "memory"])
+def test_the_tubes_of_a_node_without_room_are_moved(
+    make_world: MakeWorld, tuque_in: TuqueIn, lacks: str
+) -> None:
+    """J6.9 About the tubes that such a node leads it says what moves them to a node with room."""
+    world = make_world(3, disk_free_min="1mb")
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")
+    for name in ("mail", "bills"):
+        assert world.wire(0)("TUBE", "CREATE", name, "tasks") == b"OK"
+    with world.client(0, others=True) as client:
+        client.addjob("mail", "before")
+        if lacks == "disk":
+            world.disk(0).full(500_000)
+            world.pass_ms(2_000)
+        else:
+            world.node(0).core.limits.memory_bytes = 1
+        with pytest.raises(errors.Error):
+            client.addjob("mail", "refused")
+        said = tuque_in(world, 1)("cluster", "status").stdout.decode()
+        words = "tuque tubes home TUBE NODE"
+        assert (
+            "or it has more room; the 2 tubes that it leads take none either: "
+            f"`{words}` moves one to a node with room\n"
+        ) in said
+        moves = shlex.split(words.replace("TUBE", "mail").replace("NODE", "10.0.0.2:7711"))
+        assert tuque_in(world, 2)(*moves[1:]).returncode == 0
+        client.addjob("mail", "after")
+    said = tuque_in(world, 1)("cluster", "status").stdout.decode()
+    assert "or it has more room; the tube that it leads takes none either: " in said
 
 
 def test_a_meeting_that_clashes_ends_at_once(make_world: MakeWorld, tuque_in: TuqueIn) -> None:

@@ -179,3 +179,38 @@ def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueI
     status = tuque("cluster", "status")
     assert (status.returncode, status.stdout.count(b" up ")) == (1, 3)
     assert b"1 of 2 voters can vote: " in status.stdout
+
+
+def test_tubes_that_do_not_fail_over_are_named(
+    make_world: Callable[..., World], tuque_in: TuqueIn
+) -> None:
+    """T23.5 If a tube is made in a cluster of three or more nodes without a list in force, and
+    neither FAILOVER no nor TEMPORARY was said, the log has a warning that it does not fail over. In
+    such a cluster `tuque tubes` names the tubes that do not, except temporary ones.
+    """
+    world = make_world(3, journal="off")
+    create = partial(ask, world.wire(0), "TUBE", "CREATE")
+    for words in (["mail"], ["still", "FAILOVER", "no"], ["brief", "TEMPORARY"]):
+        assert create(words[0], "fifottl", *words[1:]) == b"OK"
+    said = [line for line in world.node(0).log if "does not fail over" in line]
+    assert len(said) == 1
+    assert "tube 'mail' does not fail over, now and later: there were no voters" in said[0]
+    shown = tuque_in(world, 1)("tubes")
+    assert shown.returncode == 0
+    assert shown.stdout.decode().splitlines()[-1] == (
+        "no failover: mail, still. Without its leader such a tube waits for it, or for "
+        "`tuque tubes home TUBE NODE --force`"
+    )
+
+
+def test_tubes_that_fail_over_are_not_named(voting_world: World, tuque_in: TuqueIn) -> None:
+    assert ask(voting_world.wire(0), "TUBE", "CREATE", "mail", "fifottl") == b"OK"
+    assert not any("does not fail over" in line for line in voting_world.node(0).log)
+    assert b"no failover" not in tuque_in(voting_world, 1)("tubes").stdout
+
+
+def test_of_two_nodes_no_tube_is_named(make_world: Callable[..., World], tuque_in: TuqueIn) -> None:
+    world = make_world(2)
+    assert ask(world.wire(0), "TUBE", "CREATE", "mail", "fifottl") == b"OK"
+    assert not any("does not fail over" in line for line in world.node(0).log)
+    assert b"no failover" not in tuque_in(world, 1)("tubes").stdout

@@ -116,7 +116,7 @@ def kill_after_adds(place: Path, policy: str) -> int:
     server = RealServer(place, "--appendonly", "yes", "--appendfsync", policy).start()
     try:
         if policy == "everysec":
-            time.sleep(2)  # the last sync is long ago: that of the first add begins at once
+            time.sleep(1.2)  # the last sync is long ago: that of the first add begins at once
         with Wire(server.port) as wire:
             ids = [wire("ADDJOB", "q", BODY, 0) for _ in range(3)]
             os.kill(server.pid, signal.SIGKILL)

@@ -21,7 +21,7 @@ def result(wire: Wire, id: bytes) -> dict[bytes, Any]:
     return dict(zip(told[::2], told[1::2], strict=True))
 
 
-RETRY_S = 3
+RETRY_S = 2
 
 
 class Worked:
@@ -69,7 +69,8 @@ def test_work_outlasts_a_time_without_its_node(make_server: MakeServer) -> None:
     T48.9 Each task that is TAKEN, begun or not, has a whole ttr after a start of the node
     """
     flags = ("--appendonly", "yes", "--appendfsync", "always")
-    stopped, killed = (Worked(make_server(*flags)) for _ in range(2))
+    servers = [make_server(*flags) for _ in range(2)]
+    stopped, killed = map(Worked, servers)
     stopped.server.stand_still()
     killed.server.kill()
     time.sleep(RETRY_S + 0.2)  # the node is away for longer than RETRY: that is the case

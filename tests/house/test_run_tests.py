@@ -105,6 +105,23 @@ def test_a_file_of_the_sources_alone_needs_no_second_part(place: Path) -> None:
     assert only.on_sources and only.words[-1] == "test_it.py::test_once"
 
 
+def test_directories_are_in_memory_if_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
+    monkeypatch.setattr(run_tests, "MEMORY_MIN", 1)
+    parts = [Part("compiled", []), Part("sources", [])]
+    with run_tests.in_memory(parts):
+        (place,) = tmp_path.iterdir()
+        for part in parts:
+            (word,) = part.words
+            assert word == f"--basetemp={place / part.name}"
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(run_tests, "MEMORY_MIN", 1 << 62)
+    with run_tests.in_memory([full := Part("compiled", [])]):
+        assert full.words == []
+
+
 def test_the_result_is_written_into_its_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

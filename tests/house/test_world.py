@@ -412,6 +412,69 @@ def test_a_clock_that_was_set_back_is_that_of_the_next_start(world: World) -> No
     assert world.n.now_ms == world.now_ms - 60_000
 
 
+@pytest.mark.parametrize(("how", "survives"), [("kill", True), ("stop", True), ("power", False)])
+def test_a_node_ends_in_each_way_and_is_down_for_a_while(
+    make_world: Make, how: str, *, survives: bool
+) -> None:
+    world = make_world()
+    world.add()
+    world.pass_ms(2000)
+    world.add()  # synced within a second
+    boots, began_ms = world.machines[0].clock.boots, world.n.now_ms
+    world.restart(how=how, off_ms=3000, jump_ms=50)
+    assert world.n.now_ms == began_ms + 3050
+    assert world.qlen() == 1 + survives
+    assert world.machines[0].clock.boots == boots + (how == "power")
+
+
+def test_a_journal_is_written_anew(world: World) -> None:
+    id = world.add()
+    world.run("ACKJOB", world.add())
+    before = world.disk().segment()
+    assert before in world.disk().files.names
+    world.begin_rewrite()
+    assert world.node().committer.is_rewriting()
+    world.until(lambda: not world.node().committer.is_rewriting())
+    world.rewrite()
+    assert world.info("persistence")["journal_rewrites"] == "2"
+    assert world.disk().segment() > before
+    assert before not in world.disk().files.names
+    world.restart()
+    assert list(world.n.jobs) == [id]
+
+
+def test_the_power_fails_at_a_change_of_the_disk(make_world: Make) -> None:
+    world = make_world(journal="always")
+    world.add()
+    world.disk().cut_power_at(1)
+    world.run.send("ADDJOB", "q", "body", 0)
+    assert not world.node().is_up
+    world.start(0)
+    assert world.qlen() == 1
+
+
+def test_a_reply_that_is_held_waits_for_a_sync(make_world: Make) -> None:
+    world = make_world(journal="always")
+    is_held, id = world.run.held("ADDJOB", "q", "body", 0)
+    assert is_held
+    assert world.run.held("GETJOB", "FROM", "q") == (False, [[b"q", id, b"body"]])
+
+
+def test_a_command_is_run_in_one_turn(make_world: Make) -> None:
+    world = make_world()
+    for _ in range(40):
+        world.add()
+    world.node().committer.slice_jobs = 10
+    world.run.take()
+    world.begin_rewrite()
+    turns: list[int] = []
+    world.lab.after_turn = turns.append
+    world.run.send_in_turn("QLEN", "q")
+    assert turns == [0]
+    assert world.run.take() == 40
+    world.until(lambda: not world.node().committer.is_rewriting())
+
+
 def test_a_stuck_disk_ends_no_sync_until_it_is_well(make_world: Make) -> None:
     world = make_world(journal="always")
     world.add()

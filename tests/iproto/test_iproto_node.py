@@ -76,7 +76,13 @@ def test_memory_and_journal(world: World) -> None:
     assert refused(conn.call("queue.tube.t:peek", 0)) == (32, "Task 0 not found")
     world.server.journal_error = ""
     world.n.limits.memory_bytes = 1
-    assert refused(conn.call("queue.tube.t:put", 1))[0] == 2
+    short = "Failed to allocate memory: "
+    full = short + "command not allowed when used memory > 'maxmemory': let jobs end, or raise"
+    for name in ("queue.tube.t:put", "queue.create_tube"):
+        assert refused(conn.call(name, "x", "fifo")) == (2, full + " maxmemory")
+    world.n.limits.memory_bytes = world.n.counted_bytes() * 5 // 4
+    above = short + "used memory is above 75 % of 'maxmemory': let jobs end, or raise maxmemory"
+    assert refused(conn.call("queue.tube.t:put", 1)) == (2, above)
     assert conn.call("queue.tube.t:take", 0) == []
     world.n.limits.memory_bytes = 0
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]

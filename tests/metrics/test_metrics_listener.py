@@ -148,7 +148,7 @@ def test_slow_ones_are_closed_and_hold_up_nobody(
     served: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O1.2 10 s for all of it: beyond that, the connection is closed."""
-    monkeypatch.setattr(module, "DEADLINE_S", 2.0)
+    monkeypatch.setattr(module, "DEADLINE_S", 1.0)
     with connect(served) as silent, connect(served) as slow:
         slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")  # and reads nothing
         assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0]

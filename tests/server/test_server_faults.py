@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gate_box import Kept
 
-from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode
+from sim.engine.clock import START_MS
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
+from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import FAR, check, memory_level
 from tuque.server.admin.registry import COMMANDS
@@ -22,8 +23,8 @@ from tuque.server.replies.errors import drop_turn
 from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.server.state.client import LOOK, Client
 from tuque.server.state.server import Server
-from until import until
 from world import World
+from world_machines import name_of
 
 GREATEST = str(2**63 - 1)
 
@@ -81,27 +82,25 @@ def test_a_bug_that_damaged_the_tables_stops_the_node(world: World) -> None:
 
 
 @pytest.mark.usefixtures("bug")
-def test_the_turn_that_broke_off_never_was(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "always")
-    box = kept.box
-    producer = box.connect()
-    heard = box.say(producer, encode("ADDJOB", "q", "kept", 0))
-    until(lambda: kept.committer.durable_seq == 1)
-    kept.stall()
-    heard += box.say(producer, encode("ADDJOB", "q", "kept too", 0))  # its reply is held
-    until(kept.asked)
+def test_the_turn_that_broke_off_never_was(make_world: Callable[..., World]) -> None:
+    world = make_world(journal="always")
+    producer = world.wire()
+    heard = producer.say(encode("ADDJOB", "q", "kept", 0))
+    world.disk().stick()
+    heard += producer.say(encode("ADDJOB", "q", "kept too", 0))  # its reply is held
+    assert heard.count(b"+D-") == 1
     with pytest.raises(AssertionError):
-        box.say(producer, encode("ADDJOB", "q", "never was", 0) + encode("PING", "x", "y"))
-    kept.disk.may_sync.set()
-    box.n.job_bytes -= 1
-    drop_turn(box.server)
-    assert close_journal(box.pump) == ""
-    box.pump.close_all()
-    heard += producer.read_to_end()
+        producer.say(encode("ADDJOB", "q", "never was", 0) + encode("PING", "x", "y"))
+    world.disk().well()
+    world.settle_wires()
+    world.n.job_bytes -= 1
+    drop_turn(world.server)
+    world.node().machine.stop()
+    heard += producer.bytes_now()
     assert heard.count(b"+D-") == 2
-    again = Kept(tmp_path / "again", "always", tmp_path / "journal")
-    assert [job.body for job in again.box.n.jobs.values()] == [b"kept", b"kept too"]
-    again.close()
+    world.start(0)
+    assert [job.body for job in world.n.jobs.values()] == [b"kept", b"kept too"]
+    world.node().machine.records.clear()  # the bug was the test's own
 
 
 def test_an_unknown_command_is_not_answered_either_when_replies_are_off(world: World) -> None:
@@ -215,26 +214,22 @@ def test_a_journal_that_cannot_begin_leaves_no_descriptor(
     assert world.value("CONFIG GET appendonly")[1] == b"no"
 
 
-def test_loaded_jobs_of_a_queue_share_its_name(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "no")
-    producer = kept.box.connect()
-    kept.box.say(producer, encode("ADDJOB", "a queue", "b", 0) * 3)
-    kept.committer.commit(kept.box.n.records, kept.box.n.now_ms)
-    kept.close()
-    again = Kept(tmp_path / "again", "no", tmp_path / "journal")
-    names = [job.queue for job in again.box.n.jobs.values()]
+def test_loaded_jobs_of_a_queue_share_its_name(make_world: Callable[..., World]) -> None:
+    world = make_world(journal="no")
+    world.run.say(encode("ADDJOB", "a queue", "b", 0) * 3)
+    world.restart(0)
+    names = [job.queue for job in world.n.jobs.values()]
     assert len(names) == 3
     assert all(name is names[0] for name in names)
-    again.close()
 
 
 class AtStart:
-    """A server in a process of the test, as far as its journal is loaded."""
+    """The start of a server on real files, as far as its journal is loaded."""
 
     def __init__(self, here: Path, journal: str = "yes") -> None:
         options = {"dir": str(here), "appendonly": journal, "appenddirname": "journal"}
         cfg = load(None, {}, options)
-        self.s = Server(cfg, Node(NODE_ID, b"another seed", START_MS))
+        self.s = Server(cfg, Node(name_of(0), b"another seed", START_MS))
         self.pump = Pump(self.s)
         open_journal(self.pump)
 
@@ -244,10 +239,10 @@ class AtStart:
 
 
 def test_a_stop_while_loading_leaves_the_journal_as_it_is(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "always")
-    producer = kept.box.connect()
-    kept.box.say(producer, encode("ADDJOB", "q", "b", 0))
-    kept.close()
+    start = AtStart(tmp_path)
+    load_journal(start.pump)
+    on_addjob(start.s.n, b"q", b"b", settle(start.s.n, PLAIN), -1, 0, 0)
+    start.end()
     files = {path.name: path.read_bytes() for path in (tmp_path / "journal").glob("*[!k]")}
     start = AtStart(tmp_path)
     start.s.stop_requested = "signal"
@@ -261,43 +256,44 @@ def test_a_stop_while_loading_leaves_the_journal_as_it_is(tmp_path: Path) -> Non
     start.end()
 
 
-def test_after_a_load_the_oldest_delivery_is_still_evicted_first(tmp_path: Path) -> None:
+def test_after_a_load_the_oldest_delivery_is_still_evicted_first(
+    make_world: Callable[..., World],
+) -> None:
     """M3.1 by delivery, not by age: the older job was taken last."""
-    kept = Kept(tmp_path, "always")
-    worker = kept.box.connect()
+    world = make_world(journal="always")
     for name in ("taken last", "taken first"):
-        kept.box.say(worker, encode("ADDJOB", name, "b", 0, "RETRY", 0, "REPLICATE", 1))
+        world.add(name, "b", retry=0, replicate=1)
     for name in ("taken first", "taken last"):
-        kept.box.n.now_ms += 1000
-        kept.box.say(worker, encode("GETJOB", "FROM", name))
-    kept.close()
-    start = AtStart(tmp_path)
-    start.s.n.now_ms += 5000
-    load_journal(start.pump)
-    n = start.s.n
+        world.pass_ms(1_000)
+        world.get(name)
+    world.pass_ms(1_000)
+    world.restart(0)
+    n = world.n
     assert [n.jobs[id].queue for id in n.delivered_amo] == [b"taken first", b"taken last"]
-    start.end()
 
 
-def test_memory_is_looked_at_once_more_when_all_clients_have_gone(tmp_path: Path) -> None:
-    box = PumpBox(tmp_path)
-    client = box.connect()
-    box.say(client, encode("PING"))
-    box.pump.house_ms = START_MS + 100  # looked just now
+def test_memory_is_looked_at_once_more_when_all_clients_have_gone(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world(journal="off", cluster_enabled=False)
+    pump, server = world.pump, world.server
+    client = world.wire()
+    client("PING")
+    pump.house_ms = world.now_ms + 100  # looked just now
     client.close()
-    while box.server.clients:
-        box.pump.turn(0)
-    assert box.pump.wait_ms(-1) >= 0
-    box.server.last_house_commands = box.server.figures.commands
-    box.server.watch.next_ms = FAR  # the next point of HISTORY
-    assert box.pump.wait_ms(-1) == -1
-    box.close()
+    assert not server.clients
+    assert pump.wait_ms(-1) == 100
+    server.last_house_commands = server.figures.commands
+    server.watch.next_ms = FAR  # the next point of HISTORY
+    assert pump.wait_ms(-1) == -1
 
 
 def test_a_journal_that_is_not_loaded_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Jobs of an earlier life are not forgotten in silence when the option is."""
-    Kept(tmp_path, "always").close()
+    start = AtStart(tmp_path)
+    load_journal(start.pump)
+    start.end()
     AtStart(tmp_path, "no").pump.close_all()
     assert "is not loaded: appendonly is no" in caplog.text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from world import World
 
 MakeWorld = Callable[..., World]
@@ -123,3 +125,37 @@ def test_a_lost_majority_is_replaced_as_the_docs_say(make_world: MakeWorld) -> N
         assert wire("CLUSTER", "MEET", f"10.0.0.{i + 1}", "7711") == b"OK"
     world.until(world.is_whole)
     world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "5", 120_000)
+
+
+@pytest.mark.parametrize("mode", ["SOFT", "HARD"])
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_leader_is_not_reset_by_mistake(
+    make_world: MakeWorld, mode: str, is_forced: bool
+) -> None:
+    """S6.6 It is refused without `FORCE` while this node does its work and leads tubes that other
+    nodes can lead (K9.2): `-ERR this node leads tubes that other nodes can lead, and <n> of them
+    would have no leader: CLUSTER LEAVING yes hands them over, or CLUSTER RESET <mode> FORCE`.
+    """
+    world = make_world(3)
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")
+    with world.client(0) as client:
+        client.tube("t").create("tasks")
+        client.addjob("t", "body")
+    wire = world.wire(0)
+    assert wire("CLUSTER", "RESET", mode) == (
+        "ERR this node leads tubes that other nodes can lead, and 1 of them would have no leader: "
+        f"CLUSTER LEAVING yes hands them over, or CLUSTER RESET {mode} FORCE"
+    )
+    assert world.is_whole() and wire("TUBE", "STATE", "t") == b"RUNNING"
+    if is_forced:
+        assert wire("CLUSTER", "RESET", mode, "FORCE") == b"OK"
+    else:
+        assert wire("CLUSTER", "LEAVING", "yes") == b"OK"
+        assert world.until(lambda: wire("CLUSTER", "RESET", mode) == b"OK")
+
+    def leaders() -> list[int]:
+        return [i for i in (1, 2) if world.at(i)("TUBE", "STATE", "t") == b"RUNNING"]
+
+    (leader,) = world.until(leaders)
+    [(queue, _, body)] = world.at(leader)("GETJOB", "NOHANG", "FROM", "t")
+    assert (queue, body) == (b"t", b"body")

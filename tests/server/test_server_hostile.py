@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from test_server_bus import OTHER, SECRET, Node, Stranger
 
 from own_log import own_lines
 from raw_resp import encode
@@ -45,16 +42,17 @@ from tuque.core.msgs import (
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task
 from tuque.server.commands.dispatch import HANDLERS
-from tuque.server.log import log
 from tuque.server.log.log import AGAIN_MS, LINES_MAX, Notes
 from tuque.tubes.log.receive import changes_in
 from tuque.wire.bus.bus import BusError, head_of
-from tuque.wire.bus.card import Card, Hello
+from tuque.wire.bus.card import Hello
 from tuque.wire.bus.handshake import MAGIC, Conn
 from world import World
+from world_strangers import CARD as THEIRS
+from world_strangers import OTHER, SECRET
 from world_trace import digest
 
-CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here", False)
+CARD = replace(THEIRS, host="here")
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))
 NO_TEXT = HELLO.replace(b"\xa4here", b"\xa4h\xffre")  # a host that is not UTF-8
 NO_HELLOS = {
@@ -69,47 +67,39 @@ NO_HELLOS = {
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def world(make_world: Callable[..., World]) -> World:
     """A node with a secret and a password."""
-    options = {"cluster_bind": "127.0.0.1", "requirepass": "a password of many bytes"}
-    made = Node(tmp_path, cluster_secret=SECRET, **options)
-    yield made
-    made.box.check()
-    made.box.close()
+    return make_world(journal="off", cluster_secret=SECRET, requirepass="a password of many bytes")
 
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
-def test_a_hello_that_is_none_ends_its_connection(node: Node, hello: bytes) -> None:
+def test_a_hello_that_is_none_ends_its_connection(world: World, hello: bytes) -> None:
     """B2.5 Any failure while the bytes of another node are read, before or after authentication and
     whoever dialled, ends that link and nothing else."""
-    before = digest(node.box.n)
-    stranger = Stranger(node)
-    stranger.send(head_of(hello, 0) + hello)
+    before = digest(world.n)
+    stranger = world.stranger()
+    stranger.give(head_of(hello, 0) + hello)
     if stranger.is_open():  # it may be believed so far: the proof is missing
-        stranger.send(head_of(bytes(32), 0) + bytes(32))
+        stranger.give(head_of(bytes(32), 0) + bytes(32))
     assert not stranger.is_open()
-    assert digest(node.box.n) == before
-    assert node.bus.figures.refused == 1
-    good = Stranger(node)
+    assert digest(world.n) == before
+    assert world.bus.figures.refused == 1
+    good = world.stranger()
     assert good.join()
 
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
-def test_an_evil_address_is_dialled_in_vain(node: Node, hello: bytes) -> None:
+def test_an_evil_address_is_dialled_in_vain(world: World, hello: bytes) -> None:
     """B2.5 Any failure while the bytes of another node are read, before or after authentication and
     whoever dialled, ends that link and nothing else."""
-    with socket.create_server(("127.0.0.1", 0)) as evil:
-        port = evil.getsockname()[1]
-        node.server.members.meet("127.0.0.1", port, port)
-        node.turns()
-        sock, _ = evil.accept()
-        with sock:
-            sock.sendall(head_of(hello, 0) + hello)
-            node.turns()
-            sock.sendall(head_of(bytes(32), 0) + bytes(32))
-            node.turns()
-    assert node.bus.figures.refused == 1
-    assert len(node.bus.links) == 0
+    evil = world.host()
+    world.server.members.meet(evil.address, 7711, 17711)
+    world.settle()
+    (dialled,) = evil.came
+    dialled.give(head_of(hello, 0) + hello)
+    dialled.give(head_of(bytes(32), 0) + bytes(32))
+    assert world.bus.figures.refused == 1
+    assert len(world.bus.links) == 0
 
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
@@ -121,18 +111,14 @@ def test_nothing_but_a_bus_error_comes_out_of_a_handshake(hello: bytes) -> None:
         conn.feed(head_of(bytes(32), 0) + bytes(32))
 
 
-def test_bytes_that_are_no_text_are_logged_once(
-    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_are_no_text_are_logged_once(world: World) -> None:
     """B2.5 It is counted, and logged once a minute."""
-    with caplog.at_level(logging.INFO, "tuque.server"):
-        monkeypatch.setattr(log, "_notes", Notes())  # other tests said it, too
-        for _ in range(5):
-            stranger = Stranger(node)
-            stranger.send(head_of(NO_TEXT, 0) + NO_TEXT)
-            assert not stranger.is_open()
-    assert node.bus.figures.refused == 5
-    assert len([line for line in own_lines(caplog) if "no link with" in line]) == 1
+    for _ in range(5):
+        stranger = world.stranger()
+        stranger.give(head_of(NO_TEXT, 0) + NO_TEXT)
+        assert not stranger.is_open()
+    assert world.bus.figures.refused == 5
+    assert len([line for line in world.node().log if "no link with" in line]) == 1
 
 
 def bug_in_bytes(self: object, data: bytes) -> None:
@@ -147,45 +133,44 @@ def broken_invariant(*_: object) -> None:
 
 @pytest.mark.sources
 def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B2.5 Any failure while the bytes of another node are read, before or after authentication and
     whoever dialled, ends that link and nothing else."""
-    stranger = Stranger(node)
+    stranger = world.stranger()
     assert stranger.join()
-    link = next(iter(node.bus.links.values()))
+    link = next(iter(world.bus.links.values()))
     monkeypatch.setattr(link.conn.reader, "next", lambda: bug_in_bytes(link, b""))
-    stranger.send(b"some bytes")
+    stranger.give(b"some bytes")
     assert not stranger.is_open()
-    assert node.server.bugs.count == 1
-    assert node.bus.figures.malformed == 1  # no command ran: the tables need no check
+    assert world.server.bugs.count == 1
+    assert world.bus.figures.malformed == 1  # no command ran: the tables need no check
+    world.node().machine.records.clear()  # the bug was the test's own
 
 
 @pytest.mark.sources
 def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
-    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C2.8 Any failure while the bytes of a client are read, RESP or IPROTO, ends that connection
     and nothing else."""
-    with caplog.at_level(logging.ERROR, "tuque.server"):
-        for _ in range(3):
-            wire = node.box.connect()
-            c = list(node.server.clients.values())[-1]
-            monkeypatch.setattr(c.reader, "read", lambda data: bug_in_bytes(None, data))
-            assert node.box.say(wire, encode("PING")) == b""
-            assert not node.box.is_open(wire)
-    assert node.server.bugs.count == 3
-    assert [line.split(" sent")[0] for line in own_lines(caplog)] == [
-        "internal error in what unix:"
-    ]
-    assert b"NOAUTH" in node.say("PING")
+    for _ in range(3):
+        wire = world.wire()
+        monkeypatch.setattr(wire.c.reader, "read", lambda data: bug_in_bytes(None, data))
+        assert wire.answer(encode("PING")) == b"<closed>"
+    assert world.server.bugs.count == 3
+    told = [line for line in world.node().log if line.startswith("internal error")]
+    assert [line.split("127")[0] for line in told] == ["internal error in what "]
+    assert b"NOAUTH" in world("PING")
+    world.node().machine.records.clear()  # the bug was the test's own
 
 
 def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C3.12 The node then checks all its tables and goes on if they are consistent."""
     monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
+    world = make_world(journal="off")
     assert world("PING") == b"-ERR internal error, the log of the server says more\r\n"
     assert world.info("stats")["internal_errors"] == "1"
     assert world("QLEN q") == b":0\r\n"
@@ -216,27 +201,27 @@ BEYOND: dict[str, AnyMessage] = {
 
 
 @pytest.mark.parametrize("message", BEYOND.values(), ids=BEYOND)
-def test_what_grows_or_is_kept_must_fit(node: Node, message: AnyMessage) -> None:
+def test_what_grows_or_is_kept_must_fit(world: World, message: AnyMessage) -> None:
     """B2.1 values that keep growing, or that are kept in `nodes.conf`, must fit there."""
-    stranger = Stranger(node)
+    stranger = world.stranger()
     assert stranger.join()
     stranger.says(message)
     assert not stranger.is_open()
-    assert node.bus.figures.malformed == 1
-    kept = parse_kept(node.server.members.kept_text(node.server.identity.line()).encode())
+    assert world.bus.figures.malformed == 1
+    kept = parse_kept(world.server.members.kept_text(world.server.identity.line()).encode())
     assert [one.node_id for one in kept.nodes] == [OTHER]
 
 
-def test_no_message_about_a_job_does_anything_to_a_task(node: Node) -> None:
+def test_no_message_about_a_job_does_anything_to_a_task(world: World) -> None:
     """T1.4 Messages of other nodes about a job do nothing to a task."""
-    node.say("AUTH", "a password of many bytes")
-    node.say("TUBE", "CREATE", "t", "fifottl")
-    id = node.say("ADDJOB", "t", "ready", 0)[1:-2]
-    taken = node.say("ADDJOB", "t", "taken", 0, "PRI", 0)[1:-2]
-    node.say("GETJOB", "FROM", "t")
-    stranger = Stranger(node)
+    world("AUTH", "a password of many bytes")
+    world("TUBE", "CREATE", "t", "fifottl")
+    id = world("ADDJOB", "t", "ready", 0)[1:-2]
+    taken = world("ADDJOB", "t", "taken", 0, "PRI", 0)[1:-2]
+    world("GETJOB", "FROM", "t")
+    stranger = world.stranger()
     assert stranger.join()
-    before = digest(node.box.n)
+    before = digest(world.n)
     for one in (id, taken):
         copy = replace(COPY, id=one, queue=b"t")
         told: list[AnyMessage] = [
@@ -248,22 +233,22 @@ def test_no_message_about_a_job_does_anything_to_a_task(node: Node) -> None:
         ]  # fmt: skip
         for message in told:
             stranger.says(message)
-            node.box.check()
-            assert digest(node.box.n) == before, message
+            world.check()
+            assert digest(world.n) == before, message
     assert stranger.is_open()
 
 
-def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(node: Node) -> None:
+def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(world: World) -> None:
     """S6.6: `RESET SOFT` drops jobs, queues and the other nodes; `HARD` also takes a new id"""
-    node.say("AUTH", "a password of many bytes")
-    stranger = Stranger(node)
+    world("AUTH", "a password of many bytes")
+    stranger = world.stranger()
     assert stranger.join()
-    assert node.say("TUBE", "CREATE", "t", "fifo") == b""  # the other node is asked
-    other = node.box.connect()
-    node.box.say(other, encode("AUTH", "a password of many bytes"))
-    assert node.box.say(other, encode("CLUSTER", "RESET", "HARD")) == b"+OK\r\n"
-    node.box.check()
-    assert node.box.n.queues == {}
+    assert world("TUBE", "CREATE", "t", "fifo") == b""  # the other node is asked
+    other = world.wire()
+    other("AUTH", "a password of many bytes")
+    assert other("CLUSTER", "RESET", "HARD") == b"OK"
+    world.check()
+    assert world.n.queues == {}
 
 
 @pytest.mark.parametrize("jump_ms", [1, -1, 10**13, -(10**13)])

@@ -8,15 +8,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from live import Live, ask
 from live import make_live as make_live
 
-from pump_box import PumpBox
-from raw_resp import encode
+from tuque.metrics.listener import Listener, open_sockets
 from tuque.server.metrics.metrics import take_snapshot
 from tuque.server.metrics.metrics_server import (
     Desk,
@@ -51,59 +49,66 @@ def value(text: str, line: str) -> float:
     return float(found[1])
 
 
-class Node:
-    """A pump in this process whose metrics a thread asks for."""
-
-    def __init__(self, directory: Path, **options: str) -> None:
-        self.box = PumpBox(directory, **options)
-        self.box.server.cfg.metrics_port = -1  # any free port
-        self.desk = Desk(self.box.server)
-        self.wire = self.box.connect()
-
-    def open(self) -> None:
-        from tuque.metrics.listener import Listener, open_sockets
-
-        self.desk.listener = Listener(open_sockets(["127.0.0.1"], 0), self.desk)
-        self.box.pump.watch_bell(self.desk.bell.fd, self.desk.on_asked)
-        self.box.server.watch.turned_ns = time.monotonic_ns()
-        self.desk.listener.start()
-
-    def run(self, *words: object) -> bytes:
-        return self.box.say(self.wire, encode(*words))
-
-    def get(self, path: str, accept: str = "") -> Answer:
-        assert self.desk.listener is not None
-        port = self.desk.listener.port()
-        found: list[Answer] = []
-        asking = threading.Thread(target=lambda: found.append(fetch(port, path, accept)))
-        asking.start()
-        while asking.is_alive():
-            self.box.pump.turn(10)
-        return found[0]
-
-    def close(self) -> None:
-        close_metrics(self.desk)
-        self.box.close()
+def opened(world: World) -> Desk:
+    """Listen on a free port, with a thread that asks the node."""
+    desk = Desk(world.server)
+    world.server.cfg.metrics_port = -1  # any free port
+    desk.listener = Listener(open_sockets(["127.0.0.1"], 0), desk)
+    world.pump.watch_bell(desk.bell.fd, desk.on_asked)
+    desk.listener.start()
+    return desk
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    made.open()
-    yield made
-    made.close()
+def open_desk() -> Iterator[Callable[[World], Desk]]:
+    """Opens metrics of nodes; they are closed at the end."""
+    made: list[Desk] = []
+
+    def make(world: World) -> Desk:
+        made.append(opened(world))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        close_metrics(desk)
 
 
-def test_jobs_by_queue_and_state(node: Node) -> None:
+@pytest.fixture
+def desk(world: World, open_desk: Callable[[World], Desk]) -> Desk:
+    """The metrics of the node."""
+    return open_desk(world)
+
+
+def get(desk: Desk, world: World, path: str, accept: str = "") -> Answer:
+    """What a thread is told that asks for a page while the node turns."""
+    assert desk.listener is not None
+    port = desk.listener.port()
+    found: list[Answer] = []
+    asking = threading.Thread(target=lambda: found.append(fetch(port, path, accept)))
+    world.server.watch.turned_ns = time.monotonic_ns()  # the clock of the thread
+    asking.start()
+    while asking.is_alive():
+        if desk.is_asked:  # health and readiness need no turn
+            world.settle()
+        asking.join(0.001)
+    return found[0]
+
+
+def note_now(world: World) -> None:
+    """The next point of HISTORY is due."""
+    watch = world.server.watch
+    watch.next_ms = watch.due_ms = world.n.now_ms
+    world.settle()
+
+
+def test_jobs_by_queue_and_state(world: World, desk: Desk) -> None:
     """O1.4 Figures by queue have the label `queue`."""
     for i in range(3):
-        node.run("ADDJOB", "mail", f"b{i}", 0)
-    node.run("ADDJOB", "mail", "later", 0, "DELAY", 60)
-    node.run("GETJOB", "FROM", "mail")
-    watch = node.box.server.watch
-    watch.next_ms = watch.due_ms = node.box.n.now_ms
-    node.box.pump.turn(0)
-    answer = node.get("/metrics")
+        world("ADDJOB", "mail", f"b{i}", 0)
+    world("ADDJOB", "mail", "later", 0, "DELAY", 60)
+    world("GETJOB", "FROM", "mail")
+    note_now(world)
+    answer = get(desk, world, "/metrics")
     assert answer.type == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.text
     for state, count in (("ready", 2), ("delayed", 1), ("at-work", 1)):
@@ -116,32 +121,30 @@ def test_jobs_by_queue_and_state(node: Node) -> None:
     assert "tuque_queue_oldest_ready_seconds{" in text
 
 
-def test_open_metrics_by_accept(node: Node) -> None:
+def test_open_metrics_by_accept(world: World, desk: Desk) -> None:
     """O1.2 `/metrics` is OpenMetrics 1.0 if the header Accept names it"""
-    answer = node.get("/metrics", "application/openmetrics-text; version=1.0.0")
+    answer = get(desk, world, "/metrics", "application/openmetrics-text; version=1.0.0")
     assert answer.type.startswith("application/openmetrics-text; version=1.0.0")
     assert answer.text.endswith("# EOF\n")
     names = re.findall(r"^# TYPE (\S+)", answer.text, re.M)
     assert len(names) == len(set(names))
 
 
-def test_memory_adds_up(node: Node) -> None:
+def test_memory_adds_up(world: World, desk: Desk) -> None:
     """O1.5 `tuque_memory_bytes` by class adds up to the memory used (M1.1)."""
-    node.run("ADDJOB", "mail", "x" * 10_000, 0)
-    node.run("STAGE", "txn", "a", 60_000, "q", "b")
-    shot = take_snapshot(node.box.server)
-    assert sum(shot.memory.values()) == node.box.n.used_bytes()
+    world("ADDJOB", "mail", "x" * 10_000, 0)
+    world("STAGE", "txn", "a", 60_000, "q", "b")
+    shot = take_snapshot(world.server)
+    assert sum(shot.memory.values()) == world.n.used_bytes()
 
 
-def test_other_queues_are_one(node: Node) -> None:
+def test_other_queues_are_one(world: World, desk: Desk) -> None:
     """O1.4 all others together are `other`, whose counters never fall"""
-    node.run("CONFIG", "SET", "metrics-queues", 2)
+    world("CONFIG", "SET", "metrics-queues", 2)
     for i in range(5):
-        node.run("ADDJOB", f"q{i}", "b", 0)
-    watch = node.box.server.watch
-    watch.next_ms = watch.due_ms = node.box.n.now_ms
-    node.box.pump.turn(0)
-    text = node.get("/metrics").text
+        world("ADDJOB", f"q{i}", "b", 0)
+    note_now(world)
+    text = get(desk, world, "/metrics").text
     assert len(re.findall("^tuque_jobs_added_total", text, re.M)) == 3
     added = re.findall(r"^tuque_jobs_added_total.* (\d+)$", text, re.M)
     assert sum(map(int, added)) == 5
@@ -149,7 +152,7 @@ def test_other_queues_are_one(node: Node) -> None:
     assert sum(map(int, ready)) == 5
 
 
-def test_a_snapshot_does_not_look_at_all_queues(node: Node) -> None:
+def test_a_snapshot_does_not_look_at_all_queues(world: World, desk: Desk) -> None:
     """O1.3 Its work depends on `metrics-queues` and the number of tubes (T2.7), not on the number
     of jobs or queues.
     """
@@ -164,49 +167,46 @@ def test_a_snapshot_does_not_look_at_all_queues(node: Node) -> None:
             return count
 
         sys.settrace(count)
-        take_snapshot(node.box.server)
+        take_snapshot(world.server)
         sys.settrace(None)
         return seen
 
-    node.run("CONFIG", "SET", "metrics-queues", 10)
-    node.run("CONFIG", "SET", "rings-queues", 10)
-    watch = node.box.server.watch
+    world("CONFIG", "SET", "metrics-queues", 10)
+    world("CONFIG", "SET", "rings-queues", 10)
     for rounds in (20, 300):
         for i in range(rounds):
-            node.run("ADDJOB", f"q{i}", "b", 0)
-        watch.next_ms = watch.due_ms = node.box.n.now_ms
-        node.box.pump.turn(0)
+            world("ADDJOB", f"q{i}", "b", 0)
+        note_now(world)
         if rounds == 20:
             few = lines()
     assert lines() < few * 1.2
 
 
-def test_what_info_says_of_tubes(node: Node) -> None:
+def test_what_info_says_of_tubes(world: World, desk: Desk) -> None:
     """O1.8 What INFO says of schedules, groups, keys and duplicates (T11.5) and of topics (T62.9)
     is there under the same names, without `tubes_`.
     """
-    node.run("TUBE", "CREATE", "t", "tasks")
-    node.run("SCHEDULE", "ADD", "t", "night", "EVERY", 3600, "x")
-    group = node.run("GROUP", "CREATE", "t", 2).split(b"\r\n")[1]
-    node.run("GROUP", "CREATE", "t", 1, "THEN", "x")
-    node.run("GROUP", "CANCEL", "t", group)
+    world("TUBE", "CREATE", "t", "tasks")
+    world("SCHEDULE", "ADD", "t", "night", "EVERY", 3600, "x")
+    group = world("GROUP", "CREATE", "t", 2).split(b"\r\n")[1]
+    world("GROUP", "CREATE", "t", 1, "THEN", "x")
+    world("GROUP", "CANCEL", "t", group)
     for _ in range(3):
-        node.run("ADDJOB", "t", "x", 0, "UNIQUE", "u")
-    node.run("ADDJOB", "t", "x", 0, "UNIQUE", "u", "ON", "reject")
+        world("ADDJOB", "t", "x", 0, "UNIQUE", "u")
+    world("ADDJOB", "t", "x", 0, "UNIQUE", "u", "ON", "reject")
     for _ in range(2):
-        node.run("ADDJOB", "t", "x", 0, "LIMIT", "l", 1, "GROUP", "g")
-    node.run("GETJOB", "NOHANG", "COUNT", 9, "FROM", "t")
-    node.box.n.now_ms += 2_500
-    node.run("TOPIC", "SUBSCRIBE", "orders", "mail")
-    node.run("TOPIC", "ADD", "orders", "x", 0)
-    node.run("TOPIC", "ADD", "nobody", "x", 0)
-    text = node.get("/metrics").text
+        world("ADDJOB", "t", "x", 0, "LIMIT", "l", 1, "GROUP", "g")
+    world("GETJOB", "NOHANG", "COUNT", 9, "FROM", "t")
+    world.pass_ms(2_500)
+    world("TOPIC", "SUBSCRIBE", "orders", "mail")
+    world("TOPIC", "ADD", "orders", "x", 0)
+    world("TOPIC", "ADD", "nobody", "x", 0)
+    text = get(desk, world, "/metrics").text
     gauges = {"schedules": 1, "groups": 2, "keys": 3, "keys_waited": 1, "unique_keys": 1}
     gauges |= {"topics": 1, "topic_subscriptions": 1, "tubes_homeless": 0}
     counters = {"groups_made": 2, "groups_failed": 1, "duplicates": 3, "schedules_fired": 0}
     counters |= {"topic_adds": 2, "topic_jobs": 1, "topic_adds_unheard": 1, "schedules_late": 0}
-    told = node.run("INFO", "all").decode()
-    info = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    info = world.info()
     for name, count in {**gauges, **counters}.items():
         assert info.get(f"tubes_{name}", info.get(name)) == str(count), name
         tail = "_total" if name in counters else ""
@@ -215,40 +215,40 @@ def test_what_info_says_of_tubes(node: Node) -> None:
     assert int(info["tubes_keys_wait_ms"]) >= 2_400
 
 
-def test_leaders_by_reason(node: Node) -> None:
+def test_leaders_by_reason(world: World, desk: Desk) -> None:
     """O1.8 `tuque_leader_changes_total` counts by reason the tubes of which this node became the
     leader: `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
     """
-    assert "tuque_leader_changes" not in node.get("/metrics").text, "there was no tube yet"
-    node.run("TUBE", "CREATE", "t", "fifo")
-    t = tubes_of(node.box.n)
+    world("TUBE", "CREATE", "t", "fifo")
+    t = tubes_of(world.n)
     t.ballots.won_by[:] = [0, 1, 2, 3, 4, 5]
     t.homes_given, t.homes_by_command = 10, 20
-    text = node.get("/metrics").text
+    text = get(desk, world, "/metrics").text
     wanted = {"silent": 1, "gave_up": 2, "given": 13, "again": 4, "forced": 5, "command": 20}
     for reason, count in wanted.items():
         assert value(text, f'tuque_leader_changes_total{{reason="{reason}"}}') == count
     assert len(re.findall("^tuque_leader_changes_total", text, re.M)) == len(wanted)
 
 
-def test_health_needs_no_turn(node: Node) -> None:
+def test_health_needs_no_turn(world: World, desk: Desk) -> None:
     """O2.1 `/healthz`: 200 if the loop has turned within 15 s, else 503."""
-    assert node.desk.listener is not None
-    port = node.desk.listener.port()
+    assert desk.listener is not None
+    port = desk.listener.port()
+    world.server.watch.turned_ns = time.monotonic_ns()
     assert fetch(port, "/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-    node.box.server.watch.turned_ns -= 20_000_000_000
+    world.server.watch.turned_ns -= 20_000_000_000
     answer = fetch(port, "/healthz")
     assert answer.status == 503
     assert "has not turned for 2" in answer.text
     assert fetch(port, "/readyz").status == 503
 
 
-def test_readiness_says_why_not(node: Node) -> None:
+def test_readiness_says_why_not(world: World, desk: Desk) -> None:
     """O2.2 `/readyz`: 200 if clients are to come; else 503, with one line for each reason"""
-    assert node.get("/readyz").status == 200
-    s = node.box.server
-    node.run("CLUSTER", "LEAVING", "yes")
-    answer = node.get("/readyz")
+    assert get(desk, world, "/readyz").status == 200
+    s = world.server
+    world("CLUSTER", "LEAVING", "yes")
+    answer = get(desk, world, "/readyz")
     assert answer.status == 503
     assert answer.text == "it leaves its cluster\n"
     s.is_loading, s.conflict, s.end_asked = True, "host:1", "signal"
@@ -260,22 +260,23 @@ def test_readiness_says_why_not(node: Node) -> None:
     s.is_loading, s.conflict, s.end_asked = False, "", ""
 
 
-def test_a_full_node_still_serves_workers(node: Node) -> None:
+def test_a_full_node_still_serves_workers(world: World, desk: Desk) -> None:
     """O2.5 `/readyz?for=writes`: the same, and 503 also while the node takes no more jobs: the
     journal does not work (J6.1), its disk is nearly full (J6.9), or its memory is used up (M2), of
     a node without others already at level 1.
     """
-    s = node.box.server
-    assert node.get("/readyz?for=writes").status == 200
-    node.run("CONFIG", "SET", "maxmemory", 1)
+    s = world.server
+    assert get(desk, world, "/readyz?for=writes").status == 200
+    world("CONFIG", "SET", "maxmemory", 1)
     s.journal_error = "no space"
-    assert node.get("/readyz") == (200, "text/plain; charset=utf-8", "ready\n")
-    answer = node.get("/readyz?for=writes")
+    assert get(desk, world, "/readyz") == (200, "text/plain; charset=utf-8", "ready\n")
+    answer = get(desk, world, "/readyz?for=writes")
     assert answer.status == 503
     assert answer.text == "the journal does not work: no space\nits memory is used up\n"
     s.journal_error = ""
-    node.run("CLUSTER", "LEAVING", "yes")
-    assert node.get("/readyz?for=writes").text == "it leaves its cluster\nits memory is used up\n"
+    world("CLUSTER", "LEAVING", "yes")
+    answer = get(desk, world, "/readyz?for=writes")
+    assert answer.text == "it leaves its cluster\nits memory is used up\n"
 
 
 def test_a_short_disk_takes_no_writes(make_world: Callable[..., World]) -> None:
@@ -320,37 +321,34 @@ def test_a_real_node_listens(make_live: Callable[..., Live]) -> None:
     assert fetch(port, "/").status == 404
 
 
-def test_a_taken_port_ends_the_start(tmp_path: Path) -> None:
+def test_a_taken_port_ends_the_start(make_world: Callable[..., World]) -> None:
     import socket
 
     from tuque.server.net.listen import ListenError
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        box = PumpBox(tmp_path, metrics_port=str(taken.getsockname()[1]))
+        world = make_world(journal="off", metrics_port=taken.getsockname()[1])
         with pytest.raises(ListenError, match="check metrics-port and metrics-bind"):
-            open_metrics(box.pump)
-        box.close()
+            open_metrics(world.pump)
 
 
-def test_tenants(tmp_path: Path) -> None:
+def test_tenants(make_world: Callable[..., World], open_desk: Callable[[World], Desk]) -> None:
     """N11.6 The metrics have connections, queues, jobs, bytes and refused commands by the label
     `tenant`, of the first `metrics-queues` (O1.4) tenants; all others are `(other)`. A node
     without tenants has none of them.
     """
-    node = Node(tmp_path, metrics_queues="1")
-    node.open()
-    wires = []
-    assert "tuque_tenant" not in node.get("/metrics").text
+    world = make_world(journal="off", metrics_queues=1)
+    desk = open_desk(world)
+    assert "tuque_tenant" not in get(desk, world, "/metrics").text
     for name in ("shop", "bank", "club"):
         words = ("on", "nopass", "+@all", "~*", f"tenant:{name}", "quota:jobs=2")
-        assert node.run("ACL", "SETUSER", name, *words) == b"+OK\r\n"
-        wires.append(node.box.connect())
-        for line in (("AUTH", name, "x"), *[("ADDJOB", "q", "abc", 0)] * 3):
-            node.box.say(wires[-1], encode(*line))
-    text = node.get("/metrics").text
+        assert world("ACL", "SETUSER", name, *words) == b"+OK\r\n"
+        wire = world.user(name)
+        for _ in range(3):
+            wire("ADDJOB", "q", "abc", 0)
+    text = get(desk, world, "/metrics").text
     held = ("connections", 1), ("queues", 1), ("jobs", 2), ("bytes", 6), ("refused_total", 1)
     for what, count in held:
         assert value(text, f'tuque_tenant_{what}{{tenant="shop"}}') == count
         assert value(text, f'tuque_tenant_{what}{{tenant="(other)"}}') == 2 * count
     assert 'tenant="bank"' not in text
-    node.close()

@@ -1,69 +1,70 @@
-"""Producers that wait for copies: one pump, and another node that the test plays itself."""
+"""Producers that wait for copies: one node, and another one that the test plays itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from pump_box import PumpBox
-from raw_resp import Wire, encode
-from tuque.core.dispatch.messages import on_link_up, on_message
-from tuque.core.msgs import GotJob, ReplJob, ReplJobs
-from tuque.core.node.peers import slot_for
+from raw_resp import encode
+from tuque.core.msgs import GotJob, NeedJobs, ReplJob, ReplJobs
+from tuque.core.node.peers import say, slot_for
 from tuque.server.replies.waiting import HOLES_MAX, STALL_MS
-from tuque.server.state.server import apply_settings
+from world import FILLER, World
+from world_strangers import OTHER, Stranger
+from world_wires import Wire
 
-OTHER = b"0123456789" * 4
 TWO = ("REPLICATE", 2)
 
 
-class Pair:
-    """A pump whose one peer is played by the test."""
-
-    def __init__(self, here: Path, **options: str) -> None:
-        self.box = PumpBox(here, **options)
-        self.n = self.box.n
-        self.slot = int(slot_for(self.n, OTHER))
-        on_link_up(self.n, self.slot, True)
-        apply_settings(self.box.server)
-        self.wire = self.box.connect()
-
-    def sent(self) -> list[bytes]:
-        """Ids of the jobs that the peer was sent since the last look."""
-        peer = self.n.peers[self.slot]
-        ids: list[bytes] = []
-        for m in peer.outbox:
-            if isinstance(m, ReplJob):
-                ids.append(m.id)
-            elif isinstance(m, ReplJobs):
-                ids += [m.first.id, *(id for id, _, _ in m.others)]
-        peer.outbox.clear()
-        peer.is_dirty = False
-        self.n.dirty_peers.clear()
-        return ids
-
-    def confirm(self, *ids: bytes) -> None:
-        """The peer has stored these."""
-        on_message(self.n, self.slot, GotJob(list(ids)))
-
-    def say(self, *pieces: bytes, by: Wire | None = None) -> list[bytes]:
-        """Send; the lines that come back."""
-        return self.box.say(by or self.wire, *pieces).splitlines()
-
-    def hear(self, by: Wire | None = None) -> list[bytes]:
-        """The lines that come without sending anything."""
-        return self.box.hear(by or self.wire).splitlines()
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A node whose links have little room."""
+    return make_world(journal="off", bus_buffer_limit="1mb")
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    """A node with one peer."""
-    made = Pair(tmp_path)
-    yield made
-    made.box.check()
-    made.box.close()
+def peer(world: World) -> Stranger:
+    """Its one peer."""
+    made = world.stranger()
+    assert made.join()
+    return made
+
+
+def sent(peer: Stranger) -> list[bytes]:
+    """Ids of the jobs that the peer was sent since the last look."""
+    ids: list[bytes] = []
+    for m in peer.hear():
+        if isinstance(m, ReplJob):
+            ids.append(m.id)
+        elif isinstance(m, ReplJobs):
+            ids += [m.first.id, *(id for id, _, _ in m.others)]
+    return ids
+
+
+def confirm(peer: Stranger, *ids: bytes) -> None:
+    """The peer has stored these."""
+    peer.says(GotJob(list(ids)))
+
+
+def fill(peer: Stranger) -> None:
+    """The peer reads no more, and so much waits for it that the link has no room."""
+    n = peer.world.n
+    peer.stop_reading()
+    slot = slot_for(n, OTHER)
+    while n.peers[slot].has_room:
+        say(n, slot, NeedJobs(b"-" * FILLER, 0, False))
+        peer.world.settle()
+
+
+def said(wire: Wire, *pieces: bytes) -> list[bytes]:
+    """Send; the lines that come back."""
+    return wire.say(*pieces).splitlines()
+
+
+def heard(wire: Wire) -> list[bytes]:
+    """The lines that come without sending anything."""
+    return wire.hear().splitlines()
 
 
 def add(body: str, *options: str | int, timeout_ms: int = 0) -> bytes:
@@ -71,180 +72,168 @@ def add(body: str, *options: str | int, timeout_ms: int = 0) -> bytes:
     return encode("ADDJOB", "q", body, timeout_ms, *(options or TWO))
 
 
-def test_side_by_side_and_answered_in_order(pair: Pair) -> None:
+def test_side_by_side_and_answered_in_order(world: World, peer: Stranger) -> None:
     """Jobs of one connection are replicated side by side; replies keep the order of commands."""
-    assert pair.say(add("1") + add("2") + add("3", "REPLICATE", 1) + add("4")) == []
-    one, two, four = pair.sent()
-    pair.confirm(four)
-    pair.confirm(two)
-    assert pair.hear() == []
-    pair.confirm(one)
-    lines = pair.hear()
+    assert said(world.run, add("1") + add("2") + add("3", "REPLICATE", 1) + add("4")) == []
+    one, two, four = sent(peer)
+    confirm(peer, four)
+    confirm(peer, two)
+    assert heard(world.run) == []
+    confirm(peer, one)
+    lines = heard(world.run)
     assert [lines[0], lines[1], lines[3]] == [b"+" + one, b"+" + two, b"+" + four]
     assert lines[2].startswith(b"+D-") and len(lines) == 4
-    assert pair.box.server.blocked == 0
+    assert world.server.blocked == 0
 
 
-def test_other_commands_wait_for_all_adds_before_them(pair: Pair) -> None:
-    assert pair.say(add("1") + encode("PING") + add("2") + encode("QLEN", "q")) == []
-    (one,) = pair.sent()  # the second stands behind the PING
-    pair.confirm(one)
-    assert pair.hear() == [b"+" + one, b"+PONG"]
-    (two,) = pair.sent()
-    pair.confirm(two)
-    assert pair.hear() == [b"+" + two, b":2"]
+def test_other_commands_wait_for_all_adds_before_them(world: World, peer: Stranger) -> None:
+    assert said(world.run, add("1") + encode("PING") + add("2") + encode("QLEN", "q")) == []
+    (one,) = sent(peer)  # the second stands behind the PING
+    confirm(peer, one)
+    assert heard(world.run) == [b"+" + one, b"+PONG"]
+    (two,) = sent(peer)
+    confirm(peer, two)
+    assert heard(world.run) == [b"+" + two, b":2"]
 
 
-def test_errors_of_adds_keep_their_place(pair: Pair) -> None:
+def test_errors_of_adds_keep_their_place(world: World, peer: Stranger) -> None:
     bad = add("x", "REPLICATE", 9) + add("x", "WHAT")
-    assert pair.say(add("1") + bad + encode("ADDJOB", "q")) == []
-    (one,) = pair.sent()
-    pair.confirm(one)
-    first, norepl, syntax, arity = pair.hear()
+    assert said(world.run, add("1") + bad + encode("ADDJOB", "q")) == []
+    (one,) = sent(peer)
+    confirm(peer, one)
+    first, norepl, syntax, arity = heard(world.run)
     assert first == b"+" + one
     assert norepl.startswith(b"-NOREPL ")
     assert syntax == b"-ERR syntax error: ADDJOB has no option 'WHAT'"
     assert arity == b"-ERR wrong number of arguments for 'addjob' command"
 
 
-def test_a_broken_stream_is_told_after_what_waits(pair: Pair) -> None:
+def test_a_broken_stream_is_told_after_what_waits(world: World, peer: Stranger) -> None:
     """C2.4: commands before it are answered first."""
-    assert pair.say(add("1") + b"*1\r\n+nonsense\r\n") == []
-    (one,) = pair.sent()
-    pair.confirm(one)
-    lines = pair.hear()
+    wire = world.run
+    assert said(wire, add("1") + b"*1\r\n+nonsense\r\n") == []
+    (one,) = sent(peer)
+    confirm(peer, one)
+    lines = heard(wire)
     assert lines == [b"+" + one, b"-ERR Protocol error: expected '$', got '+'"]
-    assert not pair.box.is_open(pair.wire)
+    assert not wire.is_open()
 
 
-def test_reply_modes(pair: Pair) -> None:
+def test_reply_modes(world: World, peer: Stranger) -> None:
     """C7.3: after CLIENT REPLY OFF commands run without replies."""
-    assert pair.say(encode("CLIENT", "REPLY", "SKIP") + add("1") + add("2")) == []
-    one, two = pair.sent()
-    pair.confirm(one)
-    assert pair.hear() == []
-    pair.confirm(two)
-    assert pair.hear() == [b"+" + two]
-    pair.say(encode("CLIENT", "REPLY", "OFF") + add("3"))
-    pair.say(encode("CLIENT", "REPLY", "ON"))
-    assert pair.hear() == []  # it waits for the third
-    pair.confirm(*pair.sent())
-    assert pair.hear() == [b"+OK"]
-    assert pair.say(encode("QLEN", "q")) == [b":3"]
+    assert said(world.run, encode("CLIENT", "REPLY", "SKIP") + add("1") + add("2")) == []
+    one, two = sent(peer)
+    confirm(peer, one)
+    assert heard(world.run) == []
+    confirm(peer, two)
+    assert heard(world.run) == [b"+" + two]
+    said(world.run, encode("CLIENT", "REPLY", "OFF") + add("3"))
+    said(world.run, encode("CLIENT", "REPLY", "ON"))
+    assert heard(world.run) == []  # it waits for the third
+    confirm(peer, *sent(peer))
+    assert heard(world.run) == [b"+OK"]
+    assert said(world.run, encode("QLEN", "q")) == [b":3"]
 
 
-def test_timeouts_keep_the_order(pair: Pair) -> None:
+def test_timeouts_keep_the_order(world: World, peer: Stranger) -> None:
     """R5.1: the producer gets -NOREPL Timeout reached ..."""
-    assert pair.say(add("1", timeout_ms=10_000) + add("2", timeout_ms=30)) == []
-    one, _ = pair.sent()
-    pair.n.now_ms += 1000
-    assert pair.hear() == []
-    pair.confirm(one)
-    first, second = pair.hear()
+    assert said(world.run, add("1", timeout_ms=10_000) + add("2", timeout_ms=30)) == []
+    one, _ = sent(peer)
+    world.pass_ms(1000)
+    assert heard(world.run) == []
+    confirm(peer, one)
+    first, second = heard(world.run)
     assert first == b"+" + one
     assert second.startswith(b"-NOREPL Timeout reached before replicating")
 
 
-def test_a_producer_that_goes_away_takes_its_adds_along(pair: Pair) -> None:
+def test_a_producer_that_goes_away_takes_its_adds_along(world: World, peer: Stranger) -> None:
     """R7.1: a client that disconnects while its ADDJOB waits: as R5.2."""
-    other = pair.box.connect()
-    pair.say(add("1") + add("2"), by=other)
-    one, _ = pair.sent()
+    other = world.wire()
+    said(other, add("1") + add("2"))
+    one, _ = sent(peer)
     other.close()
-    pair.hear()
-    assert len(pair.n.jobs) == 0 and len(pair.n.adding) == 0
-    pair.confirm(one)
-    assert pair.hear() == []
-    assert pair.box.server.blocked == 0
+    heard(world.run)
+    assert len(world.n.jobs) == 0 and len(world.n.adding) == 0
+    confirm(peer, one)
+    assert heard(world.run) == []
+    assert world.server.blocked == 0
 
 
-def test_a_killed_producer(pair: Pair) -> None:
-    other = pair.box.connect()
-    pair.say(add("1") + encode("PING"), by=other)
-    number = max(pair.box.server.by_number)
-    assert pair.say(encode("CLIENT", "KILL", "ID", number)) == [b":1"]
-    assert len(pair.n.jobs) == 0
-    assert pair.hear(other) == [] and not pair.box.is_open(other)
+def test_a_killed_producer(world: World, peer: Stranger) -> None:
+    other = world.wire()
+    said(other, add("1") + encode("PING"))
+    number = other.c.number
+    assert said(world.run, encode("CLIENT", "KILL", "ID", number)) == [b":1"]
+    assert len(world.n.jobs) == 0
+    assert heard(other) == [] and not other.is_open()
 
 
-def test_flushall_answers_those_who_wait(pair: Pair) -> None:
+def test_flushall_answers_those_who_wait(world: World, peer: Stranger) -> None:
     """G2.4: -NOREPL job removed (expired?) before the requested replication level was achieved"""
-    other = pair.box.connect()
-    pair.say(add("1") + encode("PING"), by=other)
-    assert pair.say(encode("DEBUG", "FLUSHALL")) == [b"+OK"]
-    error, pong = pair.hear(other)
+    other = world.wire()
+    said(other, add("1") + encode("PING"))
+    assert said(world.run, encode("DEBUG", "FLUSHALL")) == [b"+OK"]
+    error, pong = heard(other)
     assert error.startswith(b"-NOREPL job removed (expired?)") and pong == b"+PONG"
 
 
-def test_an_ack_completes_the_add(pair: Pair) -> None:
+def test_an_ack_completes_the_add(world: World, peer: Stranger) -> None:
     """A1.6: a producer that still waits for the job gets its id."""
-    other = pair.box.connect()
-    pair.say(add("1"), by=other)
-    (one,) = pair.sent()
-    assert pair.say(encode("ACKJOB", one)) == [b":1"]
-    assert pair.hear(other) == [b"+" + one]
+    other = world.wire()
+    said(other, add("1"))
+    (one,) = sent(peer)
+    assert said(world.run, encode("ACKJOB", one)) == [b":1"]
+    assert heard(other) == [b"+" + one]
 
 
-def test_a_long_pipeline_is_bounded(pair: Pair) -> None:
+def test_a_long_pipeline_is_bounded(world: World, peer: Stranger) -> None:
     """Everything that grows has a limit (L1): so many replies of one client wait."""
     count = HOLES_MAX + 500
     commands = b"".join([add(str(i)) for i in range(count)])
-    assert pair.say(commands) == []
-    assert len(pair.n.adding) == HOLES_MAX
+    assert said(world.run, commands) == []
+    assert len(world.n.adding) == HOLES_MAX
     ids: list[bytes] = []
-    heard: list[bytes] = []
+    answered: list[bytes] = []
     for _ in range(2):
-        sent = pair.sent()
-        ids += sent
-        pair.confirm(*sent)
-        heard += pair.hear()
-    assert heard == [b"+" + one for one in ids] and len(ids) == count
+        ids += sent(peer)
+        confirm(peer, *ids[len(answered) :])
+        answered += heard(world.run)
+    assert answered == [b"+" + one for one in ids] and len(ids) == count
 
 
-def test_no_room_on_the_link_stops_producers(pair: Pair) -> None:
+def test_no_room_on_the_link_stops_producers(world: World, peer: Stranger) -> None:
     """B2.4: when it is full ADDJOB waits or fails, and nothing is dropped in silence."""
-    peer = pair.n.peers[pair.slot]
-    peer.has_room = False
-    pair.box.server.is_crowded = True
-    assert pair.say(add("1") + encode("PING")) == []
-    assert pair.sent() == [] and len(pair.n.jobs) == 0
-    other = pair.box.connect()
-    assert pair.say(add("x", "REPLICATE", 1), by=other)[0].startswith(b"+D-")
-    assert pair.say(add("2", timeout_ms=50), by=other) == []
-    pair.n.now_ms += STALL_MS
-    assert pair.hear(other)[0].startswith(b"-NOREPL Timeout reached")
-    assert pair.hear() == []
-    peer.has_room = True
-    pair.box.server.is_crowded = False
-    assert pair.hear() == []
-    (one,) = pair.sent()
-    pair.confirm(one)
-    assert pair.hear() == [b"+" + one, b"+PONG"]
-    assert pair.box.server.stalled == {}
+    fill(peer)
+    assert said(world.run, add("1") + encode("PING")) == []
+    assert len(world.n.jobs) == 0
+    other = world.wire()
+    assert said(other, add("x", "REPLICATE", 1))[0].startswith(b"+D-")
+    assert said(other, add("2", timeout_ms=50)) == []
+    world.pass_ms(STALL_MS)
+    assert heard(other)[0].startswith(b"-NOREPL Timeout reached")
+    assert heard(world.run) == []
+    peer.read_on()
+    assert heard(world.run) == []
+    (one,) = sent(peer)
+    confirm(peer, one)
+    assert heard(world.run) == [b"+" + one, b"+PONG"]
+    assert world.server.stalled == {}
 
 
-def test_a_stalled_producer_is_not_read_without_end(pair: Pair) -> None:
-    pair.n.peers[pair.slot].has_room = False
-    pair.box.server.is_crowded = True
-    number = max(pair.box.server.by_number)
-    client = pair.box.server.by_number[number]
-    body = "x" * 60_000
-    pair.wire.sock.setblocking(False)
-    for _ in range(200):
-        try:
-            pair.wire.sock.send(add(body))
-        except BlockingIOError:
-            break
-        pair.hear()
-    else:
-        raise AssertionError("it reads on")
+def test_a_stalled_producer_is_not_read_without_end(world: World, peer: Stranger) -> None:
+    fill(peer)
+    client = world.run.c
+    before = world.server.figures.in_bytes
+    count = 60
+    adds = add("x" * 60_000) * count
+    assert said(world.run, adds) == []
     assert client.is_full and client.todo_bytes < 2 << 20
-    pair.n.peers[pair.slot].has_room = True
-    pair.box.server.is_crowded = False
-    heard = 0
-    while client.todo:
-        pair.hear()
-        pair.confirm(*pair.sent())
-        heard += len(pair.hear())
-    assert heard >= 10
+    assert world.server.figures.in_bytes - before < len(adds), "it reads on"
+    peer.read_on()
+    answered: list[bytes] = []
+    while ids := sent(peer):
+        confirm(peer, *ids)
+        answered += heard(world.run)
+    assert len(answered) == count
     assert not client.is_full

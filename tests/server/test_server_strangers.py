@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-import logging
-import socket
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
+from test_server_bus import flooded
 
-from tuque.core.msgs import DelJob, Heartbeat, Pause
+from tuque.core.msgs import DelJob, Pause
 from tuque.server.bus.peers import COME_MS
 from tuque.server.config.options import Config
-from tuque.server.log import log
-from tuque.server.log.log import Notes
 from tuque.server.start.bus import is_any_door_open
 from tuque.server.users.users import everything
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import BusError, head_of
-from tuque.wire.bus.card import Card, Greeting, Hello
-from tuque.wire.bus.handshake import MAGIC, Conn
+from tuque.wire.bus.card import Greeting, Hello
+from tuque.wire.bus.handshake import MAGIC
 from tuque.wire.bus.seal import CODE_BYTES
+from world import World
+from world_strangers import ANOTHER, CARD, SECRET
 from world_trace import digest
 
-CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 1, CARD, bytes(32)))
 GREETING = msgspec.msgpack.encode(Greeting(MAGIC, 2, 2, bytes(32)))
 PROOF = bytes(seal.PROOF_BYTES) + msgspec.msgpack.encode(CARD)
-BOTH = {"cluster_secret": SECRET, "cluster_bind": "127.0.0.1"}
+PASSWORD = "a password of many bytes"
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def world(make_world: Callable[..., World]) -> World:
     """A node with a secret, and a job that nobody else may touch."""
-    made = Node(tmp_path, **BOTH)
-    made.say("ADDJOB", "q", "body", 0, "RETRY", 30)
-    yield made
-    made.box.check()
-    made.box.close()
+    made = make_world(journal="off", cluster_secret=SECRET)
+    made("ADDJOB", "q", "body", 0, "RETRY", 30)
+    return made
 
 
 def framed(payload: bytes) -> bytes:
@@ -48,9 +42,9 @@ def framed(payload: bytes) -> bytes:
     return head_of(payload, 0) + payload
 
 
-def job_of(node: Node) -> bytes:
+def job_of(world: World) -> bytes:
     """The id of its job."""
-    return next(iter(node.box.n.jobs))
+    return next(iter(world.n.jobs))
 
 
 ONE_PACKETS = {
@@ -66,41 +60,37 @@ ONE_PACKETS = {
 
 
 @pytest.mark.parametrize("packet", ONE_PACKETS.values(), ids=ONE_PACKETS)
-def test_one_packet_changes_nothing(node: Node, packet: bytes) -> None:
+def test_one_packet_changes_nothing(world: World, packet: bytes) -> None:
     """B2.5 Any failure while the bytes of another node are read, before or after authentication and
     whoever dialled, ends that link and nothing else."""
-    before = digest(node.box.n)
-    friend = Stranger(node)
+    before = digest(world.n)
+    friend = world.stranger()
     assert friend.join()
-    linked = digest(node.box.n)
-    stranger = Stranger(node)
-    stranger.send(packet)
+    linked = digest(world.n)
+    stranger = world.stranger()
+    stranger.give(packet)
     assert not stranger.is_open()
-    assert friend.is_open() and node.box.n.reachable_count == 1
-    assert digest(node.box.n) == linked == before
-    assert node.bus.figures.refused == 1
+    assert friend.is_open() and world.n.reachable_count == 1
+    assert digest(world.n) == linked == before
+    assert world.bus.figures.refused == 1
 
 
-def test_a_stranger_hears_the_same_from_every_node(tmp_path: Path) -> None:
+def test_a_stranger_hears_the_same_from_every_node(make_world: Callable[..., World]) -> None:
     """B1.1 Before, it sends nothing that depends on the secret, and nothing about itself."""
     heard = set()
-    for name, secret in (("a", SECRET), ("b", ANOTHER)):
-        (tmp_path / name).mkdir()
-        node = Node(tmp_path / name, cluster_secret=secret, cluster_bind="127.0.0.1")
-        stranger = Stranger(node)
-        stranger.send(framed(GREETING) + framed(PROOF))
-        data = stranger.read() or b""
-        assert node.box.n.node_id not in data
+    for secret in (SECRET, ANOTHER):
+        world = make_world(journal="off", cluster_secret=secret)
+        data = world.stranger().say(framed(GREETING) + framed(PROOF))
+        assert world.n.node_id not in data
         greeting = msgspec.msgpack.decode(data[8 : 8 + len(GREETING)], type=Greeting)
         heard.add(data[8 + len(GREETING) :])
         assert greeting.magic == MAGIC and len(greeting.nonce) == 32
-        node.box.close()
     assert len(heard) == 1  # one refusal, without a key
 
 
-def evil(node: Node) -> bytes:
+def evil(world: World) -> bytes:
     """What deletes an acknowledged job."""
-    return msgspec.msgpack.encode([DelJob(job_of(node), 0, 60_000)])
+    return msgspec.msgpack.encode([DelJob(job_of(world), 0, 60_000)])
 
 
 FORGED = {
@@ -113,118 +103,116 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
-def test_a_frame_forged_after_the_handshake_deletes_no_job(node: Node, forge: object) -> None:
+def test_a_frame_forged_after_the_handshake_deletes_no_job(world: World, forge: object) -> None:
     """B2.7: it ends the link before it is decoded, and changes nothing. `bus_frames_refused` in
     INFO counts these frames"""
-    friend = Stranger(node)
+    friend = world.stranger()
     assert friend.join()
-    before = digest(node.box.n)
-    friend.send(forge(evil(node)))  # type: ignore[operator]  # a function of the table
+    before = digest(world.n)
+    friend.give(forge(evil(world)))  # type: ignore[operator]  # a function of the table
     assert not friend.is_open()
-    assert digest(node.box.n) == before
-    assert b"bus_frames_refused:1\r\n" in node.say("INFO", "bus")
+    assert digest(world.n) == before
+    assert b"bus_frames_refused:1\r\n" in world("INFO", "bus")
 
 
-def test_a_frame_sent_again_is_not_heard_again(node: Node) -> None:
+def test_a_frame_sent_again_is_not_heard_again(world: World) -> None:
     """B2.7 A frame that was forged, changed, repeated, left out or moved has a wrong code"""
-    friend = Stranger(node)
+    friend = world.stranger()
     assert friend.join()
     frame = friend.conn.encode([Pause(b"other", 1, 1)])
-    friend.send(frame)
+    friend.give(frame)
     assert friend.is_open()
-    before, heard = digest(node.box.n), node.bus.figures.in_frames
-    friend.send(frame)
+    before, heard = digest(world.n), world.bus.figures.in_frames
+    friend.give(frame)
     assert not friend.is_open()
-    assert digest(node.box.n) == before and node.bus.figures.in_frames == heard
-    assert node.bus.figures.frames_refused == 1
+    assert digest(world.n) == before and world.bus.figures.in_frames == heard
+    assert world.bus.figures.frames_refused == 1
 
 
-def test_forged_frames_are_logged_once_a_minute(
-    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forged_frames_are_logged_once_a_minute(world: World) -> None:
     """B2.7: and the log names the other end once a minute"""
-    monkeypatch.setattr(log, "_notes", Notes())
-    with caplog.at_level(logging.INFO, "tuque.server"):
-        for life in range(1, 6):
-            stranger = Stranger(node, "wrong " + ANOTHER)
-            stranger.send(framed(GREETING) + framed(PROOF + b"%d" % life))
-    told = [r.getMessage() for r in caplog.records if "no link with" in r.getMessage()]
+    for life in range(1, 6):
+        stranger = world.stranger(secret="wrong " + ANOTHER)
+        stranger.give(framed(GREETING) + framed(PROOF + b"%d" % life))
+    told = [line for line in world.node().log if "no link with" in line]
     assert len(told) == 1 and "127.0.0.1" in told[0]
 
 
-def test_a_flood_keeps_no_node_out(node: Node) -> None:
+def test_a_flood_keeps_no_node_out(world: World) -> None:
     """L1: the oldest accepted one is closed; B1.9: of one address not all are looked at"""
-    flood = flooded(node, 300)
-    node.later(COME_MS)  # a node dials again until it is among the first
-    friend = Stranger(node)
-    more = [Stranger(node) for _ in range(50)]
+    flood = flooded(world, 300)
+    world.pass_ms(COME_MS)  # a node dials again until it is among the first
+    friend = world.stranger()
+    more = [world.stranger() for _ in range(50)]
     assert friend.join()
-    assert len(node.bus.young) <= 128
-    for one in flood + more:
-        one.sock.close()
+    assert len(world.bus.young) <= 128
+    assert any(not one.is_open() for one in (*flood, *more)), "it was no flood"
 
 
 # ---- a password without a secret
 
 
-def test_a_password_without_a_secret_has_no_bus(tmp_path: Path) -> None:
+@pytest.fixture
+def bare(make_world: Callable[..., World]) -> Callable[..., World]:
+    """Makes nodes without a secret, and with nothing in its place."""
+
+    def make(**options: object) -> World:
+        made = make_world(journal="off", **options)
+        made.bus.filler = b""
+        return made
+
+    return make
+
+
+def test_a_password_without_a_secret_has_no_bus(bare: Callable[..., World]) -> None:
     """B1.7 With `requirepass` or a `users-file` and without a secret a node has no links: it closes
     every connection to its bus, and dials nobody. `CLUSTER MEET` says what to do."""
-    node = Node(tmp_path, requirepass="a password of many bytes")
-    try:
-        assert node.say("AUTH", "a password of many bytes") == b"+OK\r\n"
-        reply = node.say("CLUSTER", "MEET", "127.0.0.1", 7711, 17711)
-        assert reply.startswith(b"-ERR this node restricts its clients and has no cluster-secret")
-        assert b"tuque cluster secret" in reply
-        stranger = Stranger(node)
-        assert not stranger.is_open()
-        node.bus.connect("127.0.0.1", "127.0.0.1", 17711)
-        assert len(node.bus.links) == 0
-        assert b"bus_shut:1" in node.say("INFO", "bus")
-        assert node.say("CONFIG", "SET", "cluster-secret", SECRET) == b"+OK\r\n"
-        assert b"bus_shut:0" in node.say("INFO", "bus")
-        assert Stranger(node).join()
-    finally:
-        node.box.close()
+    world = bare(requirepass=PASSWORD)
+    assert world("AUTH", PASSWORD) == b"+OK\r\n"
+    reply = world("CLUSTER", "MEET", "127.0.0.1", 7711, 17711)
+    assert reply.startswith(b"-ERR this node restricts its clients and has no cluster-secret")
+    assert b"tuque cluster secret" in reply
+    assert not world.stranger().is_open()
+    host = world.host()
+    world.bus.connect(host.address, host.address, 17711)
+    world.settle()
+    assert not host.came and len(world.bus.links) == 0
+    assert b"bus_shut:1" in world("INFO", "bus")
+    assert world("CONFIG", "SET", "cluster-secret", SECRET) == b"+OK\r\n"
+    assert b"bus_shut:0" in world("INFO", "bus")
+    assert world.stranger().join()
 
 
-def test_a_password_comes_after_the_secret(tmp_path: Path) -> None:
+def test_a_password_comes_after_the_secret(bare: Callable[..., World]) -> None:
     """B1.7 While a node without a secret has links, CONFIG SET refuses to set `requirepass`, and
     ACL SETUSER to close `default`: all nodes need a secret first."""
-    node = Node(tmp_path)
-    try:
-        friend = open_friend(node)
-        reply = node.say("CONFIG", "SET", "requirepass", "a password of many bytes")
-        assert reply.startswith(b"-ERR CONFIG SET requirepass: this node is linked")
-        assert b"tuque cluster secret" in reply
-        assert node.say("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*") == b"+OK\r\n"
-        for words in (["off"], ["resetpass", ">a password of many bytes"], ["-acl"]):
-            reply = node.say("ACL", "SETUSER", "default", *words)
-            assert reply.startswith(b"-ERR ACL SETUSER default: this node is linked")
-        assert node.say("PING") == b"+PONG\r\n"
-        friend.close()
-        node.turns()
-        reply = node.say("CONFIG", "SET", "requirepass", "a password of many bytes")
-        assert reply == b"+OK\r\n"
-        assert node.bus.shut
-    finally:
-        node.box.close()
+    world = bare()
+    friend = world.stranger()
+    assert friend.join() and len(world.bus.by_slot) == 1
+    reply = world("CONFIG", "SET", "requirepass", PASSWORD)
+    assert reply.startswith(b"-ERR CONFIG SET requirepass: this node is linked")
+    assert b"tuque cluster secret" in reply
+    assert world("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*") == b"+OK\r\n"
+    for words in (["off"], ["resetpass", f">{PASSWORD}"], ["-acl"]):
+        reply = world("ACL", "SETUSER", "default", *words)
+        assert reply.startswith(b"-ERR ACL SETUSER default: this node is linked")
+    assert world("PING") == b"+PONG\r\n"
+    friend.close()
+    assert world("CONFIG", "SET", "requirepass", PASSWORD) == b"+OK\r\n"
+    assert world.bus.shut
 
 
 @pytest.mark.parametrize("words", [["off"], ["resetpass", ">many bytes"], ["-acl"], ["resetkeys"]])
-def test_users_without_a_secret_have_no_bus(tmp_path: Path, words: list[str]) -> None:
+def test_users_without_a_secret_have_no_bus(bare: Callable[..., World], words: list[str]) -> None:
     """B1.7 The same holds whenever no door of the node lets every process of its machine do
     everything: `default` is off, needs a password or may not do all; or there are only ports that
     ask for a certificate, and unix sockets that others cannot write to."""
-    node = Node(tmp_path)
-    try:
-        assert node.say("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~*") == b"+OK\r\n"
-        assert not node.bus.shut
-        assert node.say("ACL", "SETUSER", "default", *words) == b"+OK\r\n"
-        assert node.bus.shut
-        assert not Stranger(node).is_open()
-    finally:
-        node.box.close()
+    world = bare()
+    assert world("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~*") == b"+OK\r\n"
+    assert not world.bus.shut
+    assert world("ACL", "SETUSER", "default", *words) == b"+OK\r\n"
+    assert world.bus.shut
+    assert not world.stranger().is_open()
 
 
 @pytest.mark.parametrize(
@@ -246,57 +234,39 @@ def test_doors_that_let_every_process_in(options: dict[str, Any], is_open: bool)
     assert is_any_door_open(Config(**options), everything(b"default")) is is_open
 
 
-def open_friend(node: Node) -> socket.socket:
-    """A node of this machine, without a secret, that is linked."""
-    sock = socket.create_connection(("127.0.0.1", int(node.bus.port)))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    conn = Conn(True, CARD, [], bytes(32), 1 << 30)
-    node.turns()
-    sock.settimeout(5)
-    while conn.peer is None:
-        sock.sendall(conn.take_out())
-        node.turns()
-        conn.feed(sock.recv(1 << 16))
-    sock.sendall(conn.take_out())
-    sock.sendall(conn.encode([Heartbeat(1, 0, 0, 7711, [])]))
-    node.turns()
-    assert len(node.bus.by_slot) == 1
-    return sock
-
-
 # ---- other secrets
 
 
-def test_links_under_a_secret_that_is_gone_end(node: Node) -> None:
+def test_links_under_a_secret_that_is_gone_end(world: World) -> None:
     """B1.6 A link under a secret that is no longer accepted ends, and is dialled again."""
-    old = Stranger(node)
+    old = world.stranger()
     assert old.join()
-    assert node.say("CONFIG", "SET", "cluster-secret-also", ANOTHER) == b"+OK\r\n"
-    new = Stranger(node, ANOTHER, node_id=b"ab" * 20)
+    assert world("CONFIG", "SET", "cluster-secret-also", ANOTHER) == b"+OK\r\n"
+    new = world.stranger(secret=ANOTHER, node_id=b"ab" * 20)
     assert old.is_open() and new.join()
-    assert node.say("CONFIG", "SET", "cluster-secret", ANOTHER) == b"+OK\r\n"
+    assert world("CONFIG", "SET", "cluster-secret", ANOTHER) == b"+OK\r\n"
     assert not old.is_open() and new.is_open()
     with pytest.raises(BusError, match="wrong secret"):
-        Stranger(node).join()
+        world.stranger(secret=SECRET).join()
 
 
-def test_ids_made_under_a_former_secret_stay_known(node: Node) -> None:
+def test_ids_made_under_a_former_secret_stay_known(world: World) -> None:
     """G6.5 The key of a secret that was replaced stays known: the last 8, also after a restart."""
-    n = node.box.n
+    n = world.n
     before = n.ids.make(60, 1)
     for number in range(3):
         secret = SECRET if number % 2 else ANOTHER
-        assert node.say("CONFIG", "SET", "cluster-secret", secret) == b"+OK\r\n"
+        assert world("CONFIG", "SET", "cluster-secret", secret) == b"+OK\r\n"
         assert n.ids.knows(n.ids.make(60, 1)) and n.ids.knows(before)
     assert len(n.ids.older) == 1
-    kept = node.server.members.kept_text("")
+    kept = world.server.members.kept_text("")
     assert kept.rstrip().endswith(f"idkey {n.ids.older[0].hex()}")
     assert SECRET not in kept and ANOTHER not in kept
 
 
-def test_secrets_are_in_no_log(node: Node) -> None:
+def test_secrets_are_in_no_log(world: World) -> None:
     """S8: No section shows secrets."""
     for name in ("cluster-secret", "cluster-secret-also"):
-        node.say("CONFIG", "SET", name, ANOTHER)
-    shown = node.say("SLOWLOG", "GET") + node.say("CONFIG", "GET", "*") + node.say("INFO")
+        world("CONFIG", "SET", name, ANOTHER)
+    shown = world("SLOWLOG", "GET") + world("CONFIG", "GET", "*") + world("INFO")
     assert ANOTHER.encode() not in shown and SECRET.encode() not in shown

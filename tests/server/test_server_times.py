@@ -2,73 +2,73 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from pump_box import PumpBox
+from sim.machines.kernel import SimBell
+from world import World
 
 SLOW_S = 1.0  # longer than the system lets a short command wait for a core
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[PumpBox]:
-    box = PumpBox(tmp_path)
-    yield box
-    box.close()
-    box.listener.close()
+def world(make_world: Callable[..., World]) -> World:
+    """A node without a bus, in which DEBUG may sleep: commands take real time."""
+    return make_world(journal="off", cluster_enabled=False, enable_debug_command="yes")
 
 
-def longest_ping_s(box: PumpBox) -> float:
+def longest_ping_s(world: World) -> float:
     """At least the time that the longest PING took."""
-    return box.server.table[b"PING"].usec_ns / 1e9
+    return world.server.table[b"PING"].usec_ns / 1e9
 
 
-def test_a_command_is_not_said_to_take_the_time_of_another_clients(box: PumpBox) -> None:
+def test_a_command_is_not_said_to_take_the_time_of_another_clients(world: World) -> None:
     """Both run in one turn; the second begins when the first has ended."""
-    first, second = box.connect(), box.connect()
-    first.sock.sendall(b"DEBUG SLEEP %.1f\r\n" % SLOW_S)
-    second.sock.sendall(b"PING\r\n")
-    turns = box.server.figures.turns
-    box.pump.turn(0)
-    assert box.server.figures.turns == turns + 1
-    assert box.server.table[b"DEBUG"].usec_ns >= SLOW_S * 1e9
-    assert box.server.table[b"PING"].calls == 1
-    assert 0 < longest_ping_s(box) < SLOW_S
+    first, second = world.wire(), world.wire()
+    first.put(b"DEBUG SLEEP %.1f\r\n" % SLOW_S)
+    second.put(b"PING\r\n")
+    turns = world.server.figures.turns
+    world.turn()
+    assert world.server.figures.turns == turns + 1
+    assert world.server.table[b"DEBUG"].usec_ns >= SLOW_S * 1e9
+    assert world.server.table[b"PING"].calls == 1
+    assert 0 < longest_ping_s(world) < SLOW_S
 
 
-def test_nor_what_the_loop_did_between_two_commands(box: PumpBox) -> None:
+def test_nor_what_the_loop_did_between_two_commands(world: World) -> None:
     """A bell rings between the commands of two clients, and what it calls takes long."""
-    first, second = box.connect(), box.connect()
-    reading, writing = os.pipe()
+    first, second = world.wire(), world.wire()
+    shell = world.node().shell
+    bell = SimBell(shell.kernel)
     rung = []
 
     def on_ring() -> None:
-        rung.append(os.read(reading, 8))
+        bell.quiet()
+        rung.append(world.server.table[b"PING"].calls)
         time.sleep(SLOW_S)
 
-    box.pump.watch_bell(reading, on_ring)
-    first.sock.sendall(b"PING\r\n")
-    os.write(writing, b"x")
-    second.sock.sendall(b"PING\r\n")
-    box.pump.turn(0)
-    assert rung == [b"x"]
-    assert box.server.table[b"PING"].calls == 2
-    assert 0 < longest_ping_s(box) < SLOW_S
-    os.close(reading)
-    os.close(writing)
+    world.pump.watch_bell(bell.fd, on_ring)
+    shell.is_paused = True
+    first.put(b"PING\r\n")
+    world.settle_wires()
+    bell.ring()
+    second.put(b"PING\r\n")
+    world.settle_wires()
+    world.node().turn()
+    world.node().machine.go_on(shell)
+    assert rung == [1]
+    assert world.server.table[b"PING"].calls == 2
+    assert 0 < longest_ping_s(world) < SLOW_S
 
 
-def test_the_sleep_after_a_turn_is_shorter_by_what_the_turn_took(box: PumpBox) -> None:
-    pump = box.pump
+def test_the_sleep_after_a_turn_is_shorter_by_what_the_turn_took(world: World) -> None:
+    pump = world.pump
+    world.wire()  # with clients there is housekeeping to do
+    at_ms = world.n.now_ms
     pump.began_ns, pump.ended_ns = 1_000_000, 8_900_000
-    at_ms = box.n.now_ms
     assert pump.ended_ms() == at_ms + 7
     pump.house_ms = at_ms + 50
-    box.connect()  # with clients there is housekeeping to do
-    pump.house_ms = box.n.now_ms + 50
-    assert pump.sleep_ms(-1, box.n.now_ms + 7) == 43
-    assert pump.sleep_ms(20, box.n.now_ms + 7) == 20
+    assert pump.sleep_ms(-1, at_ms + 7) == 43
+    assert pump.sleep_ms(20, at_ms + 7) == 20

@@ -415,7 +415,7 @@ def test_grants_are_seen_and_revoked(tube: World) -> None:
 
 
 def test_short_of_memory(tube: World) -> None:
-    """T15.6 CREATE and PUT are refused while memory is used up; what makes room is not."""
+    """T15.6 CREATE and PUT are refused for memory as M2.3 and C3.5 say."""
     tube("TUBE PUT t x")
     tube("TUBE TAKE t")
     tube.n.limits.memory_bytes = 1

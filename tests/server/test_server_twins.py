@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_server_bus import SECRET, Node, Stranger
 
 from lab import RealCluster, RealServer, cluster_info
-from own_log import own_lines
-from raw_resp import Err, Wire, encode
+from raw_resp import Err, Wire
 from tuque.cluster.member import TWINS
 from tuque.core.msgs import Gossip, Heartbeat
 from tuque.server.replies.errors import CONFLICT_TEXT
 from until import until
+from world import World
+from world_strangers import SECRET, Stranger
 
 TIMEOUT_MS = 15_000
+BEAT_MS = 1_000  # a node looks so often whether the other one is seen
 REFUSED = b"-CONFLICT " + CONFLICT_TEXT + b"\r\n"
 AT = "another node, at %s, has the id of this one: this node does no work until that is over."
 OVER = "no other node with the id of this one is seen any more"
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path, cluster_secret=SECRET, cluster_bind="127.0.0.1")
-    yield made
-    made.box.check()
-    made.box.close()
+def world(make_world: Callable[..., World]) -> World:
+    """A node with a secret."""
+    return make_world(journal="off", cluster_secret=SECRET)
 
 
-def told_of_twin(node: Node, by: Stranger, host: str = "127.0.0.1") -> None:
+def told_of_twin(world: World, by: Stranger, host: str = "127.0.0.1") -> None:
     """The other end says in a heartbeat that it sees another node of that id."""
-    gossip = Gossip(node.box.n.node_id, host, 7060, 17_060, TWINS, 0)
+    gossip = Gossip(world.n.node_id, host, 7060, 17_060, TWINS, 0)
     by.says(Heartbeat(1, 0, 0, 7711, [gossip]))
 
 
-def test_who_waits_gets_the_refusal(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_waits_gets_the_refusal(world: World) -> None:
     """K1.3 clients that wait get `-CONFLICT`
 
     C3.11 (cluster) Another node uses the id of this node (K1.3), and the command is PING or
     concerns jobs or queues
     """
-    caplog.set_level(logging.INFO)
-    stranger = Stranger(node)
+    stranger = world.stranger()
     assert stranger.join()
-    assert node.say("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0).startswith(b"+D-")
-    waiting = node.box.connect()
-    assert node.box.say(waiting, encode("GETJOB", "FROM", "q")) == b""
-    told_of_twin(node, stranger)
-    node.turns()
-    assert node.box.hear(waiting) == REFUSED
+    assert world("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0).startswith(b"+D-")
+    waiting = world.wire()
+    assert waiting("GETJOB", "FROM", "q") is None
+    told_of_twin(world, stranger)
+    world.settle()
+    assert waiting.hear() == REFUSED
     for words in (
         ("PING",),
         ("ADDJOB", "q", "b", 0),
@@ -62,78 +59,75 @@ def test_who_waits_gets_the_refusal(node: Node, caplog: pytest.LogCaptureFixture
         ("LEASE", "LIST"),
         ("TUBE", "CREATE", "t", "fifo"),
     ):
-        assert node.say(*words) == REFUSED
-    assert b"cluster_state:conflict" in node.say("CLUSTER", "INFO")
-    assert b" myself,conflict " in node.say("CLUSTER", "NODES")
-    node.later(TIMEOUT_MS // 2 + 1)
-    assert node.say("PING") == b"+PONG\r\n"
-    assert b"cluster_state:ok" in node.say("CLUSTER", "INFO")
-    assert node.say("QLEN", "kept") == b":1\r\n"
-    lines = own_lines(caplog)
+        assert world(*words) == REFUSED
+    assert b"cluster_state:conflict" in world("CLUSTER", "INFO")
+    assert b" myself,conflict " in world("CLUSTER", "NODES")
+    world.pass_ms(TIMEOUT_MS // 2 + BEAT_MS)
+    assert world("PING") == b"+PONG\r\n"
+    assert b"cluster_state:ok" in world("CLUSTER", "INFO")
+    assert world("QLEN", "kept") == b":1\r\n"
+    lines = world.node().log
     assert [line for line in lines if line.startswith(AT % "127.0.0.1:7060")], lines
     assert lines.count(OVER) == 1
 
 
-def test_no_job_is_delivered_in_the_turn_of_the_news(node: Node) -> None:
+def test_no_job_is_delivered_in_the_turn_of_the_news(world: World) -> None:
     """K1.3 Both nodes refuse service, and say so, until the conflict is over."""
-    stranger = Stranger(node)
+    stranger = world.stranger()
     assert stranger.join()
-    node.say("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0)
-    waiting = node.box.connect()
-    assert node.box.say(waiting, encode("GETJOB", "FROM", "q")) == b""
-    node.server.members.on_twin("host:1", TIMEOUT_MS)  # the clients come next in this turn
-    assert node.server.conflict == ""
-    assert node.say("GETJOB", "NOHANG", "FROM", "kept") == REFUSED
-    assert node.box.hear(waiting) == REFUSED
+    world("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0)
+    waiting = world.wire()
+    assert waiting("GETJOB", "FROM", "q") is None
+    world.server.members.on_twin("host:1", TIMEOUT_MS)  # the clients come next in this turn
+    assert world.server.conflict == ""
+    assert world("GETJOB", "NOHANG", "FROM", "kept") == REFUSED
+    assert waiting.hear() == REFUSED
 
 
-def test_a_refusal_says_where_the_other_one_is(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refusal_says_where_the_other_one_is(world: World) -> None:
     """K1.3 The refusal then names the address of the other one."""
-    caplog.set_level(logging.INFO)
-    twin = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life)
+    twin = world.stranger(node_id=world.n.node_id, life=world.server.identity.life)
     assert not twin.join()
-    assert twin.twin == f":{node.server.members.port}", "the node itself"
-    node.turns()
+    assert twin.twin == f":{world.server.members.port}", "the node itself"
+    world.settle()
     line = AT % "127.0.0.1:7711"
-    assert [one for one in own_lines(caplog) if one.startswith(line)]
+    assert [one for one in world.node().log if one.startswith(line)]
 
 
-def test_a_newer_incarnation_goes_on(node: Node) -> None:
+def test_a_newer_incarnation_goes_on(world: World) -> None:
     """K1.3 An older incarnation that learns of a newer one in this way (K1.2) refuses service too;
     the newer one serves.
     """
-    old = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life - 1)
+    old = world.stranger(node_id=world.n.node_id, life=world.server.identity.life - 1)
     assert not old.join()
     assert old.twin != ""
-    assert node.say("PING") == b"+PONG\r\n"
-    new = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life + 1)
+    assert world("PING") == b"+PONG\r\n"
+    new = world.stranger(node_id=world.n.node_id, life=world.server.identity.life + 1)
     assert not new.join()
     assert new.twin == ""
-    assert node.say("PING") == REFUSED
+    assert world("PING") == REFUSED
 
 
 @pytest.mark.parametrize(
     ("life", "text"), [(1, "a newer incarnation"), (2, "two nodes with this id are alive")]
 )
-def test_a_refused_node_is_told_when_both_are_alive(node: Node, life: int, text: str) -> None:
+def test_a_refused_node_is_told_when_both_are_alive(world: World, life: int, text: str) -> None:
     """K1.3 Both are alive if a heartbeat of one arrives after the other was refused.
 
     K1.3 The refusal then names the address of the other one.
     """
-    stranger = Stranger(node, life=2)
+    stranger = world.stranger(life=2)
     assert stranger.join()
     stranger.says(Heartbeat(1, 0, 0, 7711, []))
     for number, twin in enumerate(("", "", "127.0.0.1:7711")):
-        node.later(100)
-        double = Stranger(node, life=life, mark=b"another.", port=7060, bus_port=17_060)
+        world.pass_ms(100)
+        double = world.stranger(life=life, mark=b"another.", port=7060, bus_port=17_060)
         assert not double.join()
         assert double.twin == twin and double.refusal.startswith(text)
         if number == 1:
-            node.later(100)
+            world.pass_ms(100)
             stranger.says(Heartbeat(2, 0, 0, 7711, []))
-    assert (b" conflict " in node.say("CLUSTER", "NODES")) == (life == 2)
+    assert (b" conflict " in world("CLUSTER", "NODES")) == (life == 2)
 
 
 # ---- real nodes

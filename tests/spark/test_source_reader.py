@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -178,10 +178,19 @@ def test_a_new_query_takes_the_group_over(broker: RealServer, client: Client) ->
     other = second.latestOffset(zero, ReadMaxRows(10))
     assert read(second, zero, other) == numbers(0, 2)
     (part, *_) = leases_parts.parts_of(second.leases, zero, other)
-    with pytest.raises(SourceError, match="FENCED: another query"):
+    with pytest.raises(SourceError, match="is for one read of one running query"):
         first.latestOffset(one, ReadMaxRows(10))
-    with pytest.raises(SourceError, match="FENCED: another query"):
+    with pytest.raises(SourceError, match="is for one read of one running query"):
         list(first.read(LeasePart(replace(part, epoch=epoch(one)))))
+
+
+def test_once_is_refused(broker: RealServer, client: Client) -> None:
+    """Spark's trigger(once=True) would read one batch, and leave the rest in silence."""
+    fill(client, 3)
+    stream = reader(broker)
+    with pytest.raises(SourceError, match=r"use trigger\(availableNow=True\)"):
+        stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    assert client.qlen("q") == 3
 
 
 def test_available_now_ends_with_what_was_there(broker: RealServer, client: Client) -> None:

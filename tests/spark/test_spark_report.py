@@ -23,7 +23,7 @@ from tuque.spark.history.pipeline import Figures
 def figures() -> Figures:
     queue = {
         "jobs": 1234, "acked": 1200, "dead": 3, "expired": 1, "deleted": 0, "open": 30,
-        "deliveries": 1300, "redelivered": 66, "redelivered_jobs": 60,
+        "deliveries": 1300, "redelivered": 66,
         "wait_ms": [1.5, 20.0, 61_000.0, 62_000.0], "process_ms": None,
     }  # fmt: skip
     queue["process_ms"] = [100.0, 1500.0, 2000.0, 3000.0]

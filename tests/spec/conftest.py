@@ -1,4 +1,4 @@
-"""The node by hand, for every test of this folder."""
+"""The world of most tests of this folder, which import from each other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from journal_by_hand import kept  # noqa: F401  pytest looks for fixtures here
-from node_by_hand import box  # noqa: F401  as above
-
 from world import World
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

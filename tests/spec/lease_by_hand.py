@@ -1,4 +1,4 @@
-"""A group of leases on a node by hand: the commands in short, INFO as a dict."""
+"""A group of leases in a world: the commands in short, INFO as a dict."""
 
 from __future__ import annotations
 

@@ -12,17 +12,66 @@ from tuque.wire.commands.commands import ROWS
 from world import World
 from world_machines import name_of
 
+FULL = b"-ERR max number of clients reached\r\n<closed>"
 PING = b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_too_many_clients(make_world: Callable[..., World]) -> None:
-    """C1.1 Above `maxclients` a connection gets `-ERR max number of clients reached` and is
-    closed.
+    """C1.1 Above `maxclients`, and the three places of C1.12, a connection gets `-ERR max number of
+    clients reached` and is closed.
     """
     world = make_world(events=True, maxclients="2")
-    first, _ = world.wire(), world.wire()
-    assert world.wire().answer() == b"-ERR max number of clients reached\r\n<closed>"
+    first, second = world.wire(), world.wire()
+    for _ in range(3):
+        assert world.wire()("CONFIG", "GET", "maxclients") == [b"maxclients", b"2"]
+    assert world.wire().answer() == FULL
     assert first.answer(PING) == b"+PONG\r\n"
+    assert b"rejected_connections:1\r" in first("INFO", "stats")
+    second.close()
+
+
+def test_places_for_administrators(make_world: Callable[..., World]) -> None:
+    """C1.12 Beyond `maxclients` three places are kept for those who administrate, over RESP. A
+    connection there runs commands of the groups server and connection that are of the categories
+    admin or dangerous, if its user has the right to them.
+
+    At any other command it gets the error of C1.1 and is closed.
+
+    When `maxclients` has room again, the connection is like any other.
+    """
+    world = make_world(events=True, maxclients="50")
+    first = world.wire()
+    rights = ("+@all", "-@admin", "-@dangerous", "~*")
+    assert first("ACL", "SETUSER", "eve", "on", ">secret", *rights) == b"OK"
+    assert first("CONFIG", "SET", "maxclients", 1) == b"OK"
+    assert world.wire().answer(PING) == FULL
+    eve = world.wire()
+    assert eve("HELLO", 3, "AUTH", "eve", "secret") is not None
+    assert str(eve("CONFIG", "SET", "maxclients", 9)).startswith("NOPERM")
+    assert eve.answer(encode("ADDJOB", "q", "b", 0)) == FULL
+    root = world.wire()
+    assert root("CLIENT", "SETNAME", "root") == b"OK"
+    assert root("CONFIG", "GET", "maxclients") == [b"maxclients", b"1"]
+    assert root.answer(encode("ADDJOB", "q", "b", 0)) == FULL
+    root = world.wire()
+    assert root("CONFIG", "SET", "maxclients", 9) == b"OK"
+    assert isinstance(root("ADDJOB", "q", "b", 0), bytes)
+
+
+def test_who_waits_makes_room(make_world: Callable[..., World]) -> None:
+    """C1.12 One that has not administrated yet makes room for the next connection, the oldest
+    first.
+    """
+    world = make_world(events=True, maxclients="1")
+    first = world.wire()
+    admin = world.wire()
+    assert admin("CLIENT", "LIST") is not None
+    silent = [world.wire() for _ in range(30)]
+    assert [wire.answer() for wire in silent] == [FULL] * 28 + [b""] * 2
+    again = world.wire()
+    assert again("CONFIG", "SET", "maxclients", 2) == b"OK"
+    assert not admin.is_closed and first.answer(PING) == b"+PONG\r\n"
+    assert b"rejected_connections:29\r" in admin("INFO", "stats")
 
 
 def test_a_refused_client_that_sends_at_once(make_world: Callable[..., World]) -> None:
@@ -31,6 +80,8 @@ def test_a_refused_client_that_sends_at_once(make_world: Callable[..., World]) -
     """
     world = make_world(events=True, maxclients="1")
     world.wire()
+    for _ in range(3):
+        assert world.wire()("CONFIG", "GET", "nothing") == []
     refused = world.wire()
     assert refused.answer(PING) == b"-ERR max number of clients reached\r\n<closed>"
     assert refused.answer(PING) == b"<closed>"
@@ -45,6 +96,8 @@ def test_a_refused_client_that_stays(make_world: Callable[..., World]) -> None:
     """
     world = make_world(events=True, maxclients="1")
     world.wire()
+    for _ in range(3):
+        assert world.wire()("CONFIG", "GET", "nothing") == []
     wires = [world.wire() for _ in range(17)]
     assert len(world.pump.doors.refused) == 16
     world.pass_ms(1000)
@@ -71,7 +124,7 @@ def test_protected_mode() -> None:
     """
     with pytest.raises(ConfigError, match="requirepass"):
         load(None, {}, {"bind": "0.0.0.0"})
-    load(None, {}, {"bind": "0.0.0.0", "requirepass": "x" * 16})
+    load(None, {}, {"bind": "0.0.0.0", "requirepass": "Fz8-kq2Lm5wP7sVt"})
     load(None, {}, {"bind": "0.0.0.0", "protected_mode": "no"})
 
 
@@ -230,9 +283,8 @@ def test_authentication_comes_third(make_world: Callable[..., World]) -> None:
 
 
 def test_out_of_memory_comes_fourth(world: World) -> None:
-    """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, STAGE,
-    UPDATEJOB): `-OOM command not allowed when used memory > 'maxmemory': let jobs end, or raise
-    maxmemory`
+    """C3.5 If it is still above 100 % and the command is denied then (M2.3): `-OOM command not
+    allowed when used memory > 'maxmemory': let jobs end, or raise maxmemory`
     """
     world.add()
     world.n.limits.memory_bytes = 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
 
 import pytest
-from journal_by_hand import BOOT_ID, PATH, Kept, segment
-from node_by_hand import NULL, START_MS, Box
 
+from sim.engine.disk import PATH
+from sim.engine.world import START_MS
 from told_events import Told
-from tuque.server.journal.committer import has_saved_once, save_once
+from tuque.core.node.node import Node
+from tuque.server.journal.committer import Committer, has_saved_once, save_once
 from tuque.server.replies.help import load_share
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import MemoryDisk
@@ -23,242 +25,253 @@ from tuque.store.frames import (
 )
 from tuque.store.repair import check_dir, repair_dir
 from tuque.store.replay import READING, RESTORING, Loader
+from world import World
+from world_machines import name_of
+
+Make = Callable[..., World]
 
 
-def test_torn_tail(kept: Kept) -> None:
+@pytest.fixture
+def world(make_world: Make) -> World:
+    """One node that keeps events, and whose journal is synced before each reply that it binds."""
+    return make_world(journal="always", events=True)
+
+
+@pytest.mark.parametrize("may_cut", [True, False])
+def test_torn_tail(make_world: Make, *, may_cut: bool) -> None:
     """J5.1 A torn tail of the last segment is truncated and reported; with `aof-load-truncated no`
     the start fails instead. The tail begins where reading fails, and no whole frame follows it.
     """
-    job_id = kept.box.add()
-    file = kept.disk.file(segment(kept))
+    world = make_world(journal="always", aof_load_truncated=may_cut)
+    job_id = world.add()
+    file = world.disk().files.file(world.disk().segment())
+    world.cut_power(0)
     file.data += b"\xf5TQ\xfa half a frame"
     file.durable = bytes(file.data)
-    kept.disk.process_crash()
-    kept.close()
-    with pytest.raises(JournalError, match="aof-load-truncated"):
-        kept.begin(START_MS, may_cut=False)
-    kept.disk.process_crash()
-    kept.begin(START_MS)
-    assert kept.box.state(job_id) == "queued"
-    assert any("cut" in note for note in kept.notes)
+    if may_cut:
+        world.start(0)
+        assert world.state(job_id) == "queued"
+        assert any("cut" in line for line in world.node().log)
+    else:
+        with pytest.raises(JournalError, match="aof-load-truncated"):
+            world.start(0)
 
 
-def damage(kept: Kept) -> None:
-    """Flip a bit in the first frame of three."""
+def damage(world: World) -> None:
+    """Flip a bit in the frame of the first of three jobs; the node is down."""
+    file = world.disk().files.file(world.disk().segment())
+    at = len(file.data)
     for _ in range(3):
-        kept.box.add()
-    kept.committer.close(kept.box.n.now_ms)
-    kept.disk.file(segment(kept)).data[HEADER_BYTES + 60] ^= 1
-    kept.close()
+        world.add()
+    world.stop(0)
+    file.data[at + 60] ^= 1
 
 
-def test_damage_stops_the_start(kept: Kept) -> None:
+def test_damage_stops_the_start(world: World) -> None:
     """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
     command that repairs it. It is never skipped silently.
     """
-    damage(kept)
+    damage(world)
     with pytest.raises(JournalError, match=r"journal-.*offset \d+.*tuque journal repair"):
-        kept.begin(START_MS)
+        world.start(0)
 
 
-@pytest.mark.parametrize("how", ["stop", "crash", "power"])
-def test_jobs_come_back(kept: Kept, how: str) -> None:
+@pytest.mark.parametrize("how", ["stop", "kill", "power"])
+def test_jobs_come_back(world: World, how: str) -> None:
     """J5.3 A job that was queued is queued again in its order. A job that was delivered or delayed
     waits for its stored due time; a past one is due at once. Counters are restored.
     """
-    box = kept.box
-    ids = [box.add() for _ in range(3)]
-    delayed, short = box.add("d", DELAY=60), box.add("s", RETRY=5)
-    taken = box.add("t", RETRY=40)
-    box.get("t", "s", count=2)
-    box.run("NACK", taken)
-    box.get("t")
-    kept.turn()
-    kept.restart(how, off_ms=10_000)
-    box = kept.box
-    assert box.show(delayed)["next-requeue-within"] == 50_000
-    assert box.show(taken)["next-requeue-within"] == 30_000
-    assert (box.show(taken)["nacks"], box.job(taken).delivered_count) == (1, 2)
-    assert box.state(short) == "active"
-    box.pass_ms(20)
-    assert box.state(short) == "queued"
-    assert box.get(count=5) == ids
-    assert box.n.ledger.loaded == 6
+    ids = [world.add() for _ in range(3)]
+    delayed, short = world.add("d", DELAY=60), world.add("s", RETRY=5)
+    taken = world.add("t", RETRY=40)
+    world.get("t", "s", count=2)
+    world.run("NACK", taken)
+    world.get("t")
+    world.settle()
+    world.restart(how=how, off_ms=10_000)
+    assert world.show(delayed)["next-requeue-within"] == 50_000
+    assert world.show(taken)["next-requeue-within"] == 30_000
+    assert (world.show(taken)["nacks"], world.job(taken).delivered_count) == (1, 2)
+    assert world.state(short) == "queued"
+    assert world.get(count=5) == ids
+    assert world.n.ledger.loaded == 6
 
 
-def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(kept: Kept) -> None:
+def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(world: World) -> None:
     """E1.2 acked, expired, dead and deleted also have due (added and delay), first and last
     delivery time, the counts, size and delay, so that a reader needs no join.
 
     J5.3 Counters are restored.
     """
-    id = kept.box.add(RETRY=40)
+    id = world.add(RETRY=40)
     for _ in range(2):
-        kept.box.pass_ms(1_000)
-        assert kept.box.get() == [id]
-        kept.box.run("NACK", id)
-    kept.restart("crash", off_ms=5_000)
-    kept.box.run("ACKJOB", id)
-    events = kept.box.n.events
+        world.pass_ms(1_000)
+        assert world.get() == [id]
+        world.run("NACK", id)
+    world.restart(how="kill", off_ms=5_000)
+    world.run("ACKJOB", id)
+    events = world.n.events
     assert events is not None
     events.cut()
     (told,) = map(Told, events.full)
-    assert (told.first_ms, told.last_ms) == ([START_MS + 1_000], [START_MS + 2_000])
+    assert (told.first_ms, told.last_ms) == ([world.start_ms + 1_000], [world.start_ms + 2_000])
     assert (told.deliveries, told.nacks) == ([2], [2])
 
 
-@pytest.mark.parametrize("how", ["stop", "crash", "power"])
-def test_at_most_once_comes_back(kept: Kept, how: str) -> None:
+@pytest.mark.parametrize("how", ["stop", "kill", "power"])
+def test_at_most_once_comes_back(world: World, how: str) -> None:
     """J5.4 An AMO job that was never delivered is queued, or delayed as before. A delivered one
     stays active until it expires, is acked or evicted.
     """
-    gone, queued = kept.box.add(RETRY=0), kept.box.add(RETRY=0)
-    delayed = kept.box.add("d", RETRY=0, DELAY=30, TTL=90)
-    assert kept.box.get() == [gone]
+    gone, queued = world.add(RETRY=0), world.add(RETRY=0)
+    delayed = world.add("d", RETRY=0, DELAY=30, TTL=90)
+    assert world.get() == [gone]
     for _ in range(3):
-        kept.restart(how, off_ms=1_000)
-        assert kept.box.state(gone) == "active"
-        assert kept.box.qlen() == 1
-    assert kept.box.get() == [queued]
-    kept.restart(how, off_ms=30_000)
-    kept.box.pass_ms(20)
-    assert kept.box.get("q", "d", count=5) == [delayed]
-    assert kept.box.run("ENQUEUE", gone, queued, delayed) == 0
+        world.restart(how=how, off_ms=1_000)
+        assert world.state(gone) == "active"
+        assert world.qlen() == 1
+    assert world.get() == [queued]
+    world.restart(how=how, off_ms=30_000)
+    world.pass_ms(20)
+    assert world.get("q", "d", count=5) == [delayed]
+    assert world.run("ENQUEUE", gone, queued, delayed) == 0
 
 
-def test_acked_and_expired_stay_away(kept: Kept) -> None:
+def test_acked_and_expired_stay_away(world: World) -> None:
     """J5.5 A job that expired meanwhile is not restored (but see W13.5), nor is an acked id,
     whatever follows its ack.
     """
-    old, acked, kept_id = kept.box.add(TTL=5), kept.box.add(), kept.box.add()
-    job = kept.box.job(acked)
-    kept.box.run("ACKJOB", acked)
-    records = kept.box.n.records
+    old, acked, kept_id = world.add(TTL=5), world.add(), world.add()
+    job = world.job(acked)
+    world.run("ACKJOB", acked)
+    records = world.n.records
     assert records is not None
     job.state = 2
     records.add(job)  # a late copy of the acked job
-    kept.turn()
-    kept.restart(off_ms=6_000)
-    assert kept.box.state(old) == "gone"
-    assert kept.box.state(acked) == "gone"
-    assert kept.box.get(count=5) == [kept_id]
+    world.settle()
+    world.restart(how="stop", off_ms=6_000)
+    assert world.state(old) == "gone"
+    assert world.state(acked) == "gone"
+    assert world.get(count=5) == [kept_id]
 
 
-def test_what_expired_is_not_counted_as_loaded(kept: Kept) -> None:
+def test_what_expired_is_not_counted_as_loaded(world: World) -> None:
     """J5.5 A job that expired meanwhile is not restored (but see W13.5), nor is an acked id,
     whatever follows its ack."""
-    kept.box.add(TTL=5)
-    kept.box.add()
-    kept.committer.close(kept.box.n.now_ms)
-    box = Box()
-    box.n.now_ms = START_MS + 10_000
-    loader = Loader(kept.disk, PATH, Boot(box.n.now_ms, BOOT_ID, 10_000), False)
-    while not loader.step(box.n, 100):
+    world.add(TTL=5)
+    world.add()
+    world.stop(0)
+    n = Node(name_of(0), b"seed", world.now_ms + 10_000)
+    boot = Boot(n.now_ms, world.machines[0].clock.boot_record().boot_id, 10_000)
+    loader = Loader(world.disk().files, PATH, boot, False)
+    while not loader.step(n, 100):
         pass
-    assert (loader.job_count, loader.expired_count, len(box.n.jobs)) == (1, 1, 1)
-    box.close()
+    assert (loader.job_count, loader.expired_count, len(n.jobs)) == (1, 1, 1)
 
 
-def test_pauses_come_back(kept: Kept) -> None:
+def test_pauses_come_back(world: World) -> None:
     """J5.6 Pauses are restored."""
-    kept.box.run("PAUSE", "q", "in")
-    kept.box.run("PAUSE", "r", "out")
-    kept.box.run("PAUSE", "r", "none")
-    kept.restart()
-    assert kept.box.run("PAUSE", "q", "state") == "in"
-    assert kept.box.run("PAUSE", "r", "state") == "none"
+    world.run("PAUSE", "q", "in")
+    world.run("PAUSE", "r", "out")
+    world.run("PAUSE", "r", "none")
+    world.restart(how="stop")
+    assert world.run("PAUSE", "q", "state") == b"in"
+    assert world.run("PAUSE", "r", "state") == b"none"
 
 
-def test_loading_is_told(box: Box) -> None:
+def test_loading_is_told(world: World) -> None:
     """J5.7 During the load INFO shows the progress and C3.7 applies."""
-    box.server.is_loading = True
-    assert b"loading:1\r\n" in box.run("INFO", "persistence")
-    assert box.run("QLEN", "q").startswith("LOADING")
-    box.server.is_loading = False
-    assert b"loading:0\r\n" in box.run("INFO", "persistence")
+    world.server.is_loading = True
+    assert b"loading:1\r\n" in world.run("INFO", "persistence")
+    assert world.run("QLEN", "q").startswith("LOADING")
+    world.server.is_loading = False
+    assert b"loading:0\r\n" in world.run("INFO", "persistence")
 
 
 @pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
-def test_clock_jump(kept: Kept, jump_ms: int) -> None:
+def test_clock_jump(world: World, jump_ms: int) -> None:
     """J5.8 If the wall clock jumped between two starts, all instants are shifted with it: a jump
     expires nothing and fires nothing early.
     """
-    job_id = kept.box.add(TTL=100, DELAY=50)
-    kept.restart(off_ms=10_000, jump_ms=jump_ms)
-    shown = kept.box.show(job_id)
+    job_id = world.add(TTL=100, DELAY=50)
+    world.restart(how="stop", off_ms=10_000, jump_ms=jump_ms)
+    shown = world.show(job_id)
     assert (shown["ttl"], shown["next-requeue-within"]) == (90, 40_000)
 
 
-def test_write_errors(kept: Kept) -> None:
+def test_write_errors(world: World) -> None:
     """J6.1 Under `always` nothing is acknowledged that is not durable."""
-    job_id = kept.box.add()
-    kept.disk.capacity = kept.disk.used() + 10
-    kept.box.sessions[0]("ADDJOB", "q", "b", 0)
-    seq = kept.turn()
-    assert kept.committer.error != ""
-    assert kept.committer.must_hold(seq)
-    kept.disk.capacity = 1 << 60
-    kept.committer.thread.put  # noqa: B018  the queue is tried again with the next frame
-    kept.box.add()
-    assert kept.committer.error == ""
-    kept.restart("power")
-    assert len(kept.box.n.jobs) == 3
-    assert kept.box.state(job_id) == "queued"
+    job_id, other = world.add(), world.wire()
+    world.disk().full(10)
+    assert other("ADDJOB", "q", "b", 0) is None
+    assert world.node().committer.error
+    world.pass_ms(1_500)
+    assert other.answer() == b"<closed>"
+    world.disk().well()
+    world.pass_ms(1_500)
+    assert not world.node().committer.error
+    world.add()
+    world.restart(how="power")
+    assert len(world.n.jobs) == 3
+    assert world.state(job_id) == "queued"
 
 
-def test_rewrite(kept: Kept) -> None:
+def test_rewrite(world: World) -> None:
     """J6.3 Changes meanwhile go to the segments after it."""
-    ids = [kept.box.add() for _ in range(30)]
-    assert kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
-    for i in range(40):
-        if not kept.committer.is_rewriting():
-            break
-        kept.box.run("ACKJOB", ids[i]) if i % 2 else kept.box.add("new")
-    assert not kept.committer.is_rewriting()
-    expected = sorted(kept.box.n.jobs)
-    kept.restart("power")
-    assert sorted(kept.box.n.jobs) == expected
+    ids = [world.add() for _ in range(30)]
+    committer = world.node().committer
+    committer.slice_jobs = 5
+    world.begin_rewrite()
+    for i in range(12):
+        words = ("ACKJOB", ids[i]) if i % 2 else ("ADDJOB", "new", "body", 0)
+        world.run.send_in_turn(*words)
+        assert committer.is_rewriting()
+    world.until(lambda: not committer.is_rewriting())
+    assert len(world.run.take_all()) == 12
+    expected = sorted(world.n.jobs)
+    world.restart(how="power")
+    assert sorted(world.n.jobs) == expected
 
 
-def test_crash_at_every_step_of_a_rewrite() -> None:
+def is_rewritten(world: World) -> bool:
+    """Whether a rewrite comes to its end before the power fails."""
+    committer = world.node().committer
+    world.begin_rewrite()
+    world.until(lambda: not (world.node().is_up and committer.is_rewriting()))
+    return world.node().is_up
+
+
+def test_crash_at_every_step_of_a_rewrite(make_world: Make) -> None:
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced. After a
     crash at any step either the old or the new journal is complete.
     """
-    from tuque.store.disk import PowerCut
-
     for step in range(1, 60):
-        kept = Kept()
-        ids = sorted(kept.box.add() for _ in range(7))
-        kept.disk.cut_at = kept.disk.ops + step
-        try:
-            kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
-            while kept.committer.is_rewriting():
-                kept.turn()
-            kept.disk.cut_at = 0
-            kept.close()
+        world = make_world(journal="always")
+        ids = sorted(world.add() for _ in range(7))
+        world.disk().cut_power_at(step)
+        if is_rewritten(world):
+            world.disk().files.cut_at = 0
             assert step > 5
             return
-        except PowerCut:
-            kept.restart("power")
-        assert sorted(kept.box.n.jobs) == ids, step
-        kept.close()
+        world.start(0)
+        assert sorted(world.n.jobs) == ids, step
     raise AssertionError("the rewrite never came to its end")
 
 
-def test_check_and_repair(kept: Kept) -> None:
+def test_check_and_repair(world: World) -> None:
     """J7.1 `tuque journal check` reads everything and changes nothing. `tuque journal repair` moves
     what cannot be read into a separate file and leaves a record of how many records are missing.
     """
-    damage(kept)
-    before = {name: bytes(file.data) for name, file in kept.disk.names.items()}
-    report = check_dir(kept.disk, PATH)
+    damage(world)
+    before = {name: bytes(file.data) for name, file in world.disk().files.names.items()}
+    report = check_dir(world.disk().files, PATH)
     assert not report.is_ok()
-    assert {name: bytes(file.data) for name, file in kept.disk.names.items()} == before
-    assert repair_dir(kept.disk, report)
-    assert check_dir(kept.disk, PATH).is_ok()
-    kept.begin(START_MS)
-    assert len(kept.box.n.jobs) == 2
-    assert len(kept.disk.names) > len(before)
+    assert {name: bytes(file.data) for name, file in world.disk().files.names.items()} == before
+    assert repair_dir(world.disk().files, report)
+    assert check_dir(world.disk().files, PATH).is_ok()
+    world.start(0)
+    assert len(world.n.jobs) == 2
+    assert len(world.disk().files.names) > len(before)
 
 
 def loadjob(job_id: bytes, state: int, retry: int) -> bytes:
@@ -290,50 +303,59 @@ def test_import() -> None:
     }
 
 
-def test_planned_restart_without_a_journal() -> None:
+def test_planned_restart_without_a_journal(make_world: Make) -> None:
     """J9.1 `SHUTDOWN REWRITE-AOF` writes the whole state, and the next start loads it, once; both
     also when the journal is off.
     """
-    box = Box()
-    often, once = box.add(), box.add(RETRY=0)
-    disk = MemoryDisk()
-    assert save_once(disk, PATH, box.n) == ""
-    assert has_saved_once(disk, PATH)
-    box.close()
-    kept = Kept(disk=disk)
-    assert kept.box.get(count=5) == [often, once]
-    kept.close()
+    world = make_world(journal="off")
+    often, once = world.add(), world.add(RETRY=0)
+    files = world.disk().files
+    assert save_once(files, PATH, world.n) == ""
+    assert has_saved_once(files, PATH)
+    again = make_world(start=False)
+    again.machines[0].disk = files
+    again.start(0)
+    assert again.get(count=5) == [often, once]
+    assert not has_saved_once(files, PATH)
 
 
-def test_every_frame_is_found_again(kept: Kept) -> None:
-    """J9.2 `SHUTDOWN` writes and syncs what is pending and exits with status 0."""
-    kept.box.add()
-    path = segment(kept)
-    assert kept.committer.close(kept.box.n.now_ms) == ""
-    kept.disk.power_cut()
-    header = decode_header(kept.disk.read(path, 0, HEADER_BYTES), path)
+def frame_count(files: MemoryDisk, path: str) -> int:
+    """How many frames the segment has."""
+    header = decode_header(files.read(path, 0, HEADER_BYTES), path)
     assert header is not None
-    scanner = FrameScanner(kept.disk, path, header.salt, HEADER_BYTES)
-    frames = 0
+    scanner = FrameScanner(files, path, header.salt, HEADER_BYTES)
+    count = 0
     while scanner.next() == FOUND:
-        frames += 1
-    assert frames == 3, "the job, the mark of the stop, and that all is synced"
-    assert kept.box.sessions[0]("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
+        count += 1
+    return count
 
 
-def test_how_far_a_load_is() -> None:
+def test_every_frame_is_found_again(make_world: Make) -> None:
+    """J9.2 `SHUTDOWN` writes and syncs what is pending and exits with status 0."""
+    world = make_world()
+    files, path = world.disk().files, world.disk().segment()
+    before = frame_count(files, path)
+    world.add()
+    world.run.send("SHUTDOWN")
+    assert not world.node().is_up
+    files.power_cut()
+    found = frame_count(files, path) - before
+    assert found == 3, "the job, the mark of the stop, and that all is synced"
+
+
+def test_how_far_a_load_is(world: World) -> None:
     """The percentage counts the bytes that were read for 70 % and the jobs that were entered for
     the rest"""
-    kept = Kept("always")
     for i in range(200):
-        kept.box.run("ADDJOB", "q", f"b{i}", 0)
-    assert kept.committer.close(kept.box.n.now_ms) == ""
-    kept.box = Box()
-    loader = kept.committer.loader()
-    seen = [load_share(kept.committer)]
+        world.add(body=f"b{i}")
+    world.stop(0)
+    n = Node(name_of(0), b"seed", world.now_ms)
+    committer = Committer(world.disk().files, PATH, name_of(0), n.now_ms, threaded=False)
+    loader = committer.loader()
+    seen = [load_share(committer)]
     stages = [int(loader.stage)]
-    while not loader.step(kept.box.n, 20):
-        seen.append(load_share(kept.committer))
+    while not loader.step(n, 20):
+        seen.append(load_share(committer))
         stages.append(int(loader.stage))
     assert seen[0] == 0 and seen == sorted(seen)
     assert load_share(None) == 0

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from lease_by_hand import Lessee
-from node_by_hand import Box
 from test_l_bounds import fill, value
 
 from raw_resp import NULL, encode
-from tuque.core.dispatch.timers import tick
 from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED
 from tuque.core.model.timers import TURN_WORK
@@ -33,37 +31,51 @@ def world(make_world: Make) -> World:
     return make_world(journal="off")
 
 
-def ended(box: Box) -> tuple[Lessee, list[bytes]]:
+def ended(world: World, **options: int) -> tuple[Lessee, list[bytes]]:
     """A group whose lease has just ended, its ids; the first of its jobs are back."""
-    ids = [box.add() for _ in range(MANY)]
-    g = Lessee(box, "q")
+    ids = [world.add(**options) for _ in range(MANY)]
+    g = Lessee(world, "q")
     g.next(1, MANY, 1000)
-    box.n.now_ms += 1_001
-    tick(box.n)
-    assert box.qlen() == RETURN_MOST
-    check(box.n)
+    world.jump_ms(1_001)
+    world.turn()
+    assert length(world) == (0 if options else RETURN_MOST)
+    assert world.n.leases.returning
+    check(world.n)
     return g, ids
 
 
-def test_a_lease_ends_in_pieces(box: Box) -> None:
+def length(world: World) -> int:
+    """The length of the queue, without a turn."""
+    q = world.n.queues.get(b"q")
+    return 0 if q is None else int(q.length)
+
+
+def in_turn(world: World, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
+    """The replies of commands that the node runs in one turn."""
+    world.run.put(b"".join(encode(*words) for words in commands))
+    world.turn()
+    return world.run.values()
+
+
+def test_a_lease_ends_in_pieces(world: World) -> None:
     """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
     2,000 in a turn, one lease and one session after another; up to 1,000 go back at once.
     """
-    n = box.n
-    g, ids = ended(box)
-    assert [box.run("DELJOB", ids[-1]), box.run("ACKJOB", ids[-2])] == [1, 1]
-    for done in (2, 3):
-        n.work = 0
-        tick(n)
-        assert box.qlen() == done * RETURN_MOST - (2 if done == 3 else 0)
-        check(n)
+    n = world.n
+    g, ids = ended(world)
+    assert in_turn(world, ("DELJOB", ids[-1]), ("ACKJOB", ids[-2])) == [1, 1]
+    assert length(world) == 2 * RETURN_MOST
+    check(n)
+    world.turn()
+    assert length(world) == 3 * RETURN_MOST - 2
+    check(n)
     assert not n.leases.returning and not any(job.flags & LEASED for job in n.jobs.values())
     assert g("RELEASE") == 0
     check(n)
 
 
 @pytest.mark.parametrize("word", ["FETCH", "COMMIT", "RELEASE", "OPEN", "FLUSH"])
-def test_a_command_while_a_lease_ends(box: Box, word: str) -> None:
+def test_a_command_while_a_lease_ends(world: World, word: str) -> None:
     """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node, because
     they were processed.
 
@@ -71,40 +83,42 @@ def test_a_command_while_a_lease_ends(box: Box, word: str) -> None:
     client got since are taken again, which counts as a delivery. The others have left the batch
     (Y3.5).
     """
-    n = box.n
-    g, _ = ended(box)
-    other = box.get(count=1)
+    n = world.n
+    g, _ = ended(world)
+    commands: dict[str, tuple[str | int, ...]] = {
+        "FETCH": ("LEASE", "FETCH", "g", g.epoch, 1, 0, "COUNT", 10),
+        "COMMIT": ("LEASE", "COMMIT", "g", g.epoch, 1),
+        "RELEASE": ("LEASE", "RELEASE", "g", g.epoch),
+        "OPEN": ("LEASE", "OPEN", "g", "other", "q"),
+        "FLUSH": ("DEBUG", "FLUSHALL"),
+    }
+    got, reply = in_turn(world, ("GETJOB", "NOHANG", "FROM", "q"), commands[word])
     if word == "FETCH":
-        rows = g.rows(1, COUNT=10)
+        rows = reply[2]
         assert rows[0][1] is None and rows[1][2] == b"body"
-        assert not n.leases.returning and box.qlen() == 0
+        assert not n.leases.returning and length(world) == 0
         assert {job.delivered_count for job in n.jobs.values()} == {2}
-        assert g("COMMIT", 1) == MANY - 1 and set(n.jobs) == set(other)
+        assert g("COMMIT", 1) == MANY - 1 and set(n.jobs) == {got[0][1]}
     elif word == "COMMIT":
-        assert g("COMMIT", 1) == MANY and not n.jobs
+        assert reply == MANY and not n.jobs
     elif word == "FLUSH":
-        box.cfg.enable_debug_command = "yes"
-        assert box.run("DEBUG", "FLUSHALL") == "OK" and n.leases.bytes == 0
+        assert reply == b"OK" and n.leases.bytes == 0
     else:
-        g("RELEASE") if word == "RELEASE" else box.run("LEASE", "OPEN", "g", "other", "q")
-        box.pass_ms(10)
-        assert box.qlen() == MANY - 1
-    box.pass_ms(10)
+        world.pass_ms(10)
+        assert world.qlen() == MANY - 1
+    world.pass_ms(10)
     check(n)
 
 
-def test_at_most_once_jobs_of_a_lease_that_ends(box: Box) -> None:
+def test_at_most_once_jobs_of_a_lease_that_ends(world: World) -> None:
     """Y7.3 An AMO job that was leased is not queued again (promise 2)."""
-    ids = [box.add(RETRY=0) for _ in range(MANY)]
-    g = Lessee(box, "q")
-    g.next(1, MANY, 1000)
-    assert box.run("DELJOB", ids[-1]) == 1
-    box.n.now_ms += 1_001
-    tick(box.n)
-    check(box.n)
-    assert all(row[1] is None for row in g.rows(1, FROM=MANY - 10))
-    box.pass_ms(100)
-    assert box.qlen() == 0 and not any(job.flags & LEASED for job in box.n.jobs.values())
+    g, ids = ended(world, RETRY=0)
+    words = ("LEASE", "FETCH", "g", g.epoch, 1, 0, "FROM", MANY - 10)
+    deleted, reply = in_turn(world, ("DELJOB", ids[-1]), words)
+    assert deleted == 1
+    assert all(row[1] is None for row in reply[2])
+    world.pass_ms(100)
+    assert world.qlen() == 0 and not any(job.flags & LEASED for job in world.n.jobs.values())
 
 
 def taken(world: World, count: int) -> Any:

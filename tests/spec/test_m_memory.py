@@ -12,6 +12,7 @@ from world import World
 
 Make = Callable[..., World]
 
+ABOVE = "OOM used memory is above 75 % of 'maxmemory': let jobs end, or raise maxmemory"
 OOM = "OOM command not allowed when used memory > 'maxmemory': let jobs end, or raise maxmemory"
 
 
@@ -111,6 +112,67 @@ def test_level_3_refuses(world: World) -> None:
     assert world.run("UPDATEJOB", job_id, "TTL", 9) == OOM
     fill(world, 99)
     assert world.run("ENQUEUE", job_id) == 1
+
+
+def test_jobs_stop_first(world: World) -> None:
+    """M2.3 From level 1 on: what adds jobs that no other node can take, which are STAGE, TUBE PUT,
+    ADDJOB to a tube, SCHEDULE ADD, SCHEDULE RUN and GROUP CREATE.
+
+    At level 3 also ADDJOB, TOPIC ADD, ENQUEUE, UPDATEJOB, TUBE CREATE, GROUP ADD and TOPIC
+    SUBSCRIBE
+    """
+    assert world.run("TUBE", "CREATE", "t", "tasks") == b"OK"
+    assert world.run("SCHEDULE", "ADD", "t", "s", "EVERY", 3600, "b") == b"ADDED"
+    jobs = [
+        ("ADDJOB", "q", "b", 0),
+        ("ADDJOB", "t", "b", 0),
+        ("TUBE", "PUT", "t", "b"),
+        ("STAGE", "x", "a", 60_000, "q", "b"),
+        ("SCHEDULE", "ADD", "t", "s2", "EVERY", 3600, "b"),
+        ("SCHEDULE", "RUN", "t", "s"),
+        ("GROUP", "CREATE", "t", 1),
+    ]
+    others = [("TOPIC", "SUBSCRIBE", "to", "q"), ("TUBE", "CREATE", "u", "fifo")]
+    for percent in (80, 97):
+        fill(world, percent)
+        assert [world.run(*words) for words in jobs] == [ABOVE] * len(jobs), percent
+    assert [world.run(*words) for words in others] == [1, b"OK"]
+    fill(world, 101)
+    assert {world.run(*words) for words in (*jobs, *others)} == {OOM}
+    fill(world, 80)
+    world.pass_ms(2 * 3_600_000)
+    assert world.run("QLEN", "t") == 0, "No schedule makes jobs then (T45.6)"
+
+
+def test_texts_about_work_stay_short(world: World) -> None:
+    """M2.8 At level 3 no text about work makes the node larger: PROGRESS of more than 64 bytes that
+    is longer than the last one counts as WORKING. FAIL keeps 64 bytes of its REASON, CANCEL and
+    DEADLETTER of theirs
+
+    So what M2.4 lets through adds some 1,000 bytes for each job of the node at the most
+    """
+    count = 60
+    ids = [world.add(body="x", ATTEMPTS=9, KEEP=600) for _ in range(count)]
+    world.get(count=count)
+    before = world.n.counted_bytes()
+    world.n.limits.memory_bytes = before - 1
+    runs = [row[0] for row in world.run("START", *ids)]
+    for id, run in zip(ids, runs, strict=True):
+        assert world.run("PROGRESS", id, run, "p" * 4_096) == b"OK"
+        assert world.run("PROGRESS", id, run, "p" * 64) == b"OK"
+    failed, cancelled, buried = ids[:20], ids[20:40], ids[40:]
+    for id, run in zip(failed, runs, strict=False):
+        said = world.run("FAIL", id, run, "DELAY", 0, "REASON", "r" * 2_048, "DETAIL", "d" * 60_000)
+        assert said == [b"retry", 0]
+    for row in world.run("START", *failed):
+        assert row[1] == 2
+    world.run("CANCEL", "REASON", "c" * 2_048, *cancelled)
+    for id in buried:
+        world.run("DEADLETTER", id, "d", "REASON", "r" * 2_048)
+    assert world.n.counted_bytes() - before < 1_000 * count
+    assert b"r" * 64 in world.run("RESULT", failed[0])
+    kept = world.run("RESULT", cancelled[0])
+    assert b"c" * 64 in kept and b"p" * 64 in kept
 
 
 def test_always_accepted(world: World) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from raw_resp import Err, encode
 from tuque.core.node.tables import bare_size
+from tuque.core.tables.staged import APP_BYTES, App
+from tuque.core.tables.topics import Subscription
 from world import World
 from world_wires import Wire
 
@@ -106,12 +108,13 @@ def test_what_is_kept_counts(world: World) -> None:
 def test_groups_of_leases(world: World) -> None:
     """N11.8 A tenant's users open no more groups of leases (Y1.4), make no more tubes (T2.7),
     subscribe to no more topics (T60.2) and use no more keys of DEDUPE (Z4.6) than a quarter of what
-    the node may have; tubes and keys are refused as there, with the tenant's figures.
+    the node may have and others leave of it; tubes and keys are refused as there, with the
+    tenant's figures.
     """
     ann, bob = world.user("ann"), world.user("bob")
     for i in range(250):
         assert isinstance(ann("LEASE", "OPEN", f"g{i}", "me", "q"), int)
-    text = "QUOTA tenant 'anns' has 250 groups of leases, a quarter of what this node may have"
+    text = "QUOTA tenant 'anns' has 250 groups of leases, a quarter of what others leave"
     assert text in str(ann("LEASE", "OPEN", "more", "me", "q"))
     assert isinstance(ann("LEASE", "OPEN", "g3", "other", "q"), int), "it is there"
     assert isinstance(bob("LEASE", "OPEN", "more", "me", "q"), int)
@@ -139,9 +142,9 @@ def test_tubes(world: World) -> None:
     for i in range(5):
         assert ann("TUBE", "CREATE", f"t{i}", "fifo") == b"OK"
     assert "5 tubes exist, and tubes-max is 5" in str(ann("TUBE", "CREATE", "t", "fifo"))
-    assert bob("TUBE", "CREATE", "t", "fifo") == b"OK"
     assert ann("TUBE", "DROP", "t0") == b"OK"
     assert ann("TUBE", "CREATE", "t", "fifo") == b"OK"
+    assert bob("TUBE", "CREATE", "t", "fifo") == b"OK"
 
 
 def test_keys(world: World) -> None:
@@ -196,9 +199,9 @@ def test_names_of_queues(world: World) -> None:
 
 
 def test_names_that_are_waited_for(world: World) -> None:
-    """N11.9 Of what bare queues may use (M5.4) a tenant has at most a quarter: `-QUOTA tenant
-    '<name>' waits for new queues of <n> bytes, a quarter of what all may have: wait for fewer
-    names`.
+    """N11.9 Of what bare queues may use (M5.4) a tenant has at most a quarter, as N11.8 counts it:
+    `-QUOTA tenant '<name>' waits for new queues of <n> bytes, a quarter of what others leave: wait
+    for fewer names`.
 
     M5.4 A queue that a GETJOB has made by waiting is bare until it has a job or a pause. Bare
     queues may use an eighth of `maxmemory`
@@ -243,8 +246,9 @@ def test_queues_that_nobody_waits_for_make_room(world: World) -> None:
 
 def test_workers(world: World) -> None:
     """O11.4 What workers say of themselves uses at most a sixteenth of `maxmemory`, and the workers
-    of a tenant at most a quarter of both: `-OOM workers may use a sixteenth of maxmemory, and those
-    of a tenant a quarter of that and of 10000: run fewer, with fewer queues`.
+    of a tenant at most a quarter of both, as N11.8 counts it: `-OOM workers may use a sixteenth of
+    maxmemory, and those of a tenant a quarter of what others leave of that and of 10000: run fewer,
+    with fewer queues`.
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert root("CONFIG", "SET", "maxmemory", "16mb") == b"OK"
@@ -397,3 +401,93 @@ def test_longer_letters_need_room(world: World) -> None:
     world.n.limits.memory_bytes = world.n.used_bytes() - 1
     assert "OOM" in str(root("DEADLETTER", id, "d", "BODY", "xxx"))
     assert isinstance(root("DEADLETTER", id, "d", "BODY", "yy"), bytes)
+
+
+def make_tenants(world: World, count: int) -> list[Wire]:
+    """A user of each of so many tenants."""
+    root = world.wire()
+    for i in range(count):
+        words = ("ACL", "SETUSER", f"u{i}", "on", "nopass", "+@all", "~*", f"tenant:t{i}")
+        assert root(*words) == b"OK"
+    return [world.user(f"u{i}") for i in range(count)]
+
+
+Make = Callable[[int], tuple[object, ...]]
+MAKES: dict[str, Make] = {
+    "tubes": lambda i: ("TUBE", "CREATE", f"t{i}", "fifo"),
+    "keys": lambda i: ("ADDJOB", "q", "x", 0, "DEDUPE", f"k{i}"),
+    "groups": lambda i: ("LEASE", "OPEN", f"g{i}", "me", "q"),
+    "topics": lambda i: ("TOPIC", "SUBSCRIBE", f"t{i}", "q"),
+    "apps": lambda i: ("PUBLISH", f"a{i}", 1, "t"),
+    "workers": lambda i: ("WORKER", "HERE", f"w{i}"),
+}
+
+
+@pytest.mark.parametrize(("what", "whole"), [("tubes", 100), ("keys", 100), ("groups", 1_000)])
+def test_tenants_leave_room(make_world: Callable[..., World], what: str, whole: int) -> None:
+    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths are
+    taken. The last tenth of each is for no tenant: users of none may still make what they need.
+    """
+    world = make_world(tubes_max="100", dedupe_max_keys="100")
+    root, users = world.wire(), make_tenants(world, 12)
+    made: list[int] = []
+    for user in users:
+        count = 0
+        while not isinstance(user(*MAKES[what](count)), Err):
+            count += 1
+        made.append(count)
+    assert made[0] == whole // 4 and made[4] >= whole // 20, made
+    assert sum(made) == whole * 9 // 10
+    for i in range(whole // 10):
+        assert not isinstance(root(*MAKES[what](i)), Err), i
+    assert isinstance(root(*MAKES[what](whole)), Err)
+
+
+def put_into(world: World, what: str, name: str) -> None:
+    """One entry of a table whose size is fixed."""
+    n, full = world.n, name.encode()
+    if what == "topics":
+        n.topics.put(Subscription(full, full + b"q", [], 1, n.node_id, False))
+    elif what == "apps":
+        n.staging.apps[full] = App(1, n.now_ms)
+        n.staging.bytes += APP_BYTES + len(full)
+    else:
+        hand = world.server.crew.enter(full, n.now_ms)
+        assert hand is not None
+        world.server.crew.weigh(hand)
+
+
+@pytest.mark.parametrize("what", ["topics", "apps", "workers"])
+def test_tenants_leave_room_in_large_tables(world: World, what: str) -> None:
+    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths are
+    taken. The last tenth of each is for no tenant: users of none may still make what they need.
+    """
+    root, users = world.wire(), make_tenants(world, 5)
+    for i in range(7_600):
+        put_into(world, what, f"t{i % 4}/{i}")
+    make = MAKES[what]
+    assert [isinstance(user(*make(1)), Err) for user in users] == [True] * 4 + [False]
+    for i in range(1_399):
+        put_into(world, what, f"t{5 + i % 9}/{i}")
+    assert isinstance(users[4](*make(2)), Err)
+    assert not isinstance(root(*make(2)), Err)
+
+
+def test_connections_of_tenants(make_world: Callable[..., World]) -> None:
+    """N11.4 While less than a quarter of `maxclients` is free, a tenant has no more than N11.8 says
+    of other tables: `-QUOTA tenant '<name>' has <n> connections to this node, a quarter of what
+    others leave, and few are free: close some`.
+    """
+    world = make_world(maxclients="40")
+    make_tenants(world, 2)
+    world.wire()
+    said: object = b"OK"
+    count = 0
+    while said == b"OK":
+        wire = world.wire()
+        said = wire("AUTH", "u0", "x")
+        count += 1
+    few = "a quarter of what others leave, and few are free: close some"
+    assert str(said).endswith(few) and 20 < count < 32
+    assert world.wire()("AUTH", "u1", "x") == b"OK"
+    assert isinstance(world.wire()("ADDJOB", "q", "b", 0), bytes)

@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import pytest
-from node_by_hand import Box
 
 from raw_resp import Err
 from tuque.core.model.timers import PIECE, TURN_WORK
@@ -218,9 +217,9 @@ class Worked:
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Box:
+def crowd() -> World:
     """A node with 100,000 queues, in no order."""
-    world = Box()
+    world = World(journal="off")
     for i in range(100_000):
         get_queue(world.n, b"many-%06d-queue" % (i * 7_919 % 100_000))
     return world
@@ -242,7 +241,7 @@ def crowd() -> Box:
         ("COUNT", 1_000, "NAMES", *(f"many-{i:06}-queue" for i in range(1_000))),
     ],
 )
-def test_no_turn_does_much_of_a_long_list(crowd: Box, words: tuple[str | int, ...]) -> None:
+def test_no_turn_does_much_of_a_long_list(crowd: World, words: tuple[str | int, ...]) -> None:
     """O10.5 with 100,000 queues no turn does more than the bound of the table.
     A unit of that work is about a microsecond, interpreted
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from journal_by_hand import Kept
 from test_a_cluster import sent
 
 from tuque.core.copies.federation import pause_queue
@@ -17,25 +16,17 @@ from world import World
 Make = Callable[..., World]
 
 
+@pytest.fixture
+def world(make_world: Make) -> World:
+    """One node with a journal."""
+    return make_world(journal="always")
+
+
 def pause(world: World, i: int, bits: int, *, bcast: bool = True) -> None:
     """PAUSE q at node i."""
     world.pass_ms(1)
     pause_queue(world.node(i).core, b"q", bits, bcast)
     world.settle()
-
-
-def rewrite(kept: Kept) -> None:
-    """Write a snapshot, as BGREWRITEAOF does."""
-    now_ms = kept.box.n.now_ms
-    kept.committer.start_rewrite(kept.box.n, now_ms)
-    while kept.committer.is_rewriting():
-        kept.turn()
-
-
-def rewrite_at(world: World, i: int) -> None:
-    """BGREWRITEAOF at node i, to its end."""
-    assert isinstance(world.at(i)("BGREWRITEAOF"), bytes)
-    world.until(lambda: not world.node(i).server.committer.is_rewriting())
 
 
 def pauses(world: World) -> list[int]:
@@ -79,17 +70,17 @@ def test_later_nodes_are_told(make_world: Make) -> None:
     assert pauses(world) == [0, 0, 0]
 
 
-def test_a_restart_keeps_that_it_was_for_all(kept: Kept) -> None:
+def test_a_restart_keeps_that_it_was_for_all(world: World) -> None:
     """P1.8 The journal records that a pause was broadcast."""
-    kept.box.run("PAUSE", "q", "in", "bcast")
-    kept.box.run("PAUSE", "r", "out")
+    world.run("PAUSE", "q", "in", "bcast")
+    world.run("PAUSE", "r", "out")
     for _ in range(2):
-        kept.restart()
-        assert kept.box.run("PAUSE", "q", "state") == "in"
-        assert kept.box.run("PAUSE", "r", "state") == "out"
-        pauses = kept.box.n.pauses
+        world.restart(how="stop")
+        assert world.run("PAUSE", "q", "state") == b"in"
+        assert world.run("PAUSE", "r", "state") == b"out"
+        pauses = world.n.pauses
         assert [name for name, told in pauses.items() if told.is_bcast] == [b"q"]
-        rewrite(kept)
+        world.rewrite()
 
 
 @pytest.mark.parametrize("bits", [PAUSE_IN, PAUSE_OUT])
@@ -195,7 +186,7 @@ def test_the_instant_of_a_pause_is_in_the_journal(make_world: Make, *, is_rewrit
     set_ahead(world, 0)
     pause(world, 0, PAUSE_OUT)
     if is_rewritten:
-        rewrite_at(world, 1)
+        world.rewrite(1)
     world.restart(1)
     pause(world, 1, 0, bcast=False)  # before it has met the others again
     assert pauses(world) == [PAUSE_OUT, 0, PAUSE_OUT]
@@ -203,7 +194,7 @@ def test_the_instant_of_a_pause_is_in_the_journal(make_world: Make, *, is_rewrit
         world.link()
         assert pauses(world) == [PAUSE_OUT, 0, PAUSE_OUT]
         if is_rewritten:
-            rewrite_at(world, 1)
+            world.rewrite(1)
         world.restart(1)
     world.link()
     world.isolate(2)
@@ -215,36 +206,36 @@ def test_the_instant_of_a_pause_is_in_the_journal(make_world: Make, *, is_rewrit
     assert pauses(world) == [0, 0, 0], "the last one counts though all that heard it started anew"
 
 
-def test_the_end_of_a_pause_is_kept_where_there_was_none(kept: Kept) -> None:
+def test_the_end_of_a_pause_is_kept_where_there_was_none(world: World) -> None:
     """P1.9 The journal keeps the instant, also that of a command that ended a pause."""
-    kept.box.run("PAUSE", "q", "none", "bcast")
-    before = kept.box.n.pauses[b"q"].stamp_ns
-    kept.restart()
-    assert kept.box.n.pauses[b"q"].stamp_ns == before
+    world.run("PAUSE", "q", "none", "bcast")
+    before = world.n.pauses[b"q"].stamp_ns
+    world.restart(how="stop")
+    assert world.n.pauses[b"q"].stamp_ns == before
 
 
-def test_instants_do_not_move_with_the_clock(kept: Kept) -> None:
+def test_instants_do_not_move_with_the_clock(world: World) -> None:
     """P1.9 It does not move when the clock jumps (J5.8), because it is compared with the instants
     of other nodes.
     """
-    kept.box.run("PAUSE", "q", "in", "bcast")
-    before = kept.box.n.pauses[b"q"].stamp_ns
+    world.run("PAUSE", "q", "in", "bcast")
+    before = world.n.pauses[b"q"].stamp_ns
     assert before > 0
-    kept.restart(jump_ms=86_400_000)
-    assert kept.box.n.pauses[b"q"].stamp_ns == before
-    assert kept.box.run("PAUSE", "q", "state") == "in"
+    world.restart(how="stop", jump_ms=86_400_000)
+    assert world.n.pauses[b"q"].stamp_ns == before
+    assert world.run("PAUSE", "q", "state") == b"in"
 
 
-def test_flushall_forgets_pauses(kept: Kept) -> None:
+def test_flushall_forgets_pauses(world: World) -> None:
     """S7.1 The pauses of these queues are forgotten here."""
-    kept.box.run("PAUSE", "q", "in", "bcast")
-    kept.box.run("PAUSE", "r", "out")
-    rewrite(kept)
-    assert kept.box.run("DEBUG", "FLUSHALL") == "OK"
+    world.run("PAUSE", "q", "in", "bcast")
+    world.run("PAUSE", "r", "out")
+    world.rewrite()
+    assert world.run("DEBUG", "FLUSHALL") == b"OK"
     for _ in range(2):
-        assert kept.box.n.pauses == {}
-        assert kept.box.run("PAUSE", "q", "state") == "none"
-        kept.restart()
+        assert world.n.pauses == {}
+        assert world.run("PAUSE", "q", "state") == b"none"
+        world.restart(how="stop")
 
 
 def test_a_pause_that_came_while_the_journal_was_loaded_is_later(make_world: Make) -> None:

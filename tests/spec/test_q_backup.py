@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tuque.core.model.job import HELD, QUEUED
+from tuque.core.model.job import ACTIVE, HELD, QUEUED
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs import Ask
 from tuque.core.queues.requeue import on_dequeue
@@ -86,6 +86,10 @@ class Replaced:
         world.link(0, *([GONE, *OTHERS] if self.fate == "denies" else OTHERS))
         world.pass_ms(TIMEOUT_MS + 3_000)
 
+    def job_state(self, id: bytes) -> int:
+        """The state of a job at node 0."""
+        return self.world.states(id)[0]
+
     def queued(self) -> list[int]:
         """In how many queues each job is."""
         return [len(queued_at(self.world, id)) for id in self.ids]
@@ -120,9 +124,9 @@ def test_a_holder_that_joins_later_is_asked(make_world: Make) -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
-    an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8). A node
-    that has it becomes a holder (K5.6).
+    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
+    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8). A
+    node that has it becomes a holder (K5.6).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     world = old.world
@@ -139,8 +143,8 @@ def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_workers_have_now_are_not_queued(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
-    an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
+    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.take_all()
@@ -148,6 +152,36 @@ def test_jobs_that_workers_have_now_are_not_queued(make_world: Make, fate: str) 
     assert old.queued() == [0] * JOBS
     old.world.pass_ms((RETRY_S - 15) * 1_000)
     assert old.queued() == [0] * JOBS
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_nodes_that_link_after_the_last_holder_are_waited_for(
+    make_world: Make, is_taken: bool
+) -> None:
+    """Q11.9 A node without a link is waited for as in Q11.2."""
+    old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), "denies")
+    world = old.world
+    if is_taken:
+        old.take_all()
+    world.restart(0, "old")
+    world.link(0, GONE)
+    world.pass_ms(1_000)
+    assert {old.job_state(id) for id in old.ids} == {ACTIVE}
+    world.link(0, *OTHERS)
+    world.pass_ms(1_100)
+    assert old.queued() == [0 if is_taken else 1] * JOBS
+
+
+def test_nodes_that_do_not_come_are_waited_for_no_longer_than_holders(make_world: Make) -> None:
+    """Q11.9 A node without a link is waited for as in Q11.2."""
+    old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), "denies")
+    world = old.world
+    world.restart(0, "old")
+    world.link(0, GONE)
+    world.pass_ms(TIMEOUT_MS - 1_000)
+    assert {old.job_state(id) for id in old.ids} == {ACTIVE}
+    world.pass_ms(1_100)
+    assert {old.job_state(id) for id in old.ids} == {QUEUED}
 
 
 @pytest.mark.parametrize("fate", FATES)
@@ -202,8 +236,8 @@ def test_a_node_is_asked_once_about_a_held_job(make_world: Make) -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_whose_outcome_is_kept_end(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
-    an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
+    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.ack_all()
@@ -228,8 +262,8 @@ def test_jobs_that_nobody_remembers_come_back(make_world: Make, fate: str) -> No
 
 def test_other_nodes_are_not_asked_when_a_holder_has_the_job(make_world: Make) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
-    an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
+    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     world = make_world(4, cluster_node_timeout=TIMEOUT_MS)
     id = world.at(0).add(replicate=2, retry=RETRY_S)

@@ -201,17 +201,24 @@ def test_a_due_time_that_is_not_over_elsewhere(make_world: Make) -> None:
     assert left_ms < job_at(world, 1, id).qtime_ms - world.now_ms < left_ms + 500
 
 
-@pytest.mark.parametrize("is_nacked", [False, True])
-def test_a_delay_ends_in_time_after_a_restart(make_world: Make, is_nacked: bool) -> None:
+@pytest.mark.parametrize("by", ["ADDJOB", "NACK", "RELEASE", "FAIL", "RELEASE -"])
+def test_a_delay_ends_in_time_after_a_restart(make_world: Make, by: str) -> None:
     """Q12.1 With each id the sender says how close it is to delivering the job: the job is queued;
     it is held and was queued, or has a delay that ends here; or it is held and due.
     """
     world = nodes(make_world, 3)
-    id = world.at(0).add(replicate=3, retry=60, delay=0 if is_nacked else 8)
-    if is_nacked:
-        assert world.at(0).get() == [id]
-        assert on_nack(core(world, 0), id, 8_000)
-        world.settle()
+    wire = world.at(0)
+    id = wire.add(replicate=3, retry=60, delay=8 if by == "ADDJOB" else 0)
+    if by != "ADDJOB":
+        assert wire.get() == [id]
+    if by == "NACK":
+        assert wire("NACK", "DELAY", "8", id) == 1
+    elif by == "RELEASE -":
+        assert wire("RELEASE", "DELAY", "8", id, "-") == 1
+    elif by != "ADDJOB":
+        run = wire("START", id)[0][0]
+        words = (by, "DELAY", "8", id, run) if by == "RELEASE" else (by, id, run, "DELAY", "8")
+        wire(*words)
     world.pass_ms(5_000)
     restart(world, 0)
     world.link()

@@ -159,11 +159,11 @@ def test_no_own_copy_when_memory_is_short(world: World) -> None:
     memory`.
 
     If memory is the reason and the node knows no other one: `-OOM used memory is above 75 % of
-    'maxmemory', and there is no other node: let jobs end, or raise maxmemory`
+    'maxmemory': let jobs end, or raise maxmemory`
     """
     world.add()
     world.n.limits.memory_bytes = world.n.counted_bytes() * 5 // 4
-    full = "OOM used memory is above 75 % of 'maxmemory', and there is no other node"
+    full = "OOM used memory is above 75 % of 'maxmemory'"
     said = world.run("ADDJOB", "q", "b", "0")
     assert said == f"{full}: let jobs end, or raise maxmemory"
     world.n.others = 2  # it knows one, which cannot be reached

@@ -173,3 +173,36 @@ def test_what_a_copy_began_meanwhile_is_not_begun_again(
     assert world.states(id)[0] == ACTIVE
     world.pass_ms(20_000)
     assert world.states(id).count(QUEUED) == 1
+
+
+@pytest.mark.parametrize("sync", [3, "majority"])
+def test_a_leader_waits_for_links_that_are_made_anew(make_world: Make, sync: int | str) -> None:
+    """T18.5 If fewer than n nodes are expected (K4.4), it is refused before it does anything:
+    `-NOREPL Not enough reachable nodes for the requested replication level`.
+    """
+    world = make_world(3)
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")
+    at = world.at(0)
+    at("TUBE", "CREATE", "t", "tasks", "SYNC", sync)
+    world.until(lambda: at("TUBE", "STATE", "t") == b"RUNNING")
+    world.isolate(0)
+    assert world.at(0, 1)("TUBE", "PUT", "t", "x") is None
+    assert world.at(0, 2)("ADDJOB", "t", "y", 0) is None
+    world.link()
+    assert len(world.until(world.at(0, 1).take, 1_000)) == 6
+    assert world.until(world.at(0, 2).take, 1_000).startswith(b"D-")
+
+
+def test_a_publish_waits_for_links_that_are_made_anew(make_world: Make) -> None:
+    """Z2.5 If one of the jobs would be refused under R1.6 or R1.7, or because too few nodes are
+    expected (K4.4) for its copies, the reply is that error and nothing is done.
+    """
+    world = make_world(3, journal="off")
+    words = ("RETRY", 30, "TTL", 3600, "REPLICATE", 3)
+    assert world.at(0)("STAGE", "t", "a", 600_000, "q", b"body", *words) == 1
+    world.isolate(0)
+    assert world.at(0)("PUBLISH", "app", 1, "t", "a") is None
+    world.link()
+    world.until(lambda: world.at(0).take() == 1, 1_000)
+    (job,) = world.n.jobs.values()
+    assert job.state == QUEUED and world.holders(job.id) == [0, 1, 2]

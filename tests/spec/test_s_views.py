@@ -328,7 +328,7 @@ def test_cluster(world: World) -> None:
     assert world.run("CLUSTER", "WHAT").startswith(wrong)
     assert world.run("CLUSTER", "MYID", "x") == wrong + "MYID"
     assert world.run("CLUSTER", "RESET", "softly") == (
-        "ERR syntax error at 'SOFTLY': use CLUSTER RESET [SOFT|HARD]"
+        "ERR syntax error at 'SOFTLY': use CLUSTER RESET [SOFT|HARD] [FORCE]"
     )
 
 

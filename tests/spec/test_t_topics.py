@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from journal_by_hand import Kept, kept
 
 from raw_resp import encode
 from tuque.core.model.job import QUEUED
@@ -14,8 +13,6 @@ from tuque.core.tables.topics import GONE_MAX, Subscription
 from tuque.core.topics import subscribe, unheard_refusal, unsubscribe
 from world import World
 
-__all__ = ["kept"]
-
 TOPIC = b"orders"
 
 
@@ -23,6 +20,12 @@ TOPIC = b"orders"
 def world(make_world: Callable[..., World]) -> World:
     """Three nodes that are linked, each with a journal."""
     return make_world(3, journal="always")
+
+
+@pytest.fixture
+def lone(make_world: Callable[..., World]) -> World:
+    """One node with a journal."""
+    return make_world(journal="always")
 
 
 def change(world: World, i: int, queue: bytes, *filters: bytes, is_gone: bool = False) -> None:
@@ -120,21 +123,19 @@ def test_the_latest_change_wins(world: World) -> None:
     assert [known(world, i) for i in range(3)] == [{}] * 3
 
 
-def test_removals_are_bounded_after_a_load(kept: Kept) -> None:
+def test_removals_are_bounded_after_a_load(lone: World) -> None:
     """T60.5 Of removals the 10,000 latest are kept, also after a load."""
-    run = kept.box.run
-    topics = kept.box.n.topics
+    run = lone.run
+    topics = lone.n.topics
     for i in range(GONE_MAX):
-        topics.put(Subscription(b"t%d" % i, b"q", [], 1, kept.box.n.node_id, True))
-    kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
-    while kept.committer.is_rewriting():
-        kept.turn()
+        topics.put(Subscription(b"t%d" % i, b"q", [], 1, lone.n.node_id, True))
+    lone.rewrite()
     for i in range(3):
         run("TOPIC", "SUBSCRIBE", f"more{i}", "q")
         run("TOPIC", "UNSUBSCRIBE", f"more{i}", "q")
     for _ in range(2):
-        kept.restart("stop")
-        gone = list(kept.box.n.topics.gone)
+        lone.restart(how="stop")
+        gone = list(lone.n.topics.gone)
         assert len(gone) == GONE_MAX
         assert gone[0] == (b"t3", b"q") and gone[-1] == (b"more2", b"q")
 
@@ -167,47 +168,70 @@ def test_a_node_that_has_started_waits_for_the_others(world: World) -> None:
 
 
 @pytest.mark.parametrize("has_snapshot", [False, True])
-@pytest.mark.parametrize("how", ["stop", "process", "power"])
-def test_the_journal_has_them(kept: Kept, how: str, has_snapshot: bool) -> None:
+@pytest.mark.parametrize("how", ["stop", "kill", "power"])
+def test_the_journal_has_them(lone: World, how: str, has_snapshot: bool) -> None:
     """T60.6 Each change is a record `topic` in the journal: absolute (J2.2), binding (J4.2), and in
     snapshots, with removals. A load restores all of them.
     """
-    run = kept.box.run
-    first_ms = kept.box.n.now_ms
+    run = lone.run
+    first_ms = lone.n.now_ms
     run("TOPIC", "SUBSCRIBE", "orders", "mail", "FILTER", "kind", "a*")
     run("TOPIC", "SUBSCRIBE", "orders", "gone")
     run("TOPIC", "SUBSCRIBE", "orders", "audit")
     run("TOPIC", "UNSUBSCRIBE", "orders", "gone")
     run("TOPIC", "SUBSCRIBE", "orders", "mail", "FILTER", "kind", "b*")
     if has_snapshot:
-        kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
-        while kept.committer.is_rewriting():
-            kept.turn()
-    kept.restart(how)
-    topics = kept.box.n.topics
+        lone.rewrite()
+    lone.restart(how=how)
+    topics = lone.n.topics
     found = {one.queue: (one.filters, one.version - first_ms) for one in topics.of_topic(TOPIC)}
     assert found == {b"mail": ([b"kind", b"b*"], 1), b"audit": ([], 0)}
     gone = [(one.queue, one.version - first_ms) for one in topics.gone.values()]
     assert gone == [(b"gone", 1)]
 
 
-@pytest.mark.parametrize("is_written", [False, True])
-@pytest.mark.parametrize("how", ["process", "power"])
-def test_all_or_none_after_a_crash(kept: Kept, how: str, is_written: bool) -> None:
+@pytest.mark.parametrize("is_synced", [False, True])
+@pytest.mark.parametrize("how", ["kill", "power"])
+def test_all_or_none_after_a_crash(lone: World, how: str, *, is_synced: bool) -> None:
     """T62.3 All jobs are added in one turn, and so in one frame of the journal (J3.1): after a
     crash this node has all or none.
     """
-    run = kept.box.run
     for queue in ("a", "b", "c"):
-        run("TOPIC", "SUBSCRIBE", "orders", queue)
-    run("TOPIC", "ADD", "orders", "first", 0)
-    seq = kept.committer.journal.seq
-    kept.box.sessions[0]("TOPIC", "ADD", "orders", "second", 0)  # its turn does not end
-    if is_written:
-        assert kept.turn() == seq + 3
-    kept.restart(how)
-    lengths = [kept.box.run("QLEN", queue) for queue in ("a", "b", "c")]
-    assert lengths == [1 + is_written] * 3
+        lone.run("TOPIC", "SUBSCRIBE", "orders", queue)
+    lone.run("TOPIC", "ADD", "orders", "first", 0)
+    if not is_synced:
+        lone.disk().slow(1)  # the thread syncs, not the pump
+        lone.disk().stick()
+    lone.run.send("TOPIC", "ADD", "orders", "second", 0)
+    lone.settle()
+    assert (lone.run.take() is not None) == is_synced
+    lone.kill(0) if how == "kill" else lone.cut_power(0)
+    lone.disk().well()
+    lone.start(0)
+    lengths = [lone.qlen(queue) for queue in ("a", "b", "c")]
+    assert lengths == [1 + (is_synced or how == "kill")] * 3
+
+
+def test_all_or_none_of_a_frame_that_is_cut_off(lone: World) -> None:
+    """T62.3 All jobs are added in one turn, and so in one frame of the journal (J3.1): after a
+    crash this node has all or none.
+    """
+    for queue in ("a", "b", "c"):
+        lone.run("TOPIC", "SUBSCRIBE", "orders", queue)
+    disk, path = lone.disk(), lone.disk().segment()
+    before = disk.files.size(path)
+    lone.run("TOPIC", "ADD", "orders", "body", 0)
+    lone.kill(0)
+    disk.snapshot()
+    whole = disk.files.size(path)
+    found = set()
+    for size in [*range(before, whole, 9), whole - 1, whole]:
+        disk.restore()
+        disk.files.truncate(path, size)
+        lone.start(0)
+        found.add((size == whole, *(lone.qlen(queue) for queue in ("a", "b", "c"))))
+        lone.kill(0)
+    assert found == {(False, 0, 0, 0), (True, 1, 1, 1)}
 
 
 def test_copies(world: World) -> None:

@@ -53,6 +53,21 @@ def test_jobs_that_are_done_at_once_cost_no_word(make_world: Callable[..., World
     assert world.node(0).core.untold == {}
 
 
+def test_a_job_that_was_given_back_for_later_is_not_told(make_world: Callable[..., World]) -> None:
+    """V4.6 (cluster) The other holders of an ALO job get DELIVERED (Q9): at once, or if retry is
+    above 5 s within half a second, and then only if a worker still has the job.
+    """
+    world = make_world(3)
+    nacked = world.add(replicate=3, retry=60)
+    world.get()
+    assert world.wire()("NACK", "DELAY", "10", nacked) == 1
+    failed = world.add(replicate=3, retry=60)
+    world.get()
+    world.wire()("FAIL", failed, world.wire()("START", failed)[0][0], "DELAY", "10")
+    world.pass_ms(600)
+    assert sent(world, Delivered) == []
+
+
 def test_at_most_once_is_not_told(make_world: Callable[..., World]) -> None:
     """V4.6 (cluster) The other holders of an ALO job get DELIVERED (Q9): at once, or if retry is
     above 5 s within half a second, and then only if a worker still has the job.

@@ -31,11 +31,11 @@ from tuque.core.model.errors import (
     NOT_HELD,
     RESTING,
 )
-from tuque.core.model.job import QUEUED, Update
+from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL, Update
 from tuque.core.model.work import run_of
 from tuque.core.msgs import NeedJobs
 from tuque.core.queues.merge_work import edit_message
-from tuque.core.queues.requeue import on_nack
+from tuque.core.queues.requeue import on_enqueue, on_nack
 from tuque.core.tables.work import Change
 from world import World
 from world_lives import add, at, cancel, fail, got_at, life, phases, start, stranger
@@ -373,16 +373,39 @@ def test_an_edit_that_a_node_missed(make_world: Make) -> None:
     assert len(set(bodies(world, id))) == 1 and bodies(world, id)[0] in (b"left", b"right")
 
 
-def test_a_worker_out_of_reach(make_world: Make) -> None:
+@pytest.mark.parametrize("age_ms", [0, 600, 25_000])
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_worker_out_of_reach(make_world: Make, seed: int, age_ms: int) -> None:
     """W16.4 If a holder is not in reach and this node heard that a worker has the job, a worker has
     it.
+
+    Q9.3 From then on this node knows that a worker of another node has the job (Q12.2, R8.1,
+    W16.4), also if the due time is later already
     """
-    world = make_world(3, journal="off")
+    world = make_world(3, journal="off", seed=seed)
     id = add(world)
-    world.pass_ms(600)
+    world.pass_ms(age_ms)
     assert world.at(0).get() == [id]
     world.pass_ms(600)
     world.isolate(0)
+    assert update(world, 1, id) == DELIVERED_OUT
+    assert cancel(world, 2, id) == FLAGGED
+    assert bodies(world, id) == [b"body"] * 3
+
+
+@pytest.mark.parametrize("retry_s", [2, 30])
+def test_a_worker_out_of_reach_and_little_time_left(make_world: Make, retry_s: int) -> None:
+    """W16.4 What it heard counts until the due time, also while the job is held, and after that."""
+    world = make_world(3, journal="off")
+    id = add(world, retry_s=retry_s)
+    assert world.at(0).get() == [id]
+    world.pass_ms(600)
+    due = [n.jobs[id].qtime_ms for n in world.cores]
+    assert update(world, 1, id) == DELIVERED_OUT  # node 2 held it meanwhile
+    assert [n.jobs[id].qtime_ms for n in world.cores] == due
+    world.pass_ms((retry_s - 2) * 1_000)
+    world.isolate(0)
+    assert update(world, 2, id) == DELIVERED_OUT
     assert update(world, 1, id) == DELIVERED_OUT
     assert cancel(world, 2, id) == FLAGGED
     assert bodies(world, id) == [b"body"] * 3
@@ -422,6 +445,52 @@ def test_update_in_a_back_off(make_world: Make) -> None:
     assert update(world, 1, id) == DEAD_LETTER
     assert cancel(world, 1, id) == ENDED
     assert phases(world, id) == ["cancelled"] * 3
+
+
+@pytest.mark.parametrize("by", ["NACK", "RELEASE", "FAIL", "RELEASE -"])
+def test_update_of_a_job_that_its_worker_gave_back_at_a_node_out_of_reach(
+    make_world: Make, by: str
+) -> None:
+    """W4.2 The other holders do not act on the job for DELAY + retry + J (Q9), and hear that no
+    worker has it. So do they in a back-off (W5.4).
+
+    W10.1 Changes a job that is scheduled, waiting or in a back-off.
+    """
+    world = make_world(3, journal="off")
+    id = add(world)
+    wire = world.at(0)
+    assert wire.get() == [id]
+    run = b"-" if by in ("NACK", "RELEASE -") else wire("START", id)[0][0]
+    world.pass_ms(100)
+    if by == "NACK":
+        wire("NACK", "DELAY", "20", id)
+    elif by == "FAIL":
+        wire("FAIL", id, run, "DELAY", "20")
+    else:
+        wire("RELEASE", "DELAY", "20", id, run)
+    world.pass_ms(600)
+    world.isolate(0)
+    assert update(world, 1, id) == -1
+    assert bodies(world, id)[1:] == [b"new"] * 2
+
+
+def test_a_worker_out_of_reach_of_a_job_that_waits_for_copies(make_world: Make) -> None:
+    """Q9.3 From then on this node knows that a worker of another node has the job (Q12.2, R8.1,
+    W16.4), also if the due time is later already, or the job waits for its copies here.
+    """
+    world = make_world(3, journal="off")
+    world.restart(2)
+    id = world.at(0).begin_add(replicate=3, retry=30, timeout_ms=60_000)
+    world.settle()
+    assert on_enqueue(at(world, 1), id)
+    assert world.at(1).get() == [id]
+    world.pass_ms(600)
+    assert at(world, 0).jobs[id].state == WAIT_REPL
+    world.link()
+    world.pass_ms(100)
+    assert at(world, 0).jobs[id].state == ACTIVE
+    world.isolate(1)
+    assert update(world, 0, id) == DELIVERED_OUT
 
 
 def test_an_earlier_edit_ends_no_hold(make_world: Make) -> None:

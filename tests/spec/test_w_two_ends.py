@@ -85,13 +85,16 @@ def test_both_sides_of_a_cut_keep_one_outcome(
     assert world.copies(id) == []
 
 
-def test_an_outcome_that_falls_late_falls_everywhere(make_world: Make) -> None:
+@pytest.mark.parametrize("is_away", [False, True])
+def test_an_outcome_that_falls_late_falls_everywhere(make_world: Make, is_away: bool) -> None:
     """W14.17 A node that has only the outcome of a job, and gets one that stands before it, sends
     that to all nodes in reach: it does not know any more who has the other.
+
+    W14.17 The other members get it when they are linked again, while it is kept and this node runs.
     """
     world = make_world(4, journal="off")
     id = add(world)
-    first, *_ = holders = world.holders(id)
+    first, *_, away = holders = world.holders(id)
     assert on_done(at(world, first), id, SECOND, b"second")
     world.pass_ms(5_000)
     assert world.copies(id) == []
@@ -101,8 +104,19 @@ def test_an_outcome_that_falls_late_falls_everywhere(make_world: Make) -> None:
     better = Outcome(id, DONE, n.now_ms + 600_000, n.now_ms)
     better.run, better.result = FIRST, b"first"
     n.life.keep(better, 1 << 20)
+    if is_away:
+        world.isolate(away)
     world.send(late, first, SetAck(id, 0, 60_000, packed_outcome(n, id)))
     world.settle()
-    assert [known(world, i, id)["result"] for i in range(4)] == [b"first"] * 4
+    if is_away:
+        world.kill(late)  # it does not ask the others
+        assert known(world, away, id)["result"] == b"second"
+        world.link(first, away)
+        world.pass_ms(200)
+    ups = [i for i in range(4) if world.node(i).is_up]
+    assert [known(world, i, id)["result"] for i in ups] == [b"first"] * len(ups)
+    if is_away:
+        world.start(late)
+        world.link()
     world.pass_ms(5_000)
-    assert all(n.tombs.is_empty() for n in world.cores)
+    assert all(n.tombs.is_empty() and not n.tombs.behind for n in world.cores)

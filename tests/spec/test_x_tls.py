@@ -357,6 +357,30 @@ def test_clients_must_show_a_certificate(tmp_path: Path) -> None:
                 client.ping()
 
 
+def test_the_authority_of_clients_is_read_again(tmp_path: Path) -> None:
+    """X2.1 So it is with `tls-ca-cert-file`."""
+    place = Place(tmp_path)
+    cafile = tmp_path / "clients.pem"
+    old, new = (Authority(tmp_path, name) for name in ("old", "new"))
+    cafile.write_bytes(old.cafile.read_bytes())
+    cert, key = old.sign("first")
+    later_cert, later_key = new.sign("second")
+    with place.node.start("--tls-auth-clients", "yes", "--tls-ca-cert-file", str(cafile)):
+
+        def lets_in(cert: Path, key: Path) -> bool:
+            try:
+                url = f"{place.url(certfile=cert, keyfile=key)}&retries=0"
+                with tuque.Client(url) as client:
+                    return client.ping() == "PONG"
+            except tuque.errors.Error:
+                return False
+
+        assert lets_in(cert, key) and not lets_in(later_cert, later_key)
+        cafile.write_bytes(new.cafile.read_bytes())
+        until(lambda: lets_in(later_cert, later_key), place.node.log)
+        assert not lets_in(cert, key)
+
+
 def test_the_common_name_is_the_user(tmp_path: Path) -> None:
     """X3.2 if there is such a user and it is on, a RESP client is that user from the beginning,
     without AUTH. Else it is like a client without a certificate.

@@ -199,8 +199,8 @@ def test_batch_refused(world: World) -> None:
 
 def test_job_refused(world: World) -> None:
     """Z2.5 If one of the jobs would be refused under R1.6 or R1.7, or because too few nodes are
-    reachable for its copies, the reply is that error and nothing is done. What is staged stays.
-    MAXLEN also counts the preceding jobs of the same PUBLISH.
+    expected (K4.4) for its copies, the reply is that error and nothing is done. What is staged
+    stays. MAXLEN also counts the preceding jobs of the same PUBLISH.
     """
     world.run("STAGE", "t", "a", 60_000, "r", "b")
     stage(world, "1", "a", "MAXLEN", 2)
@@ -348,8 +348,8 @@ def test_keys_have_an_end(world: World) -> None:
 
 
 def test_memory(world: World) -> None:
-    """Z5.1 Staged jobs, apps and keys count as used memory (M1). STAGE is refused at level 3, as
-    ADDJOB is (M2.3). None of them is evicted.
+    """Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what
+    PUBLISH makes of them. STAGE is refused from level 1 on (M2.3). None of them is evicted.
     """
     n = world.n
     before = n.used_bytes()
@@ -365,6 +365,19 @@ def test_memory(world: World) -> None:
     flush_all(n)
     assert n.used_bytes() <= before
     check(world.n)
+
+
+def test_publish_needs_no_more_memory(world: World) -> None:
+    """Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what
+    PUBLISH makes of them.
+    """
+    n = world.n
+    for i in range(300):
+        world.run("STAGE", "t", "a", 60_000, f"q{i % 30}", "x", "TTL", 60)
+    before = n.used_bytes()
+    assert world.run("PUBLISH", "app", 1, "t", "a") == 300
+    assert n.used_bytes() < before + 1_000
+    check(n)
 
 
 def test_figures(world: World) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from journal_by_hand import Kept
 from lease_by_hand import Lessee
-from node_by_hand import Box
 from test_l_bounds import fill, value
 from test_z_journal import CAUSES
 
@@ -116,113 +114,111 @@ def test_client_goes(world: World, when: str) -> None:
 
 @pytest.mark.parametrize("how", CAUSES)
 @pytest.mark.parametrize("when", ["looking", "decided", "half"])
-def test_restart_meanwhile(when: str, how: str) -> None:
+def test_restart_meanwhile(make_world: Make, when: str, how: str) -> None:
     """Z2.11 From then on it is final, also after a crash.
 
     Z6.2 A truncated journal has all of it or nothing. The record of the group is in the same frame;
     on load it acks the jobs that its batches still had.
     """
-    kept = Kept()
-    box, n = kept.box, kept.box.n
-    taken = [box.run("ADDJOB", "in", str(i), 0).encode() for i in range(60)]
-    g = Lessee(box, "in")
+    world = make_world(journal="always")
+    n = world.n
+    taken = [world.add("in", str(i)) for i in range(60)]
+    g = Lessee(world, "in")
     g.next(1, 40)
     g.next(2, 10)
-    assert g("NACK", 1, taken[0].decode()) == 1
+    assert g("NACK", 1, taken[0]) == 1
     stage_many(n, 200)
-    kept.turn()
+    world.settle()
     x = begun(n)
     x.spec.group, x.spec.epoch, x.spec.seq = b"g", int(g.epoch), 1
     go_on(n, x, 10, when)
-    kept.turn()
-    kept.restart(how)
-    box, n = kept.box, kept.box.n
+    world.settle()
+    world.restart(how=how)
+    n = world.n
     if when == "looking":
         assert set(n.jobs) == set(taken) and n.staging.count == 200
-        assert box.run("LEASE", "COMMIT", "g", g.epoch, 1) == 39
+        assert world.run("LEASE", "COMMIT", "g", g.epoch, 1) == 39
     else:
         ids = [id for id in x.ids if id in n.jobs]
         assert len(ids) == 200 and n.staging.count == 0
         assert set(n.jobs) - set(ids) == {taken[0], *taken[40:]}
-        assert [job[2] for job in box.run("GETJOB", "COUNT", 500, "FROM", "q")] == [
+        assert [job[2] for job in world.run("GETJOB", "COUNT", 500, "FROM", "q")] == [
             b"%05d" % i for i in range(200)
         ]
-        assert box.run("LEASE", "COMMIT", "g", g.epoch, 1) == 0
-    assert box.run("LEASE", "COMMIT", "g", g.epoch, 2) == 10
+        assert world.run("LEASE", "COMMIT", "g", g.epoch, 1) == 0
+    assert world.run("LEASE", "COMMIT", "g", g.epoch, 2) == 10
     check(n)
-    kept.close()
 
 
-def test_snapshot_meanwhile() -> None:
+def test_snapshot_meanwhile(make_world: Make) -> None:
     """Z6.4 A snapshot has staged jobs, versions and keys as of the start of its segment."""
-    kept = Kept()
-    n = kept.box.n
+    world = make_world(journal="always")
+    n, committer = world.n, world.node().committer
     stage_many(n, 200)
-    kept.turn()
+    world.settle()
     x = begun(n)
     go_on(n, x, 10, "half")
-    kept.committer.ask_rewrite()
-    kept.turn()
-    assert not kept.committer.is_rewriting() and len(n.jobs) < 200  # it waits for the end
-    assert kept.committer.start_rewrite(n, n.now_ms)  # a snapshot that cannot wait
+    committer.ask_rewrite()
+    world.settle()
+    assert not committer.is_rewriting() and len(n.jobs) < 200  # it waits for the end
+    world.begin_rewrite()  # a snapshot that cannot wait
     assert len(n.jobs) == 200 and n.staging.running is None
     assert publish_some(n, x, 10) and x.value == 200
-    assert kept.committer.finish_rewrite(n) == ""
-    kept.restart("power")
-    assert len(kept.box.n.jobs) == 200 and kept.box.qlen() == 200
-    kept.close()
+    world.until(lambda: not committer.is_rewriting())
+    world.restart(how="power")
+    assert len(world.n.jobs) == 200 and world.qlen() == 200
 
 
-def test_keys_that_come_meanwhile(box: Box) -> None:
+def test_keys_that_come_meanwhile(world: World) -> None:
     """Z2.11 Meanwhile STAGE into one of its attempts is refused (`-ERR attempt '<attempt>' of
     transaction '<txn>' is being published: ...`), and its attempts do not time out. If an ADDJOB
     brings one of its keys first, the key belongs to that ADDJOB. A key that was published replies
     with the id of its job at once.
     """
-    n = box.n
+    n = world.n
     stage_many(n, 1_000, b"a", b"k")
     x = begun(n)
     go_on(n, x, 10, "looking")
-    mine = str(box.run("ADDJOB", "q", "mine", 0, "DEDUPE", "k7")).encode()
-    refused = box.run("STAGE", "t", "a", 60_000, "q", "b")
+    mine = world.run("ADDJOB", "q", "mine", 0, "DEDUPE", "k7")
+    refused = world.run("STAGE", "t", "a", 60_000, "q", "b")
     assert refused.startswith("ERR attempt 'a' of transaction 't' is being published: ")
-    assert box.run("STAGE", "t", "b", 60_000, "q", "b") == 1
-    box.pass_ms(61_000)
+    assert world.run("STAGE", "t", "b", 60_000, "q", "b") == 1
+    world.pass_ms(61_000)
     assert n.staging.attempt(b"t", b"a") is not None and n.staging.attempt(b"t", b"b") is None
     go_on(n, x, 100, "half")
-    again = str(box.run("ADDJOB", "q", "again", 0, "DEDUPE", "k990")).encode()
+    again = world.run("ADDJOB", "q", "again", 0, "DEDUPE", "k990")
     assert again == x.ids[990] and again not in n.jobs
-    assert str(box.run("ADDJOB", "q", "again", 0, "DEDUPE", "k3")).encode() == x.ids[3]
+    assert world.run("ADDJOB", "q", "again", 0, "DEDUPE", "k3") == x.ids[3]
     assert finish(n, x) == 999
     assert again in n.jobs and mine in n.jobs and len(n.jobs) == 1_000
     check(n)
 
 
-def test_one_after_the_other(box: Box) -> None:
+def test_one_after_the_other(world: World) -> None:
     """Z2.11 PUBLISH commands run one after another."""
-    n = box.n
+    n = world.n
     stage_many(n, 500)
     x, y = begun(n), begun(n)
     go_on(n, x, 10, "half")
     assert not publish_some(n, y, 1_000) and not y.has_begun and n.staging.running is x
-    late = box.add()
+    late = world.add()
     assert finish(n, x) == 500
-    assert box.get(count=1_000)[-1] == late  # jobs come in the order of their publication
+    assert world.get(count=1_000)[-1] == late  # jobs come in the order of their publication
     assert publish_some(n, y, 1_000) and y.value == -1
     stage_many(n, 10)
     z = begun(n, version=2)
     go_on(n, z, 1, "looking")
     drop_publish(n, z)
-    assert box.run("STAGE", "t", "a", 60_000, "q", "b") == 11
-    assert box.run("PUBLISH", "app", 2, "t", "a") == 11
+    assert world.run("STAGE", "t", "a", 60_000, "q", "b") == 11
+    assert world.run("PUBLISH", "app", 2, "t", "a") == 11
 
 
 @pytest.mark.parametrize("when", ["looking", "decided", "half"])
-def test_flushed_meanwhile(box: Box, when: str) -> None:
+def test_flushed_meanwhile(world: World, when: str) -> None:
     """Nothing is left of a PUBLISH that is being done (S7.1)."""
-    n = box.n
-    [box.add("in") for _ in range(50)]
-    g = Lessee(box, "in")
+    n = world.n
+    [world.add("in") for _ in range(50)]
+    g = Lessee(world, "in")
     g.next(1, 50)
     stage_many(n, 500)
     x = begun(n)
@@ -233,22 +229,22 @@ def test_flushed_meanwhile(box: Box, when: str) -> None:
     assert publish_some(n, x, 10) and not n.jobs and n.leases.bytes == 0
     assert words_of(x.error).startswith(b"NOSTAGE") == (when == "looking")
     stage_many(n, 3)
-    assert box.run("PUBLISH", "app", 2, "t", "a") == 3
+    assert world.run("PUBLISH", "app", 2, "t", "a") == 3
 
 
-def test_lease_lost_meanwhile(box: Box) -> None:
+def test_lease_lost_meanwhile(world: World) -> None:
     """Z2.4 If LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2), the reply is its
     error, and nothing is done.
     """
-    n = box.n
-    [box.add("in") for _ in range(50)]
-    g = Lessee(box, "in")
+    n = world.n
+    [world.add("in") for _ in range(50)]
+    g = Lessee(world, "in")
     g.next(1, 50)
     stage_many(n, 500)
     x = begun(n)
     x.spec.group, x.spec.epoch, x.spec.seq = b"g", int(g.epoch), 1
     go_on(n, x, 10, "looking")
-    box.run("LEASE", "OPEN", "g", "other", "in")
+    world.run("LEASE", "OPEN", "g", "other", "in")
     while not publish_some(n, x, 10):
         pass
     assert (
@@ -256,7 +252,7 @@ def test_lease_lost_meanwhile(box: Box) -> None:
         and n.staging.count == 500
         and n.staging.running is None
     )
-    assert box.qlen("in") == 50 and box.qlen() == 0
+    assert world.qlen("in") == 50 and world.qlen() == 0
 
 
 def test_copies_of_a_part(make_world: Make) -> None:

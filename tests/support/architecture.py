@@ -57,13 +57,21 @@ def imported(tree: ast.AST) -> Iterator[str]:
     """Modules, and names that may be modules; not those that only type checkers import."""
     # An import is a statement: expressions, most of a tree, are not looked at.
     for node in chain.from_iterable(getattr(tree, part, ()) for part in BLOCKS):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and is_for_types(node.test):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         yield from imported(node)
+
+
+def is_for_types(test: ast.expr) -> bool:
+    """Whether it is `TYPE_CHECKING`, of `typing` or as a name of the module."""
+    match test:
+        case ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return True
+    return False
 
 
 def upward(at: dict[str, int], edges: list[Edge]) -> list[str]:

@@ -7,6 +7,7 @@ output. Tests of the start itself use subprocess.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -213,7 +214,25 @@ def serve() -> None:
     gc.freeze()
     program = import_module("tuque.main").main
     if fork_on_request(socket.socket(fileno=int(sys.argv[2]))):
+        leave(program)
+
+
+def leave(program: Callable[[], object]) -> None:
+    """Runs the program to its end, and does not take its modules apart, which costs more than a
+    start: all that it imported would be copied.
+    """
+    try:
         program()
+        code = 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        code = ended.code
+    threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter ends
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def fork_on_request(line: socket.socket) -> bool:

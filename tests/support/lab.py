@@ -55,6 +55,10 @@ class RealServer:
     def start(self, *flags: str | int, before: Callable[[], None] | None = None) -> RealServer:
         """Start and wait until it serves; a later start takes the same port."""
         self.launch(*flags, before=before)
+        return self.wait_ready()
+
+    def wait_ready(self) -> RealServer:
+        """Wait until it serves."""
         until(self.is_ready, lambda: "get ready:\n" + self.log())
         self.port = int(READY.findall(self.log())[-1])
         self.bus_port = int((BUS.findall(self.log()) or ["0"])[-1])
@@ -153,11 +157,16 @@ class RealServer:
             wire.close()
         self.wires = []
 
+    def ask_to_end(self) -> None:
+        """Close the connections, and ask it to stop if it runs."""
+        self.hang_up()
+        if self.process is not None:
+            self.process.terminate()
+
     def end(self) -> None:
         """Stop it if it runs, and close the connections."""
-        self.hang_up()
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
+        self.ask_to_end()
+        if self.process is not None:
             self.wait()
         self.process = None
 
@@ -216,8 +225,9 @@ class RealCluster:
     def start(self) -> Self:
         """Start all nodes and make them meet; at the end every node reaches all others."""
         for node in self.nodes:
-            node.start()
-            self.ids.append(node.wire()("CLUSTER", "MYID").decode())
+            node.launch()
+        for node in self.nodes:
+            self.ids.append(node.wait_ready().wire()("CLUSTER", "MYID").decode())
         for id, node, (_, opener) in zip(self.ids, self.nodes, self._openers, strict=False):
             opener(id, node.bus_port)
         self.meet()
@@ -259,10 +269,15 @@ class RealCluster:
         return self.nodes[number].wire()
 
     def end(self) -> None:
-        """Stop every node that runs, also one that stands still, and the proxies."""
+        """Stop every node that runs, also one that stands still, and the proxies.
+
+        All at once: one that is asked alone first hands over the tubes that it leads.
+        """
         for node in self.nodes:
             if is_running(node):
                 node.signal(signal.SIGCONT)
+        for node in self.nodes:
+            node.ask_to_end()
         for node in self.nodes:
             node.end()
         if self._proxy is not None:

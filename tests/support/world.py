@@ -7,7 +7,7 @@
 
 Time stands until the test lets it pass, and what a node does takes none. Decides nothing of what
 nodes do: they run on the simulator's machines (`world_machines`), their clients speak bytes
-(`world_wires`) or are the shipped ones (`world_clients`).
+(`world_wires`) or are the shipped ones (`world_clients`). `world_strangers` plays other nodes.
 """
 
 from __future__ import annotations
@@ -30,25 +30,28 @@ from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import KIND_NAMES
+from tuque.core.records.jobs import KIND_NAMES as RECORD_NAMES
 from tuque.core.records.read import Record, decode
+from tuque.server.bus.peers import Bus
 from tuque.server.config.options import Config
+from tuque.server.journal.committer import Committer
 from tuque.server.log.log import say_all_again
 from tuque.server.loop.pump import Pump
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import RUNNING
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
+from world_disk import DiskAt
 from world_machines import (
     NEVER,
-    HandDisk,
     HandMachine,
     HandShell,
-    HandThread,
     Lab,
     conf_of,
     listen,
     options_of,
 )
+from world_strangers import Host, Stranger
 from world_trace import QUIET, Trace
 from world_wires import IprotoWire, Wire
 
@@ -64,80 +67,6 @@ Said = TypeVar("Said")
 
 
 NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
-
-
-class DiskAt:
-    """The disk of a machine, and its faults; `well` ends them."""
-
-    def __init__(self, machine: HandMachine) -> None:
-        self._machine = machine
-        self._image: HandDisk | None = None
-        self._conf = b""
-
-    @property
-    def files(self) -> HandDisk:
-        """The files themselves."""
-        found = self._machine.disk
-        assert isinstance(found, HandDisk)
-        return found
-
-    def full(self, left_bytes: int = 0) -> None:
-        """No more bytes than that fit."""
-        self.files.capacity = self.files.used() + left_bytes
-
-    def slow(self, ms: int) -> None:
-        """Each sync takes that long."""
-        self._machine.settings.sync_us = ms * 1000
-        shell = self._machine.shell
-        if shell is not None and shell.thread is not None:
-            shell.thread.sync_us = ms * 1000
-
-    def stick(self, is_stuck: bool = True) -> None:
-        """No sync ends until it works again."""
-        self._machine.is_stuck = is_stuck
-        shell = self._machine.shell
-        if not is_stuck and shell is not None and shell.thread is not None:
-            assert isinstance(shell.thread, HandThread)
-            shell.thread.unstick()
-
-    def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
-        """So many writes or syncs fail."""
-        self.files.write_errors, self.files.fsync_errors = writes, syncs
-
-    def well(self) -> None:
-        """The disk has room, is quick and fails no more."""
-        self.stick(False)
-        self.files.capacity = 1 << 60
-        self.fail()
-        self.slow(0)
-
-    def lose_last(self, ms: int) -> None:
-        """What was written in the last `ms` is gone, as after a power cut; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        now_us = self._machine.world.now_us
-        self.files.lose_since(now_us - ms * 1000)
-
-    def snapshot(self) -> None:
-        """Keep an image of the disk, for `restore` or `start(disk="old")`."""
-        self._image = self._copy(self.files)
-        self._conf = self._machine.conf
-
-    def restore(self) -> None:
-        """The disk is as it was at the snapshot; the node is down."""
-        assert self._machine.shell is None, "the node has its files open"
-        assert self._image is not None, "there is no snapshot"
-        self._machine.disk = self._copy(self._image)
-        self._machine.conf = self._conf
-
-    def lose(self) -> None:
-        """There is a new disk; the node knows its id and its cluster."""
-        self._machine.disk = self.files.empty()
-
-    @staticmethod
-    def _copy(disk: HandDisk) -> HandDisk:
-        found = disk.copy()
-        assert isinstance(found, HandDisk)
-        return found
 
 
 class NodeAt:
@@ -185,6 +114,13 @@ class NodeAt:
         return self.shell.pump
 
     @property
+    def committer(self) -> Committer:
+        """Its journal."""
+        found = self.server.committer
+        assert found is not None, f"{self.machine.name} has no journal"
+        return found
+
+    @property
     def log(self) -> list[str]:
         """The lines that it logged, in all its lives."""
         return [record.getMessage() for record in self.machine.records]
@@ -201,6 +137,10 @@ class NodeAt:
             at = decode(payload, at, record)
             found.append(record)
         return found
+
+    def recorded(self) -> list[str]:
+        """The names of the same."""
+        return [RECORD_NAMES[record.kind] for record in self.records()]
 
     def take_recorded(self) -> bytes:
         """The same as the bytes of the records."""
@@ -419,6 +359,19 @@ class World:
         """A new connection that speaks IPROTO."""
         return IprotoWire(self, i, address)
 
+    def stranger(
+        self, i: int = 0, *, secret: str | None = None, came: str = "127.0.0.1", **card: Any
+    ) -> Stranger:
+        """A new connection to the bus of node i, from that address: see `join`.
+
+        `secret`: by default that of the node; `card` has what the stranger says of itself.
+        """
+        return Stranger(self, i, secret, came, card)
+
+    def host(self, number: int = 99, secret: str = "") -> Host:
+        """A machine that is no node; nodes may dial its address."""
+        return Host(self, number, secret)
+
     def client(self, i: int = 0, *, others: bool = False) -> ClientAt:
         """The shipped client, at node i; `others`: it also turns to the others."""
         from world_clients import ClientAt  # few worlds have one, and to import it takes long
@@ -476,10 +429,28 @@ class World:
         self.machines[i].kill()
         self.settle()
 
-    def restart(self, i: int, disk: str = "kept") -> None:
-        """Kill a node, and start it again from its disk: it reaches nobody until `link`."""
+    def cut_power(self, i: int) -> None:
+        """The machine of a node loses its power: what was not synced is gone."""
+        self.machines[i].cut_power()
+        self.settle()
+
+    def restart(
+        self,
+        i: int = 0,
+        disk: str = "kept",
+        *,
+        how: str = "kill",
+        off_ms: int = 0,
+        jump_ms: int = 0,
+    ) -> None:
+        """End a node, and start it again from its disk: it reaches nobody until `link`.
+
+        `how`: kill, stop or power. It is down that long, and its wall clock then set ahead.
+        """
         self.isolate(i)
-        self.kill(i)
+        {"kill": self.kill, "stop": self.stop, "power": self.cut_power}[how](i)
+        self.pass_ms(off_ms)
+        self.machines[i].clock.jump(jump_ms)
         self.start(i, disk)
 
     def stop(self, i: int) -> None:
@@ -492,6 +463,16 @@ class World:
     def stall(self, i: int, ms: int) -> None:
         """The process stands still for that long; others go on."""
         self.machines[i].pause(ms)
+
+    def begin_rewrite(self, i: int = 0) -> None:
+        """Begin to write the journal of a node anew, as BGREWRITEAOF does; no turn was yet."""
+        node = self.node(i)
+        assert node.committer.start_rewrite(node.core, node.core.now_ms)
+
+    def rewrite(self, i: int = 0) -> None:
+        """The same, to its end."""
+        self.begin_rewrite(i)
+        self.until(lambda: not self.node(i).committer.is_rewriting())
 
     # ---- links
 
@@ -731,6 +712,13 @@ class World:
         return self.nodes[0].server
 
     @property
+    def bus(self) -> Bus:
+        """The bus of node 0."""
+        found = self.server.bus
+        assert found is not None, "it has no bus"
+        return found
+
+    @property
     def cfg(self) -> Config:
         """The options of node 0."""
         return self.nodes[0].server.cfg
@@ -745,7 +733,7 @@ class World:
         """The first client of node 0."""
         return self.at(0)
 
-    def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
+    def __call__(self, line: str, *words: str | bytes | int, by: Wire | None = None) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
         return (by or self.run).line(line, *words)
 

@@ -32,6 +32,7 @@ from sim.machines.kernel import (
     Epoll,
     Kernel,
     ListeningSocket,
+    Names,
     Socket,
     host_of,
 )
@@ -46,6 +47,7 @@ from tuque.server.config.config import cluster_secrets, load
 from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item
+from tuque.server.net.resolver import Answer, Resolver
 from tuque.server.net.system import IN
 from tuque.server.start.bus import attach_bus, open_bus
 from tuque.server.start.journal import close_journal
@@ -55,6 +57,7 @@ from tuque.store.writer import Journal
 NETWORK: Final = "10.0.0."  # of the nodes
 HUP: Final = 16  # EPOLLHUP
 UNIX: Final = "unix"  # the host of a client's address who comes by a socket of this machine
+FIRST_FD: Final = 10_000  # descriptors of the operating system, which tests may add, are below
 IPROTO: Final = "iproto"
 IPROTO_PORT: Final = 3_301
 EVENT_BYTES: Final = 1 << 16
@@ -273,12 +276,20 @@ class HandThread(SimThread):
         super().put(item, is_binding)
 
 
+def is_stranger(label: str) -> bool:
+    """Whether a connection of that label came from no node."""
+    return "#" in label
+
+
 class Place(ListeningSocket):
-    """A listening socket for clients: each one is at an address of this machine."""
+    """A listening socket: who is no node comes from an address and a port of his own."""
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
-        sock, (other, _) = super().accept()
-        host, _, port = other.rpartition("#")
+        end = self.backlog[0].end if self.backlog else None
+        if end is None or not is_stranger(end.label):
+            return super().accept()
+        sock = self.backlog.popleft()
+        host, _, port = end.label.partition("-")[0].rpartition("#")
         if host == UNIX:
             sock.family = socket.AF_UNIX
         return sock, (host, int(port))
@@ -376,17 +387,33 @@ class HandEpoll(Epoll):
             self.touch(fd)
 
 
+class HandNames(Names):
+    """The resolver: no host has a name but the nodes."""
+
+    def ask(self, host: str) -> None:
+        if host == "localhost":
+            self.answer(Answer(host, "127.0.0.1", ""))
+        elif host[1:].isdigit():
+            super().ask(host)
+        else:
+            self.answer(Answer(host, "", "Name or service not known"))
+
+
 class HandKernel(Kernel):
     """The operating system of one process."""
 
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell)
+        self.last_fd = FIRST_FD
         self.epoll: HandEpoll = HandEpoll(self)
 
     def open_socket(self, _family: int) -> socket.socket:
         sock = Link(self, None)
         sock.buffer_bytes = self.shell.buffer_bytes
         return cast(socket.socket, sock)
+
+    def open_resolver(self) -> Resolver:
+        return HandNames(self)
 
 
 class HandShell(Shell):
@@ -399,6 +426,7 @@ class HandShell(Shell):
         self.waited_ms = 0  # what the pump asked for
         self.is_single = False  # it stands still after its next turn
         super().__init__(machine, number, cfg)
+        self.nodes: ListeningSocket = Place(self.kernel, BUS_PORT)
         if machine.has_events:
             self.n.events = Events(EVENT_BYTES, 1)
 
@@ -513,7 +541,12 @@ class Lab(Ground):
         self.after_turn: Callable[[int], object] | None = None  # told which node has run one
 
     def on_message(self, label: str, to: str, message: AnyMessage) -> None:
-        """A message arrived at a node over the connection of that label."""
+        """A message arrived at a node over the connection of that label.
+
+        What strangers say is not told.
+        """
+        if is_stranger(label):
+            return
         a, _, b = label.partition("-")
         other = a if b == to else b
         if self.editor is not None:
@@ -592,6 +625,16 @@ class HandMachine(Machine):
         """The process is killed; what it wrote is in the page cache."""
         assert self.shell is not None, f"{self.name} is down"
         self.end(self.shell)
+
+    def cut_power(self) -> None:
+        """The machine loses its power: what was not synced is gone."""
+        self.kill()
+        self.disk.power_cut()
+        self.clock.reboot()
+
+    def die(self, **_: object) -> None:
+        """The same, within a step of the disk: see `cut_at`."""
+        self.cut_power()
 
 
 def conf_of(machine: Machine, others: list[Machine]) -> bytes:

@@ -51,9 +51,12 @@ class Ear:
 class RawWire:
     """One connection: bytes in, bytes out."""
 
-    def __init__(self, world: World, i: int, port: str, address: str = "") -> None:
+    def __init__(
+        self, world: World, i: int, port: str, address: str = "", end: End | None = None
+    ) -> None:
+        """Connect to node i; `end`: of a connection that the node has made itself."""
         self.world = world
-        self.end: End | None = None
+        self.end = end
         self.i = i
         self.unread = bytearray()  # what the test has not read
         self.is_closed = False  # by the node
@@ -61,6 +64,9 @@ class RawWire:
         self.place = "#".join(self.address.rsplit(":", 1))
         self.node = f"n{i}"
         ear = Ear(self)
+        if end is not None:
+            end.owner = ear
+            return
         world.lab.net.connect(ear, self.place, self.node, port, ear.on_connected)
         world.settle_wires()
         if self.end is None:
@@ -76,7 +82,8 @@ class RawWire:
     def put(self, data: bytes) -> None:
         """Send bytes; what follows is not carried out yet."""
         assert self.end is not None
-        self.end.send(data)
+        if data:
+            self.end.send(data)
 
     def give(self, data: bytes) -> None:
         """Send bytes, and carry out what follows."""
@@ -164,12 +171,28 @@ class Wire(RawWire):
         self.put(encode(*words))
         self.world.settle_wires()
 
+    def send_in_turn(self, *words: str | bytes | int) -> None:
+        """Send a command, and let the node take one turn: what it needs more is not done yet."""
+        self.put(encode(*words))
+        self.world.turn(self.i)
+
+    def held(self, *words: str | bytes | int) -> tuple[bool, Any]:
+        """Send a command: whether its reply waits for a sync of the journal, and the reply."""
+        disk = self.world.disk(self.i)
+        disk.slow(1)
+        self.send(*words)
+        self.world.settle()
+        is_held = not self.unread
+        reply = self.read()
+        disk.slow(0)
+        return is_held, reply
+
     def hear(self) -> bytes:
         """The bytes that were answered since the last look, also to what the test did itself."""
         self.world.settle()
         return self.bytes_now()
 
-    def line(self, line: str, *words: str | bytes) -> bytes:
+    def line(self, line: str, *words: str | bytes | int) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
         return self.say(encode(*line.split(), *words))
 

@@ -175,8 +175,8 @@ def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
 
 
 def test_sync_copies() -> None:
-    """T18.5 If fewer than n nodes are reachable, it is refused before it does anything: `-NOREPL
-    Not enough reachable nodes for the requested replication level`."""
+    """T18.5 If fewer than n nodes are expected (K4.4), it is refused before it does anything:
+    `-NOREPL Not enough reachable nodes for the requested replication level`."""
     world = TubesWorld(3)
     world.make(0, sync=3)
     world.hold(2, 0)
@@ -191,6 +191,9 @@ def test_sync_copies() -> None:
     world.settle()
     assert synced(n, t, tube) == 1
     world.cut(0, 1)
+    world.put(0)
+    assert tube.seq == 2 and synced(n, t, tube) == 1
+    world.pass_ms(n.limits.node_timeout_ms + 1_000)
     with pytest.raises(TubeError) as e:
         world.put(0)
     assert resp_words(e.value).startswith(b"NOREPL Not enough reachable nodes")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tuque.tubes.model.tube import RUNNING
 from world import World
 from world_wires import Wire
 
@@ -108,3 +109,26 @@ def test_a_key_that_was_never_confirmed_goes_with_its_task() -> None:
     world.heal()
     world.until(lambda: world.node(leader).tubes.by_name[b"t"].is_complete)
     world.until(lambda: {one.id for one in world.node(leader).core.keys.kept.values()} == {id})
+
+
+def test_a_key_of_the_turn_in_which_its_leader_gave_up() -> None:
+    """T25.6 Until another node leads, it still sends what was changed before (T18.2), also in the
+    turn in which it gave up: a task or key (T18.8) of that turn may have been delivered already.
+    """
+    world, leader = led()
+    timeout_ms = int(world.node(leader).core.limits.node_timeout_ms)
+    consumer, producer = world.wire(leader), world.wire(leader)
+    consumer.send("GETJOB", "FROM", "t")
+    assert producer("CONFIG", "SET", "appendonly", "no") == b"OK"
+    world.pass_ms(timeout_ms)
+    assert world.leader("t") == leader
+    world.stall(leader, 2_000)  # the put and the end of the timeout are of one turn
+    producer.send("ADDJOB", "t", "b", 0, "DEDUPE", "k")
+    world.pass_ms(2_000)
+    assert world.node(leader).tubes.by_name[b"t"].state != RUNNING
+    ((_, id, _),) = consumer.take()
+    world.until(lambda: world.leader("t") not in (None, leader))
+    after = world.leader("t")
+    assert after is not None
+    assert added(world.wire(after), "k") == [id, 0]
+    assert producer.read() == id, "two nodes that vote have it"

@@ -166,7 +166,7 @@ def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
     """T14.4 If a journal is truncated anywhere, the tubes are as they were after some call;"""
     home = TubeWorld(has_journal=True)
     rng = random.Random(seed)
-    name = home.segment()
+    name = home.disk().segment()
     states = [(home.files.size(name), facts(home.n))]
 
     def look() -> None:
@@ -192,10 +192,10 @@ def test_a_snapshot_tells_it_all() -> None:
     rng = random.Random(99)
     for _ in range(200):
         act(home, rng)
-    home.rewrite()
+    home.begin_rewrite()
     for _ in range(200):
         act(home, rng)
-    assert not home.is_rewriting()
+    assert not home.node().committer.is_rewriting()
     assert len(home.files.names) < 6
     before = facts(home.n)
     home.restart(0)
@@ -221,8 +221,6 @@ def test_grants_outlive_a_restart() -> None:
         assert [one.holder for one in home.t.rights.listing(b"")] == [bob, bob]
         made(home, b"u%d" % len(home.t.by_name), b"fifo")
         home.rewrite()
-        while home.is_rewriting():
-            home.pass_ms(10)
 
 
 def test_numbers_and_tokens_go_on_after_a_restart() -> None:
@@ -352,14 +350,14 @@ def test_a_temporary_tube_comes_back_empty() -> None:
     """T2.5 only the definition and the numbers used are in the journal"""
     home = TubeWorld(has_journal=True)
     tube = made(home, b"t", b"fifottl", temporary=True)
-    size = home.files.size(home.segment())
+    size = home.files.size(home.disk().segment())
     put(home, tube)
-    first = home.files.size(home.segment()) - size
+    first = home.files.size(home.disk().segment()) - size
     for _ in range(50):
         put(home, tube)
         operations.take(home.n, home.t, tube, 1)
         home.settle()
-    assert home.files.size(home.segment()) == size + first
+    assert home.files.size(home.disk().segment()) == size + first
     home.restart()
     assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
 

@@ -108,8 +108,6 @@ def test_a_snapshot_has_the_keys_that_are_taken_for_a_time() -> None:
     assert on_deljob(home.n, first)
     home.settle()
     home.rewrite()
-    while home.is_rewriting():
-        home.pass_ms(10)
     home.restart()
     assert add(home.n, b"k") == (first, False)
 

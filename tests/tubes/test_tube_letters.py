@@ -73,7 +73,7 @@ def test_a_journal_cut_at_every_byte() -> None:
     """T48.8 in one change it is BURIED in its tube, under its id, with cause, reason, attempts, and
     the first and last failure."""
     home, first = dead_home()
-    name = home.segment()
+    name = home.disk().segment()
     begins = home.files.size(name)
     states = [(begins, facts(home.n))]
     second = add(home.n, attempts=2)

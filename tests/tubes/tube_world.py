@@ -39,10 +39,6 @@ class TubeWorld(World):
     def files(self) -> HandDisk:
         return self.disk().files
 
-    def segment(self) -> str:
-        """The path of the file to which the journal is written."""
-        return max(name for name in self.files.names if name.endswith(".log"))
-
     def restart(self, after_ms: int = 10) -> None:
         """The process dies, with what it has not written, and starts anew.
 
@@ -64,17 +60,6 @@ class TubeWorld(World):
             handle = disk.open_append(path)
             disk.write(handle, data[:size] if path == name else data)
         return disk
-
-    def rewrite(self) -> None:
-        """Begin to write the journal anew."""
-        committer = self.server.committer
-        assert committer is not None
-        assert committer.start_rewrite(self.n, self.n.now_ms)
-
-    def is_rewriting(self) -> bool:
-        committer = self.server.committer
-        assert committer is not None
-        return committer.is_rewriting()
 
     # ---- the functions of tubes; what follows is carried out by `settle`
 

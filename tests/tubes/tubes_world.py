@@ -148,17 +148,7 @@ class TubesWorld(World):
 
     def journal(self, i: int) -> Journal:
         """The journal of node i; its thread is at rest."""
-        committer = self.node(i).server.committer
-        assert committer is not None
-        return committer.journal
-
-    def rewrite(self, i: int) -> None:
-        """BGREWRITEAOF at node i, to its end."""
-        node = self.node(i)
-        committer = node.server.committer
-        assert committer is not None
-        assert committer.start_rewrite(node.core, node.core.now_ms)
-        self.until(lambda: not committer.is_rewriting())
+        return self.node(i).committer.journal
 
     # ---- what they say
 

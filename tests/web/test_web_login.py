@@ -102,7 +102,7 @@ def test_a_cookie_that_was_changed_is_worth_nothing() -> None:
 
 def test_a_session_ends_with_what_its_user_may_do() -> None:
     """O14.36 A session ends when its user signs out, 12 hours after the log-in, and when the
-    console starts with another password or role of that user, or without the user."""
+    user has another password or role, or is no user any more."""
     users = known()
     admin = users["admin"]
     session, cookie = Sessions(b"k" * 32, users).begin(admin, 1000.0)

@@ -114,7 +114,7 @@ def count(numbers: list[int | Failed]) -> None:
     note(f"count {len(numbers)} {sum(good)} {len(numbers) - len(good)} {how} {current_job().id}")
 
 
-@app.task(queue="numbers", attempts=3, retry_s=2, backoff=Backoff(0.05, 0.1))
+@app.task(queue="numbers", attempts=3, retry_s=1, backoff=Backoff(0.05, 0.1))
 def flaky(number: int) -> int:
     note(f"flaky {number}")
     if number % 10 < 3 and current_job().attempt == 1:

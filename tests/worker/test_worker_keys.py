@@ -109,6 +109,10 @@ def test_a_file_of_keys(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ConfigError, match="keys"):
             Keys.read(path)
+    for weak in ("0" * 64, "deadbeef" * 8, b"a sentence of words as a secret.".hex()):
+        path.write_text(f"a sign {weak}")
+        with pytest.raises(ConfigError, match="line 1: a key that can be guessed"):
+            Keys.read(path)
 
 
 def test_encryption_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

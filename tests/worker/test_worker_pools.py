@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -61,6 +61,29 @@ def run_calls(make: MakePool, *calls: Call) -> list[Outcome]:
     return asyncio.run(main())
 
 
+RunCalls = Callable[..., list[Outcome]]
+
+
+@pytest.fixture(scope="module")
+def run_in() -> Iterator[RunCalls]:
+    """Runs calls in a pool of that kind; the tests that leave their children whole share these."""
+    shared: list[Pool] = []
+
+    async def main(calls: tuple[Call, ...]) -> list[Outcome]:
+        if not shared:
+            shared.append(MAKERS["process"](2))
+            await shared[0].start()
+        return list(await asyncio.gather(*map(shared[0].run, calls)))
+
+    def run(kind: str, *calls: Call) -> list[Outcome]:
+        return runner.run(main(calls)) if kind == "process" else run_calls(MAKERS[kind], *calls)
+
+    with asyncio.Runner() as runner:
+        yield run
+        for pool in shared:
+            runner.run(pool.stop())
+
+
 def test_no_command_line_has_a_password() -> None:
     """U4.7 No process that a worker starts has the URL in its command line, which other users of
     the machine can read."""
@@ -83,9 +106,9 @@ def test_no_command_line_has_a_password() -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_every_way_a_job_can_end(kind: str) -> None:
-    outcomes = run_calls(
-        MAKERS[kind],
+def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
+    outcomes = run_in(
+        kind,
         call("fine", 1),
         call("fine_async", 1),
         call("fails", "bad luck"),
@@ -115,23 +138,23 @@ def test_every_way_a_job_can_end(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_another_jobs_cancel_is_a_failure_of_this_one(kind: str) -> None:
+def test_another_jobs_cancel_is_a_failure_of_this_one(run_in: RunCalls, kind: str) -> None:
     """U2.2 So is `tuque.errors.Cancelled` in a run that was not cancelled: it may come from a
     command about another job.
     """
-    outcomes = run_calls(MAKERS[kind], call("hears_of_a_cancel"), call("hears_of_a_cancel_async"))
+    outcomes = run_in(kind, call("hears_of_a_cancel"), call("hears_of_a_cancel_async"))
     for outcome in outcomes:
         assert (outcome.kind, outcome.text) == ("failed", "Cancelled: CANCELLED Job was cancelled")
         assert "raise Cancelled" in outcome.trace
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_run_that_cannot_be_judged_has_failed(kind: str) -> None:
+def test_a_run_that_cannot_be_judged_has_failed(run_in: RunCalls, kind: str) -> None:
     """U2.17 If a class of its task raises while the end of the run is judged, the run has failed
     with that exception, and the thread or process of the worker goes on.
     """
     odd = [call("fails_unjudged", "a"), call("fails_unjudged_async", "b")] * 2
-    outcomes = run_calls(MAKERS[kind], *odd, call("fine", 1))
+    outcomes = run_in(kind, *odd, call("fine", 1))
     assert [(one.kind, one.text) for one in outcomes] == [
         *[("failed", "LookupError: no instance is known")] * 4,
         ("done", ""),
@@ -140,9 +163,11 @@ def test_a_run_that_cannot_be_judged_has_failed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(kind: str) -> None:
-    outcomes = run_calls(
-        MAKERS[kind],
+def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(
+    run_in: RunCalls, kind: str
+) -> None:
+    outcomes = run_in(
+        kind,
         call("odd_text", "fails"),
         call("odd_text", "rejects"),
         call("odd_text", "later"),
@@ -184,9 +209,9 @@ def test_a_call_that_cannot_be_sent_takes_no_child() -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_task_sees_its_job(kind: str, tmp_path: Path) -> None:
+def test_a_task_sees_its_job(run_in: RunCalls, kind: str, tmp_path: Path) -> None:
     out = tmp_path / "seen"
-    assert run_calls(MAKERS[kind], call("sees_its_job", str(out)))[0].kind == "done"
+    assert run_in(kind, call("sees_its_job", str(out)))[0].kind == "done"
     assert out.read_text() == "D-id q 2 of 5, 1 nacks"
 
 

@@ -89,10 +89,10 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     not done since, else 0.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
-    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(30)]
+    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(15)]
     tasks.ends_its_process_or_lasts.enqueue_many(calls)
     start_worker("--burst", "-c", "2").ends(3)
-    assert did() == ["lasted"] * 30
+    assert did() == ["lasted"] * 15
     assert client.qlen("q") == 0
     start_worker("--burst", "-c", "2").ends(0)
 
@@ -164,7 +164,8 @@ def test_a_changed_file_starts_the_worker_anew(
     """
     source = tmp_path / "changing.py"
     code = (
-        "from tuque.worker import App\napp = App()\n@app.task\ndef tells() -> str:\n    return %r\n"
+        "import short_waits\nfrom tuque.worker import App\napp = App()\n"
+        "@app.task\ndef tells() -> str:\n    return %r\n"
     )
     source.write_text(code % "old")
     program = Program(

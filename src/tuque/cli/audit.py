@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from tuque.terminal import json_line, printable
+from tuque.terminal import echo_each, json_line, printable
 
 NAME: Final = re.compile(r"audit-([0-9A-Za-z.]+)-(\d{20})\.jsonl")
 FIELDS: Final = ("seq", "ts_ms", "node", "user", "from", "act", "outcome", "words")
@@ -100,8 +100,7 @@ def audit(
     """
     since_ms = 0 if since is None else int(since.timestamp() * 1000)
     try:
-        for row in rows_of(directory):
-            if fits(row, user, act, since_ms):
-                click.echo(json_line(row) if as_json else shown(row))
+        rows = (row for row in rows_of(directory) if fits(row, user, act, since_ms))
+        echo_each(rows, json_line if as_json else shown, "no such lines")
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from None

@@ -54,6 +54,7 @@ from tuque.clusterview.health import (
 )
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
+from tuque.smallfile import is_weak_secret
 
 # ---- `tuque cluster dev`: a cluster on this machine, for experiments, until Ctrl-C.
 #
@@ -263,7 +264,10 @@ def secret() -> None:
     It has 256 bits of chance. All nodes need the same one, as cluster-secret or in the first line
     of cluster-secret-file.
     """
-    click.echo(token_urlsafe(SECRET_BYTES))
+    drawn = token_urlsafe(SECRET_BYTES)
+    while is_weak_secret(drawn):  # it looks like words once in ten thousand times
+        drawn = token_urlsafe(SECRET_BYTES)
+    click.echo(drawn)
 
 
 @cluster.command()

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from tuque.client.commands.dead import DeadLetter
+from tuque.client.commands.dead import DeadCount, DeadLetter
 from tuque.client.commands.schedules import Schedule
 from tuque.client.sync import Client
 from tuque.clusterview.view import letters_of
@@ -23,7 +23,7 @@ from tuque.completion import queue_names
 from tuque.errors import Error, NoTube
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.terminal import json_line, printable
+from tuque.terminal import echo_each, json_line, printable
 
 HELP: Final = {"help_option_names": ["--help"]}
 BAR: Final = 24
@@ -133,15 +133,18 @@ def dead() -> None:
 def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
     """List the dead letters in QUEUE, the oldest first, one a line."""
     wanted = chosen(**selected)
-    found = 0
     with letters_of(node, here) as letters:
-        for one in letters.each(queue, **wanted):
-            click.echo(json_line(fields(one)) if as_json else row(one))
-            found += 1
-        if found == 0 and not any(wanted.values()) and letters.has_jobs(queue):
+
+        def none() -> str:
+            if any(wanted.values()):
+                return f"no dead letters in {queue} are as the options say"
+            if not letters.has_jobs(queue):
+                return f"no dead letters in {queue}"
             # DEADLETTER moved them there, as workers do with tasks of tubes, or a producer.
-            note = f"no dead letters, but other jobs: tuque cli QPEEK {queue} 10"
-            click.echo(printable(note), err=True)
+            return f"no dead letters in {queue}, but other jobs: tuque cli QPEEK {queue} 10"
+
+        rows = letters.each(queue, **wanted)
+        echo_each(rows, lambda one: json_line(fields(one)) if as_json else row(one), none)
 
 
 @dead.command(context_settings=HELP)
@@ -164,9 +167,16 @@ def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
 def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
     """Count the dead letters in QUEUE by cause and reason."""
     with letters_of(node, here) as letters:
-        for one in letters.counts(queue):
-            line = f"{one.count:>8,}  {one.cause}  {one.reason}"
-            click.echo(json_line(fields(one)) if as_json else printable(line))
+        echo_each(
+            letters.counts(queue),
+            lambda one: json_line(fields(one)) if as_json else count_row(one),
+            f"no dead letters in {queue}",
+        )
+
+
+def count_row(one: DeadCount) -> str:
+    """How many have a cause and a reason."""
+    return printable(f"{one.count:>8,}  {one.cause}  {one.reason}")
 
 
 @dead.command(context_settings=HELP)
@@ -317,14 +327,19 @@ def list_schedules(node: NodeOptions, as_json: bool, queue: str | None) -> None:
     """List the schedules of QUEUE, else of all queues, one a line."""
     with client_of(node, is_here=False) as client:
         names = [queue] if queue is not None else timed_queues(client)
-        try:
-            for name in names:
-                for one in client.schedules(name):
-                    click.echo(json_line(fields(one)) if as_json else planned(one))
-        except NoTube:
-            raise click.ClickException(
-                f"'{printable(name)}' is no tube of type tasks: only those have schedules"
-            ) from None
+        none = "no schedules" if queue is None else f"no schedules in {queue}"
+        rows = (one for name in names for one in schedules_of(client, name))
+        echo_each(rows, lambda one: json_line(fields(one)) if as_json else planned(one), none)
+
+
+def schedules_of(client: Client, name: str) -> Iterator[Schedule]:
+    """Those of one queue; ClickException if it can have none."""
+    try:
+        yield from client.schedules(name)
+    except NoTube:
+        raise click.ClickException(
+            f"'{printable(name)}' is no tube of type tasks: only those have schedules"
+        ) from None
 
 
 def timed_queues(client: Client) -> list[str]:

@@ -12,7 +12,7 @@ from tuque.client.commands.topics import Subscription
 from tuque.completion import queue_names
 from tuque.lazygroup import OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.terminal import json_line, printable
+from tuque.terminal import echo_each, json_line, printable
 
 
 @click.group(cls=OptionsAnywhere, context_settings=HELP)
@@ -27,8 +27,8 @@ def topics() -> None:
 def list_topics(node: NodeOptions, as_json: bool, topic: str | None) -> None:
     """List the queues that are subscribed to TOPIC, else to all topics, one a line."""
     with client_of(node, is_here=False) as client:
-        for one in client.topics(topic):
-            click.echo(json_line(fields(one)) if as_json else row(one))
+        rows = client.topics(topic)
+        echo_each(rows, lambda one: json_line(fields(one)) if as_json else row(one), "no topics")
 
 
 @topics.command("subscribe", context_settings=HELP)

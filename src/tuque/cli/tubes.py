@@ -35,7 +35,7 @@ from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error
 from tuque.lazygroup import OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.terminal import json_line, printable
+from tuque.terminal import echo_each, json_line, printable
 
 # ---- Leaders of tubes, as the commands show and changes them.
 #
@@ -260,8 +260,11 @@ def limits(node: NodeOptions, as_json: bool, count: int, queue: str) -> None:
     """
     with client_of(node, is_here=False) as client:
         rows = client.limits(queue, count=min(count + 1, 1_000))
-        for row in islice(rows, count):
-            click.echo(json_line(fields(row)) if as_json else key_line(row))
+        echo_each(
+            islice(rows, count),
+            lambda row: json_line(fields(row)) if as_json else key_line(row),
+            f"no limits, rates or groups in {queue}",
+        )
         if next(rows, None) is not None:
             click.echo(f"there are more than {count:,}: --count shows them", err=True)
 
@@ -309,8 +312,11 @@ def group() -> None:
 def list_groups(node: NodeOptions, as_json: bool, state: GroupStatus | None, queue: str) -> None:
     """List the groups of QUEUE that have not become their callback, one a line."""
     with client_of(node, is_here=False) as client:
-        for one in client.groups(queue, state=state):
-            click.echo(json_line(fields(one)) if as_json else row(one))
+        echo_each(
+            client.groups(queue, state=state),
+            lambda one: json_line(fields(one)) if as_json else row(one),
+            f"no groups in {queue}" + ("" if state is None else f" are {state}"),
+        )
 
 
 @group.command("show", context_settings=HELP)
@@ -385,10 +391,11 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
         return
     with node_asked(node) as link:
         rows = rows_of(link)
+        size = sum(not one.is_meeting for one in known_nodes(link)) if rows and not as_json else 0
     if as_json:
         click.echo(json_line(rows))
     elif rows:
-        click.echo(table(rows))
+        click.echo("\n".join([table(rows), *(staying(rows) if size >= FAIL_OVER_FROM else [])]))
     else:
         click.echo("no tubes; `tuque cli TUBE CREATE name type` makes one")
 
@@ -515,6 +522,26 @@ def table(rows: list[dict[str, object]]) -> str:
             name, why = printable(str(row["name"])), printable(str(row["stopped"]))
             said.append(f"{name} delivers no task: {why}")
     return "\n".join(said)
+
+
+FAIL_OVER_FROM: Final = 3  # nodes
+NAMED_MAX: Final = 10
+
+
+def staying(rows: list[dict[str, object]]) -> list[str]:
+    """A line about the tubes that do not fail over, if there are any (T23.5)."""
+    names = [
+        printable(str(row["name"]))
+        for row in rows
+        if row.get("failover") == 0 and not row["temporary"]
+    ]
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+    return [
+        f"no failover: {', '.join(names[:NAMED_MAX])}{more}. Without its leader such a tube waits "
+        "for it, or for `tuque tubes home TUBE NODE --force`"
+    ]
 
 
 def figure(value: object) -> str:

@@ -73,6 +73,7 @@ class Row:
     is_self: bool = False  # it is the node asked
     fault: str = ""  # why its journal cannot be written, if it says so
     full: str = ""  # what it has too little of to take jobs
+    leads: int = 0  # tubes that run there
     answers: bool = False
     reaches: int | None = None  # other nodes
     jobs: int | None = None
@@ -190,6 +191,7 @@ def fill(row: Row, link: Link) -> None:
     row.voters = int(info.get("tubes_voters", 0))
     row.votes = info.get("tubes_votes") == "1"
     row.homeless_count = int(info.get("tubes_homeless", 0))
+    row.leads = int(info.get("tubes_running", 0))
     row.led = {
         reason: sum(int(info.get(f"tubes_{name}", 0)) for name in names)
         for reason, names in WHY_LED.items()
@@ -257,11 +259,19 @@ def failing(rows: list[Row]) -> list[str]:
         if row.state == FAILS
     ]
     return fails + [
-        f"{row.address}: {row.full}: it takes no jobs until some have ended, or it has more room; "
-        "the tubes that it leads take none either (TUBE HOME moves them)"
+        f"{row.address}: {row.full}: it takes no jobs until some have ended, or it has more room"
+        + (leading(row.leads) if row.leads else "")
         for row in rows
         if row.full
     ]
+
+
+def leading(count: int) -> str:
+    """What a node without room leads, and what to do about it."""
+    tubes = f"the {count:,} tubes that it leads take"
+    if count == 1:
+        tubes = "the tube that it leads takes"
+    return f"; {tubes} none either: `tuque tubes home TUBE NODE` moves one to a node with room"
 
 
 def fails_over(link: Link, rows: list[Row]) -> dict[str, bool]:

@@ -35,7 +35,7 @@ from tuque.core.queues.ends import record_job
 from tuque.core.records.staged import tell_topic
 from tuque.core.staged.publish import COPIES_MS, await_copies, send_some
 from tuque.core.tables.dedupe_keys import full_key
-from tuque.core.tables.staged import FAIR, Publishing
+from tuque.core.tables.staged import Publishing, share_of
 from tuque.core.tables.topics import (
     GONE_MAX,
     OF_TOPIC_MAX,
@@ -63,7 +63,7 @@ def subscribe(
         if n.topics.count >= SUBSCRIPTIONS_MAX:
             return False, Refusal(SUBSCRIPTIONS_FULL, (n.topics.count,))
         its = n.topics.by_tenant.get(tenant, 0) if len(tenant) > 0 else 0
-        if its * FAIR >= SUBSCRIPTIONS_MAX:
+        if len(tenant) > 0 and its >= share_of(SUBSCRIPTIONS_MAX, n.topics.count, its):
             return False, Refusal(TENANT_TOPICS, (tenant, its))  # N11.8
     next_version(n, Subscription(topic, queue, filters, 1, n.node_id, False), known)
     return True, None

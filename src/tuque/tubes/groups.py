@@ -79,7 +79,6 @@ ASKS_MAX: Final = 500  # children at other nodes that are asked for at once
 ASK_MS: Final = 1_000  # until a child at another node is asked for again
 PATIENCE_MS: Final = 5_000  # for an answer about such a child, before others have their turn
 LOOK_MS: Final = 30_000  # until a child is looked at again without a cause
-EVICTED: Final = 1_000  # for memory, before a group is refused
 REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
 FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does

@@ -14,6 +14,7 @@ from mypy_extensions import i64, u8
 from tuque.core.model import stats
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
+from tuque.core.node.peers import are_expected
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.records.events import SCHEDULE_FIRED, SCHEDULE_LATE
 from tuque.tubes.entries.group import is_member
@@ -161,7 +162,7 @@ def may_fire(n: Node, t: Tubes, tube: Tube, plan: Plan) -> bool:
     """Whether a job can be added (T45.6), and the last one is where it must be (T45.4)."""
     if tube.pause & PAUSE_IN or tube.drops > 0 or n.is_leaving:
         return False
-    if n.reachable_count + 1 < copies_needed(n, t, tube):
+    if not are_expected(n, copies_needed(n, t, tube) - 1):
         return False
     if plan.fired_epoch != tube.epoch or plan.fired_seq > tube.seq:
         return True  # a start without other nodes counts changes anew

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
-from tuque.errors import Error
+from tuque.errors import ConfigError, Error
 from tuque.logtext import visible
+from tuque.smallfile import closing, is_open_file
 
 TYPED_FROM: Final = 1_000  # deleting more jobs wants a name typed
 SLACK: Final = 0.01  # a count that changed by more is asked again
@@ -100,6 +101,10 @@ class DeedLog:
         self._path = path
         if path is not None:
             path.touch(mode=0o600)
+            if is_open_file(path):
+                raise ConfigError(
+                    f"{path}: everybody on this machine can write it: {closing(path)}"
+                )
 
     def add(self, deed: Deed) -> None:
         """Keeps a deed. OSError if the file does not take it."""

@@ -11,17 +11,20 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import logging
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from tuque.errors import ConfigError
-from tuque.smallfile import read_small
+from tuque.smallfile import Renewed, new_characters, read_small
+
+log: Final = logging.getLogger("tuque.web")
 
 LASTS_S: Final = 12 * 3600.0
 COOKIE: Final = "tuque_console"
@@ -192,8 +195,10 @@ def made(name: str, role: Role, password: str, salt: bytes | None = None) -> Use
     """A user with this password. ConfigError if one of them cannot be."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name of a user: letters, digits and _.@- only")
-    if len(password) < LEAST:
-        raise ConfigError(f"the password of {name} has fewer than {LEAST} characters")
+    if new_characters(password) < LEAST:
+        raise ConfigError(
+            f"the password of {name} has fewer than {LEAST} characters, without those that repeat"
+        )
     salt = os.urandom(16) if salt is None else salt
     return User(name, role, salt, key_of(password, salt))
 
@@ -222,6 +227,22 @@ def read(path: Path) -> dict[str, User]:
     if not users:
         raise ConfigError(f"{path} names no user")
     return users
+
+
+class UsersFile(Mapping[str, User]):
+    """[O14] The users of a file as it is now (O14.38). ConfigError if it is wrong at first."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = Renewed([path], lambda: read(path), log)
+
+    def __getitem__(self, name: str) -> User:
+        return self._file.now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file.now())
+
+    def __len__(self) -> int:
+        return len(self._file.now())
 
 
 def parsed(line: str, where: str) -> User:
@@ -262,6 +283,7 @@ NOBODY: Final = made("nobody", "reader", secrets.token_urlsafe(12))
 
 def checked(users: Mapping[str, User], name: str, password: str) -> User | None:
     """The user with this password; takes as long for one that is not there."""
-    user = users.get(name, NOBODY)
-    is_right = hmac.compare_digest(key_of(password, user.salt), user.key)
-    return user if is_right and name in users else None
+    user = users.get(name)
+    kept = NOBODY if user is None else user
+    is_right = hmac.compare_digest(key_of(password, kept.salt), kept.key)
+    return user if is_right else None

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import secrets
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from tuque.errors import ConfigError
 from tuque.lazygroup import missing_extra
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.smallfile import read_small
+from tuque.smallfile import WEAK_SECRET, Renewed, is_weak_key, read_small
 from tuque.web import login as kept
 from tuque.web.actions import DeedLog
 from tuque.web.login import User
 from tuque.web.site import Site
+
+if TYPE_CHECKING:
+    import uvicorn
+
+log: Final = logging.getLogger("tuque.web")
 
 PORT: Final = 7780
 SECRET_BYTES: Final = 32
@@ -47,6 +54,12 @@ LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 )
 @click.option("--https", "is_secure", is_flag=True, help="Behind a proxy with TLS: secure cookies.")
 @click.option(
+    "--trusted-proxies",
+    default="",
+    metavar="ADDRESSES",
+    help="Addresses or networks, with commas: their X-Forwarded-For is believed.",
+)
+@click.option(
     "--tls-cert-file",
     "cert",
     type=click.Path(path_type=Path),
@@ -64,6 +77,7 @@ def console(
     action_log: Path | None,
     secret_file: Path | None,
     is_secure: bool,
+    trusted_proxies: str,
     cert: Path | None,
     key: Path | None,
 ) -> None:
@@ -79,20 +93,23 @@ def console(
             return
         users, password = users_of(users_file)
         secret = secret_of(secret_file)
-        log = DeedLog(action_log)
-        context = None if cert is None and key is None else context_of(cert, key)
+        deeds = DeedLog(action_log)
+        proxies = proxies_of(trusted_proxies)
+        contexts = None if cert is None and key is None else contexts_of(cert, key)
     except (ConfigError, OSError) as err:
         raise click.ClickException(str(err)) from None
     if password and listen not in LOCAL:
         raise click.ClickException("--listen at another address needs users: see --users")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     ended = None if secret_file is None else secret_file.with_name(secret_file.name + ENDED)
-    has_tls = is_secure or context is not None
+    has_tls = is_secure or contexts is not None
+    if is_secure and not proxies:
+        log.warning("without --trusted-proxies all users have the address of the proxy")
     try:
-        site = Site(node.settings(), users, secret, log, name, has_tls, ended)
+        site = Site(node.settings(), users, secret, deeds, name, has_tls, ended)
     except ConfigError as err:
         raise click.ClickException(str(err)) from None
-    serve(site, listen, web_port, password, is_secure, context)
+    serve(site, listen, web_port, password, proxies, contexts)
 
 
 def serve(
@@ -100,29 +117,18 @@ def serve(
     listen: str,
     web_port: int,
     password: str,
-    is_behind: bool,
-    context: ssl.SSLContext | None,
+    proxies: list[str],
+    contexts: Renewed[ssl.SSLContext] | None,
 ) -> None:
-    """Serves the pages until the program is stopped; `is_behind` a proxy, or TLS of its own."""
+    """Serves the pages until the program is stopped."""
     try:
         import uvicorn
 
-        from tuque.web.app import Punctual, made
+        config = config_of(site, listen, web_port, proxies)
     except ModuleNotFoundError as err:
         raise missing_extra(err, "console") from None
-    config = uvicorn.Config(
-        made(site),
-        host=listen,
-        port=web_port,
-        http=Punctual,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=is_behind,
-        timeout_graceful_shutdown=3,
-        ws="none",
-    )
     config.load()
-    config.ssl = context
+    config.ssl = None if contexts is None else serving(contexts)
     server = uvicorn.Server(config)
     place = f"[{listen}]" if ":" in listen else listen
     try:
@@ -131,11 +137,42 @@ def serve(
         reason = err.strerror or err
         raise click.ClickException(f"cannot listen on {place}:{web_port}: {reason}") from None
     port = listener.getsockname()[1]
-    scheme = "http" if context is None else "https"
+    scheme = "http" if contexts is None else "https"
     click.echo(f"the console is at {scheme}://{place}:{port}")
     if password:
         click.echo(f"sign in as admin with the password {password}")
     server.run(sockets=[listener])
+
+
+def config_of(site: Site, listen: str, web_port: int, proxies: list[str]) -> uvicorn.Config:
+    """[O14] How the pages are served: the header of proxies counts from these alone (O14.39)."""
+    import uvicorn
+
+    from tuque.web.app import Punctual, made
+
+    return uvicorn.Config(
+        made(site),
+        host=listen,
+        port=web_port,
+        http=Punctual,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=len(proxies) > 0,
+        forwarded_allow_ips=proxies,
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
+
+
+def proxies_of(text: str) -> list[str]:
+    """Addresses and networks with commas. ConfigError names one that is none."""
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    for one in found:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError as err:
+            raise ConfigError(f"--trusted-proxies: {err}") from None
+    return found
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -151,12 +188,27 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def context_of(cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """[X5] What serves https. ConfigError says what is wrong with the files."""
+def contexts_of(cert: Path | None, key: Path | None) -> Renewed[ssl.SSLContext]:
+    """[X5] What serves https, of the files as they are (X5.3). ConfigError: what is wrong."""
     if cert is None or key is None:
         raise ConfigError("--tls-cert-file and --tls-key-file belong together")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return Renewed([cert, key], lambda: context_of(cert, key), log)
+
+
+def serving(contexts: Renewed[ssl.SSLContext]) -> ssl.SSLContext:
+    """The context of a listener, each of whose connections gets the one of now."""
+
+    def take(connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = contexts.now()
+
+    first = context_of_no_file()
+    first.sni_callback = take
+    return first
+
+
+def context_of(cert: Path, key: Path) -> ssl.SSLContext:
+    """One that has read the files. ConfigError says what is wrong with them."""
+    context = context_of_no_file()
     try:
         for path in (cert, key):
             read_small(path)  # OpenSSL would wait for a pipe
@@ -168,14 +220,23 @@ def context_of(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     return context
 
 
+def context_of_no_file() -> ssl.SSLContext:
+    """One without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
 def no_passphrase() -> str:
     """OpenSSL would ask for it on the terminal."""
     raise ConfigError("the key has a passphrase: take one without")
 
 
-def users_of(path: Path | None) -> tuple[dict[str, User], str]:
+def users_of(path: Path | None) -> tuple[Mapping[str, User], str]:
     """The users, and the password of one that was made for this run."""
-    users = kept.read(path) if path is not None else kept.of_environment(os.environ)
+    if path is not None:
+        return kept.UsersFile(path), ""
+    users = kept.of_environment(os.environ)
     return (users, "") if users else kept.for_once()
 
 
@@ -189,6 +250,8 @@ def secret_of(path: Path | None) -> bytes:
         raise ConfigError(f"{path}: {err.strerror}") from None
     if len(found) < SECRET_BYTES:
         raise ConfigError(f"{path} has fewer than {SECRET_BYTES} bytes")
+    if is_weak_key(found):
+        raise ConfigError(f"{path} can be guessed: it needs {WEAK_SECRET}")
     return found
 
 

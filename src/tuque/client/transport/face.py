@@ -34,6 +34,7 @@ from tuque.errors import (
     TubeHome,
 )
 from tuque.logtext import VisibleMessages
+from tuque.smallfile import Renewed
 
 if TYPE_CHECKING:
     import ssl
@@ -56,6 +57,12 @@ def context_of(settings: Settings) -> ssl.SSLContext:
     except OSError as err:
         raise ConfigError(f"{what}: {err.strerror}") from None
     return context
+
+
+def contexts_of(settings: Settings) -> Renewed[ssl.SSLContext]:
+    """The same, read again when a file changes. ConfigError names the file."""
+    paths = [one for one in (settings.cafile, settings.certfile, settings.keyfile) if one]
+    return Renewed(paths, lambda: context_of(settings), log)
 
 
 def _refuse() -> str:
@@ -106,7 +113,7 @@ class Face:
         self._sessions: dict[Address, str] = {}
         self._own: set[str] = set()  # sessions that this client is or was in
         self._is_closed = False
-        self._tls = context_of(settings) if settings.tls else None
+        self._contexts = contexts_of(settings) if settings.tls else None
 
     def __repr__(self) -> str:
         state = " closed" if self._is_closed else ""
@@ -118,6 +125,11 @@ class Face:
     def node(self) -> str:
         """The "host:port" of the node in use, "" before the first call and after a loss."""
         return str(self._route.current or "")
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        """[X5] For the next connection, of the files as they are now (X5.3)."""
+        return None if self._contexts is None else self._contexts.now()
 
     def _check_open(self) -> None:
         if self._is_closed:

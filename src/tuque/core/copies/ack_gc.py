@@ -72,6 +72,7 @@ RETELL_PAUSE_MS: Final = 50
 OWED_MAX: Final = 100_000  # acks waiting for room on one link; above it they wait for A6
 SWEEP_MAX: Final = 10_000
 LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
+BEHIND_MAX: Final = 1_000  # outcomes that nodes out of reach may lack
 
 
 # ---- Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2)
@@ -471,7 +472,35 @@ def meet_late(n: Node, slot: i64, m: SetAck) -> None:
     if met == STANDS:
         send_outcome(n, slot, m.id)
     elif met == FELL:
-        ask_each(n, SetAck(m.id, 0, TOMB_MS, packed_outcome(n, m.id)))
+        spread_outcome(n, m.id)
+
+
+def spread_outcome(n: Node, id: bytes) -> None:
+    """[W14] Send the outcome that stands to all nodes; to those out of reach once they are linked
+    (W14.17).
+    """
+    ask_each(n, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
+    away = n.others & ~n.linked & ~n.forgotten & ~1
+    n.tombs.behind.pop(id, None)
+    if away != 0:
+        n.tombs.behind[id] = int(away)
+    if len(n.tombs.behind) > BEHIND_MAX:
+        del n.tombs.behind[next(iter(n.tombs.behind))]
+
+
+def catch_up(n: Node, slot: i64, id: bytes) -> None:
+    """[W14] The node is linked again, and may have an outcome that fell meanwhile (W14.17)."""
+    nodes: i64 = n.tombs.behind.get(id, 0)
+    if nodes >> slot & 1 == 0:
+        return
+    is_kept = len(packed_outcome(n, id)) > 0
+    left = nodes & ~(1 << slot) & ~n.forgotten
+    if left != 0 and is_kept:
+        n.tombs.behind[id] = int(left)
+    else:
+        del n.tombs.behind[id]
+    if is_kept:
+        send_outcome(n, slot, id)
 
 
 def send_outcome(n: Node, slot: i64, id: bytes) -> None:
@@ -573,6 +602,7 @@ def collect_link_up(n: Node, slot: i64) -> None:
     """[A6] A link came up: resend acks and ends that the node may have missed (A6.2)."""
     ids = n.tombs.owed_to(slot)
     ids.extend(n.acked)
+    ids.extend(n.tombs.behind)
     if len(ids) > 0:
         n.retelling[slot] = Retelling(slot, ids)
     else:
@@ -599,6 +629,8 @@ def retell(n: Node, telling: Retelling) -> bool:
             if bucket is not None and bucket.waits & bit:
                 bucket.round = n.round  # only a later reply counts
                 tell_over(n, slot, id)
+            if len(n.tombs.behind) > 0:
+                catch_up(n, slot, id)
         elif job.state == ACKED:
             if job.flags & BODYLESS:
                 ask_all(n, job)

@@ -32,7 +32,7 @@ from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import NEVER_S, NO_TERMS, Life
 from tuque.core.node.node import Node
-from tuque.core.node.peers import count_of, may_reach
+from tuque.core.node.peers import are_expected, count_of, may_reach
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.ends import record_job
 from tuque.core.queues.procedures import (
@@ -108,13 +108,14 @@ def is_full_alone(n: Node) -> bool:
     return not n.limits.may_evict or not is_room_without(n, n.life.fat_bytes)
 
 
-def memory_refusal(n: Node) -> Refusal:
+def memory_refusal(n: Node, is_of_tube: bool = False) -> Refusal:
     """[M2] Memory is above 75 %; names what alone is in the way (M2.6).
 
-    A node that knows no others says so as at the limit (R1.5).
+    What no other node can take, a task or any job of a node that knows no others, is refused with
+    the level (R1.5).
     """
     letters, outcomes = in_way(n)
-    is_alone = n.others == 0
+    is_alone = is_of_tube or n.others == 0
     if letters > 0 and outcomes > 0:
         mb, more_mb = megabytes(letters), megabytes(outcomes)
         return Refusal(FULL_BOTH if is_alone else NOREPL_BOTH, (mb, more_mb))
@@ -134,7 +135,10 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         refused = letters_refusal(n, spec)
         if refused is not None:
             return refused
-        return q.policy.refusal(n, q, spec)
+        refused = q.policy.refusal(n, q, spec)
+        if refused is None and n.limits.memory_bytes > 0 and is_short(n):
+            return memory_refusal(n, True)
+        return refused
     terms = spec.terms
     if terms is not None:
         if terms.attempts > 0 and spec.retry_s == 0:
@@ -153,7 +157,7 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
-    if needed > n.reachable_count and needed > count_of(may_reach(n)):
+    if needed > n.reachable_count and not are_expected(n, needed):
         if not is_external or needed - 1 > count_of(may_reach(n)):
             return Refusal(NOREPL)  # R1.5
         return Refusal(NOREPL_LEAVING) if n.is_leaving else memory_refusal(n)

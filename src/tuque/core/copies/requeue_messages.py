@@ -122,10 +122,10 @@ def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
     say(n, slot, Moved(id, job.holders, copy_due_ms(n, job)))
 
 
-def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
+def hear_of_copy(n: Node, id: bytes, left_ms: i64, mark: i64) -> None:
     """[R3.5] Another node serves a job that still waits for copies here.
 
-    `left_ms`: how long a worker has it; 0: it is queued there.
+    `left_ms`: how long a worker has it, 0: none does; `mark`: what is known of it (Q9.3).
     """
     adding = n.adding.get(id)
     if adding is None or adding.job.retry_s == 0:
@@ -135,6 +135,7 @@ def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
         job.flags |= DELIVERED
     else:
         left_ms = i64(job.retry_s) * 1000
+    job.marks = u8(mark)
     due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
     if due_ms > job.qtime_ms:
         job.qtime_ms = due_ms
@@ -178,7 +179,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     """[Q4] ON RECV QUEUED."""
     job = known_job(n, slot, m.id)
     if job is None:
-        hear_of_copy(n, m.id, 0)
+        hear_of_copy(n, m.id, 0, QUEUED_THERE if m.how & HAS_QUEUED else 0)
         return
     if m.how & COUNT_NACK:
         job.nacks += 1  # Q4.2
@@ -187,7 +188,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     if m.how & HAS_QUEUED and m.how & (COUNT_NACK | WAS_ASKED) == 0 and keeps_worker(n, slot, job):
         return  # Q4.5
     n.untold.pop(m.id, None)
-    let_go: i64 = i64(job.marks & LET_GO)
+    kept: i64 = i64(job.marks & LET_GO)
     if job.state == QUEUED:
         if m.how & HAS_QUEUED == 0:
             return
@@ -195,18 +196,17 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
             say(n, slot, Queued(m.id, HAS_QUEUED))
             return
         dequeue(n, job)  # Q4.3
-        let_go = LET_GO  # F4.2
+        kept = LET_GO  # F4.2
         if n.records is not None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q4.4
     job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE | QUEUED_THERE)
-    job.marks |= u8(let_go)
+    job.marks |= u8(kept)
     if m.how & HAS_QUEUED:
         job.marks |= QUEUED_THERE  # E1.6
         life = n.life.by_id.get(m.id) if n.has_lives else None
         if life is not None:
             life.is_resting = False  # W2.3
-    n.book.arm(job)
     n.book.arm(job)
 
 
@@ -216,14 +216,14 @@ def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
     if job is not None:
         hear_of_worker(n, job, m.left_ms)
     else:
-        hear_of_copy(n, m.id, m.left_ms)
+        hear_of_copy(n, m.id, m.left_ms, OUT_THERE)
 
 
 def on_working_message(n: Node, slot: i64, m: Working) -> None:
     """[Q9] ON RECV WORKING."""
     job = known_job(n, slot, m.id)
     if job is None:
-        hear_of_copy(n, m.id, m.left_ms)
+        hear_of_copy(n, m.id, m.left_ms, OUT_THERE)
         return
     if job.state == QUEUED and job.retry_s > 0:
         dequeue(n, job)
@@ -233,11 +233,17 @@ def on_working_message(n: Node, slot: i64, m: Working) -> None:
 
 
 def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
-    """A worker of another node has the job for `left_ms` (Q9.2)."""
+    """A worker of another node has the job for `left_ms` (Q9.2).
+
+    That is known also where the due time is later already (Q9.3).
+    """
     if job.retry_s > 0:
         job.flags |= DELIVERED
-        due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
-        if due_ms > job.qtime_ms and job.state == ACTIVE:
-            put_off(n, job, due_ms)
-            job.marks = OUT_THERE
+        if job.state == ACTIVE:
+            due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
+            if due_ms > job.qtime_ms:
+                put_off(n, job, due_ms)
+                job.marks = OUT_THERE
+            else:
+                job.marks = job.marks & (0xFF ^ (QUEUED_THERE | LET_GO)) | OUT_THERE  # Q9.3
             n.book.arm(job)

@@ -147,11 +147,12 @@ def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
     holding = Holding(1 << slot, is_update, n.now_ms + HOLD_MS)
     holding.due_ms = job.qtime_ms
     holding.was_queued = job.state == QUEUED
+    holding.marks = job.marks & OUT_THERE
     if holding.was_queued:
         dequeue(n, job)
     after_ms = holding.until_ms + AFTER_MS
     if job.state == ACTIVE and (holding.was_queued or job.qtime_ms < after_ms):
-        set_due(n, job, max(job.qtime_ms, after_ms))
+        set_due(n, job, max(job.qtime_ms, after_ms), i64(holding.marks))
     holding.parked_ms = job.qtime_ms
     n.has_lives = True
     n.life.held[job.id] = holding
@@ -173,7 +174,8 @@ def let_go(n: Node, id: bytes, slot: i64) -> None:
 
 def restore(n: Node, job: Job, holding: Holding) -> None:
     """The job goes on as before it was held; what came meanwhile stands."""
-    if job.marks & (OUT_THERE | OUT_HERE | QUEUED_THERE) or job.qtime_ms > holding.parked_ms:
+    news = job.marks & (OUT_THERE | OUT_HERE | QUEUED_THERE) & (0xFF ^ holding.marks)
+    if news or job.qtime_ms > holding.parked_ms:
         return
     if holding.was_queued:
         enqueue(n, job)
@@ -181,7 +183,7 @@ def restore(n: Node, job: Job, holding: Holding) -> None:
         if n.records is not None:
             n.records.state(job)
     elif holding.due_ms != job.qtime_ms:
-        set_due(n, job, max(holding.due_ms, n.now_ms + 1))
+        set_due(n, job, max(holding.due_ms, n.now_ms + 1), i64(holding.marks))
 
 
 def put_off_copy(n: Node, job: Job, due_ms: i64) -> None:

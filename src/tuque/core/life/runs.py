@@ -38,14 +38,12 @@ from tuque.core.model.task import Task
 from tuque.core.model.work import (
     CANCELLED,
     CRASHED,
-    CUT_DETAIL,
     EXPIRED,
     FAILED,
     FAILED_BY_WORKER,
     LIVE,
     NO_TERMS,
     RELEASED,
-    THIN_MIN,
     TIMED_OUT,
     UNSTARTED,
     Failure,
@@ -57,15 +55,14 @@ from tuque.core.model.work import (
     starts_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.peers import set_due, slots_of, tell_working
-from tuque.core.node.tables import fitting, may_grow
+from tuque.core.node.peers import send_resting, set_due, slots_of
+from tuque.core.node.tables import brief, fitting, may_grow
 from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.merge_work import due_by, go_dead, leave_line, tell_life
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     dequeue,
     may_enqueue,
-    memory_level,
     policy_of,
     remove,
     requeue,
@@ -321,8 +318,8 @@ def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> R
         return refused
     life = n.life.by_id[id]
     more: i64 = len(progress) - len(life.progress)
-    if len(progress) > THIN_MIN and more > 0 and not may_grow(n, life, more):
-        return None  # N11.10
+    if len(progress) > brief(n) and more > 0 and not may_grow(n, life, more):
+        return None  # M2.8, N11.10
     life.progress = progress
     tell_progress(n, id, life)
     n.life.weigh(life)
@@ -427,7 +424,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -
         if delay_ms > 0:
             tell_life(n, job)
     if delay_ms > 0 and job.holders != 1:
-        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
+        send_resting(n, job, delay_ms)
 
 
 def on_fail(
@@ -449,9 +446,7 @@ def on_fail(
     if job is None:
         return 0, 0, refused
     if isinstance(job, Task):
-        if len(detail) > THIN_MIN and memory_level(n) == 3 and id not in n.life.watchers:
-            detail = CUT_DETAIL  # M3.4
-        reason, detail = fitting(n, id, reason, detail)
+        reason, detail = fitting(n, id, reason, detail, True)
         failure = Failure(n.now_ms, attempt_of(run), b"", cause, reason, detail)
         return policy_of(n).fail(n, job, run, delay_ms, failure, is_final)
     if is_held(n, id):
@@ -489,10 +484,7 @@ def fail(
     if attempt > life.failed:
         life.failed = attempt
     is_last = is_final or job.retry_s == 0 or 0 < life.terms.attempts <= life.failed
-    if len(detail) > THIN_MIN and memory_level(n) == 3:
-        if not is_last or job.id not in n.life.watchers:
-            detail = CUT_DETAIL  # M3.4
-    reason, detail = fitting(n, job.id, reason, detail)
+    reason, detail = fitting(n, job.id, reason, detail, is_last)
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
     if life.first is None:
         life.first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")

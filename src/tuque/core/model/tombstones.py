@@ -53,6 +53,7 @@ class Tombs:
         self.ends: list[tuple[int, int, Bucket]] = []  # heap of (instant, serial, bucket)
         self.serial: i64 = 0
         self.sweeping: list[Bucket] = []  # dropped, their ids still in the table
+        self.behind: dict[bytes, int] = {}  # nodes that may have an outcome that fell (W14.17)
 
     def has(self, id: bytes) -> bool:
         """Whether the id has a tombstone (A8.2)."""

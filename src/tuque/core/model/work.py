@@ -43,6 +43,7 @@ OF_TASK_BYTES: Final = 120  # its place in the table of its tube
 
 # what may be dropped when memory is short (M3.4)
 THIN_MIN: Final = 256  # a smaller result or detail is not worth it
+BRIEF: Final = 64  # bytes of a text about work that are kept at level 3 (M2.8)
 TOO_LARGE: Final = b"its result of %d bytes was dropped: too large for results-max-bytes"
 NO_ROOM: Final = b"its result of %d bytes was dropped: memory was short"
 CUT_DETAIL: Final = b"(dropped: memory was short)"

@@ -323,7 +323,7 @@ class Node:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
         used += self.topics.bytes
-        return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
+        return used + self.staging.bytes_used() + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def held_by_clients(self) -> i64:
         """[M5] Bytes of them that clients hold: buffers, and what they wait for (M5.1)."""
@@ -336,6 +336,11 @@ class Node:
         """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
         counted = self.used_bytes() - self.bare_bytes - self.demand_bytes
         return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
+
+    def is_full(self) -> bool:
+        """[M2] Whether more than `maxmemory` is used: level 3."""
+        limit = self.limits.memory_bytes
+        return limit != 0 and limit != self.roomy_limit and self.counted_bytes() > limit
 
     def measure_room(self) -> None:
         """[M2] At the begin of a turn: whether levels need not be looked at in it (M2.7)."""
@@ -358,7 +363,7 @@ class Node:
             "tubes": 0 if self.policy is None else int(self.policy.bytes_used - puts),
             "topics": int(self.topics.bytes),
             "work": int(self.life.bytes_used() - waits),
-            "staged": int(self.staging.bytes),
+            "staged": int(self.staging.bytes_used()),
             "keys": int(self.keys.bytes_used()),
             "tombstones": int(self.tombs.bytes_used()),
             "other": int(self.other_bytes),

@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
+from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, OUT_HERE, WILL_MS, Job
 from tuque.core.msgs import (
     AnyMessage,
     Delivered,
@@ -268,6 +268,11 @@ def may_reach(n: Node) -> i64:
     return (n.reachable | n.expected) & ~n.forgotten
 
 
+def are_expected(n: Node, count: i64) -> bool:
+    """Whether so many other nodes can take copies now, or are expected to (K4.4)."""
+    return count <= count_of(may_reach(n))
+
+
 def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
     """Set whether the peer is reachable except that it leaves: it can still be asked."""
     if is_leaver:
@@ -352,6 +357,15 @@ def tell_working(n: Node, job: Job, left_ms: i64) -> None:
     say_holders(n, job, Working(job.id, left_ms))
 
 
+def send_resting(n: Node, job: Job, delay_ms: i64, how: i64 = 0) -> None:
+    """[Q6.2, W4.2] Ask the other holders not to act on the job before its delay is over.
+
+    QUEUED comes last: no worker has the job any more.
+    """
+    tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
+    tell_queued(n, job, how)
+
+
 def on_will_timer(n: Node, job: Job) -> None:
     """[Q1] TIMER 500 ms before the due time: ask the other holders, once (Q1.1).
 
@@ -398,7 +412,9 @@ def announce_tick(n: Node) -> None:
     n.untold = {}
     for id in untold:
         job = n.jobs.get(id)
-        if job is not None and job.state == ACTIVE and job.qtime_ms > n.now_ms:
+        if job is None or job.state != ACTIVE or job.marks & OUT_HERE == 0:
+            continue  # its worker gave it back, maybe with a delay
+        if job.qtime_ms > n.now_ms:
             say_holders(n, job, Delivered(id, job.qtime_ms - n.now_ms))
 
 

@@ -27,7 +27,7 @@ from tuque.core.model.stats import (
     count_as,
     tenant_of,
 )
-from tuque.core.model.work import OVER_QUOTA, THIN_MIN, Life
+from tuque.core.model.work import BRIEF, CUT_DETAIL, OVER_QUOTA, THIN_MIN, Life
 from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES, Queue, queue_bytes
 
@@ -283,14 +283,27 @@ def headers_bytes(n: Node, id: bytes) -> i64:
     return 0 if work is None else len(work.headers)
 
 
+def brief(n: Node) -> i64:
+    """[M2] How long a text about work may be that is kept in any case (M2.8, N11.10)."""
+    return BRIEF if n.is_full() else THIN_MIN
+
+
 def may_grow(n: Node, work: Life, more: i64) -> bool:
-    """[N11] Whether the job's tenant may have so many bytes more in it (N11.10)."""
+    """[N11] Whether so many bytes more may be known of the job: as far as there is memory (M2.8),
+    and its tenant may have them (N11.10).
+    """
+    if n.is_full():
+        return False
     most: i64 = n.limits.quota_bytes.get(work.tenant, 0)
     return most == 0 or held_by(n, work.tenant)[1] + more <= most
 
 
-def fitting(n: Node, id: bytes, reason: bytes, detail: bytes) -> tuple[bytes, bytes]:
-    """[N11] What is kept of the reason and the detail of a failure of the job (N11.10)."""
+def fitting(n: Node, id: bytes, reason: bytes, detail: bytes, is_last: bool) -> tuple[bytes, bytes]:
+    """[N11] What is kept of the reason and the detail of a failure of the job (M2.8, N11.10)."""
+    if n.is_full():
+        ends_wait = is_last and id in n.life.watchers
+        is_cut = len(detail) > BRIEF and not ends_wait  # M3.4
+        return reason[:BRIEF], CUT_DETAIL if is_cut else detail
     work = n.life.by_id.get(id)
     if work is None or len(reason) + len(detail) <= THIN_MIN:
         return reason, detail
@@ -304,10 +317,11 @@ def fitting(n: Node, id: bytes, reason: bytes, detail: bytes) -> tuple[bytes, by
 
 
 def fitting_reason(n: Node, work: Life, reason: bytes) -> bytes:
-    """[N11] What is kept of the reason of a CANCEL (N11.10)."""
-    if len(reason) <= THIN_MIN or may_grow(n, work, len(reason)):
+    """[N11] What is kept of the reason of a CANCEL, or of another end (M2.8, N11.10)."""
+    most = brief(n)
+    if len(reason) <= most or may_grow(n, work, len(reason)):
         return reason
-    return reason[:THIN_MIN]
+    return reason[:most]
 
 
 # ---- The node's time; whether the process stood still (SPEC G8)

@@ -21,14 +21,14 @@ from tuque.core.node.peers import count_of
 from tuque.core.queues.ends import record_job
 from tuque.core.records.staged import record_key
 from tuque.core.tables.dedupe_keys import KEY_BYTES, Follower, Kept, full_key
-from tuque.core.tables.staged import FAIR, Publishing, repl_of
+from tuque.core.tables.staged import FAIR, Publishing, repl_of, share_of
 
 
 def keys_refusal(n: Node, more: i64, tenant: bytes = b"") -> Refusal | None:
     """Why that many new keys are refused; None if they are not (Z4.6, N11.8)."""
     if len(tenant) > 0:
         its = n.keys.by_tenant.get(tenant, 0)
-        most: i64 = n.limits.keys_max // FAIR
+        most: i64 = share_of(n.limits.keys_max, len(n.keys.kept), its)
         if n.limits.memory_bytes > 0:
             used: i64 = its * KEY_BYTES + n.keys.text_of.get(tenant, 0)
             most = min(most, its + max(0, n.limits.memory_bytes // FAIR - used) // KEY_BYTES)

@@ -17,6 +17,7 @@ from tuque.core.model.work import (
     Outcome,
 )
 from tuque.core.node.node import JOB_ENDED, Node, Wake
+from tuque.core.node.tables import fitting_reason
 
 ELSEWHERE_MS: Final = 60_000  # what DONE said of a job that is not here is kept
 ANY_REASON: Final = b"cancelled"  # of a CANCEL that gave none
@@ -68,6 +69,7 @@ def conclude_life(
             outcome.number = job.number  # T48.6
             outcome.is_shared = n.others != 0
         if life is not None:
+            outcome.reason = fitting_reason(n, life, reason)
             if life.is_cancelled and kind == DONE and result is not None:
                 outcome.reason = life.cancel_reason or ANY_REASON  # W8.3
             outcome.of = life.terms.attempts

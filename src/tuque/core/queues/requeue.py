@@ -24,7 +24,7 @@ from tuque.core.model.stats import BY_NACK
 from tuque.core.model.task import Task
 from tuque.core.msgs import COUNT_NACK
 from tuque.core.node.node import Node
-from tuque.core.node.peers import set_due, tell_queued, tell_working
+from tuque.core.node.peers import send_resting, set_due, tell_queued, tell_working
 from tuque.core.queues.procedures import (
     REQUEUE_ENQUEUE,
     REQUEUE_NACK,
@@ -73,8 +73,7 @@ def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
     job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: this counts as a nack: do not count the enqueue
     set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
     if job.holders != 1:
-        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)  # Q6.2
-        tell_queued(n, job, COUNT_NACK)  # sent after WORKING: no worker has the job
+        send_resting(n, job, delay_ms, COUNT_NACK)  # Q6.2
     if n.records is not None:
         n.records.state(job)
     if n.events is not None:

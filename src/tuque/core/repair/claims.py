@@ -58,11 +58,15 @@ CLAIMS_MAX: Final = 2_000  # waiting to be asked of one node
 
 def missing(n: Node, job: Job) -> i64:
     """[Q11] The other holders whose reply the held job waits for (Q11.2)."""
-    able = n.reachable | n.leavers
-    nodes = job.holders & (able | n.held.starting)  # Q11.2
+    nodes = can_reply(n) & ~job.confirmed
     if job.marks & ASKED_ALL:
-        nodes |= able  # Q11.9
-    return nodes & ~1 & ~n.forgotten & ~job.confirmed
+        return nodes  # Q11.9
+    return nodes & job.holders
+
+
+def can_reply(n: Node) -> i64:
+    """[Q11.2] The other nodes that can reply now, or may still connect after the start."""
+    return (n.reachable | n.leavers | n.held.starting) & ~1 & ~n.forgotten  # Q11.2
 
 
 def widen(n: Node, job: Job) -> i64:
@@ -72,7 +76,7 @@ def widen(n: Node, job: Job) -> i64:
     """
     if job.holders & job.confirmed & ~1:
         return 0
-    nodes = (n.reachable | n.leavers) & ~1 & ~n.forgotten & ~job.confirmed
+    nodes = can_reply(n) & ~job.confirmed
     if nodes != 0:
         job.marks |= ASKED_ALL  # Q11.9
     return nodes
@@ -186,7 +190,7 @@ def answer_claim(n: Node, slot: i64, job: Job, stand: i64) -> None:
     if job.retry_s == 0 or stand == 0 or isinstance(job, Task):
         return
     if job.state == WAIT_REPL:
-        hear_of_copy(n, job.id, 0)
+        hear_of_copy(n, job.id, 0, QUEUED_THERE)
         return
     if is_leased(job):
         say(n, slot, Working(job.id, i64(job.retry_s) * 1000))

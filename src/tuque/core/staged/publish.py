@@ -32,7 +32,7 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import PLAIN, WAIT_REPL, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Adding, Node
-from tuque.core.node.peers import slots_of
+from tuque.core.node.peers import are_expected, slots_of
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.core.queues.dedupe import keys_refusal, must_wait, on_copies
 from tuque.core.queues.procedures import FAR, register
@@ -42,7 +42,6 @@ from tuque.core.tables.dedupe_keys import full_key
 from tuque.core.tables.staged import (
     APP_BYTES,
     APPS_MAX,
-    FAIR,
     PUBLISH_MAX,
     App,
     Publish,
@@ -50,6 +49,7 @@ from tuque.core.tables.staged import (
     PublishSpec,
     Staged,
     repl_of,
+    share_of,
 )
 
 DONE_BEFORE: Final = -1
@@ -206,11 +206,16 @@ def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) ->
 def apps_refusal(n: Node, tenant: bytes) -> Refusal | None:
     """Why one more app is refused; None if it is not (Z2.9, N11.8)."""
     if len(tenant) > 0:
-        if apps_of(n, tenant) * FAIR >= APPS_MAX:
+        if is_too_many(n, apps_of(n, tenant)):
             forget_apps(n)
         count = apps_of(n, tenant)
-        return Refusal(APPS_FULL, (count,)) if count * FAIR >= APPS_MAX else room_for_app(n)
+        return Refusal(APPS_FULL, (count,)) if is_too_many(n, count) else room_for_app(n)
     return room_for_app(n)
+
+
+def is_too_many(n: Node, count: i64) -> bool:
+    """Whether a tenant with so many apps may have no more."""
+    return count >= share_of(APPS_MAX, len(n.staging.apps), count)
 
 
 def apps_of(n: Node, tenant: bytes) -> int:
@@ -269,7 +274,8 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
         if queue_length(n, job.queue) + added >= i64(job.maxlen):
             return Refusal(MAXLEN)
         x.longer[job.queue] = added + 1
-    if repl_of(job, x.default_repl) - 1 > n.reachable_count:
+    others = repl_of(job, x.default_repl) - 1
+    if others > n.reachable_count and not are_expected(n, others):
         return Refusal(NOREPL)
     x.chosen.append(job)
     x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue)))

@@ -22,9 +22,9 @@ from tuque.core.records.staged import (
 from tuque.core.tables.staged import (
     APP_BYTES,
     APP_KEEP_MS,
-    NAMED_BYTES,
     Attempt,
     Staged,
+    named_bytes,
     staged_bytes,
 )
 
@@ -118,7 +118,7 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
             job.queue = last.queue
     if not is_same and job.queue not in a.queues:
         a.queues[job.queue] = None
-        size += NAMED_BYTES
+        size += named_bytes(job.queue)
     a.jobs.append(job)
     a.bytes += size
     n.staging.bytes += size

@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i32, i64, mypyc_attr
 
 from tuque.core.model.errors import Refusal
+from tuque.core.model.job import JOB_BYTES
 from tuque.core.model.stats import tenant_of
 from tuque.core.tables.leases import Batch as LeaseBatch
 
@@ -22,11 +23,20 @@ PUBLISH_MAX: Final = 1_000_000  # jobs per PUBLISH (Z2.8)
 STAGED_BYTES: Final = 92
 ATTEMPT_BYTES: Final = 900
 APP_BYTES: Final = 260
-NAMED_BYTES: Final = 100  # of each queue that an attempt has jobs for
+NAMED_BYTES: Final = 1_030  # of each queue that an attempt has jobs for: PUBLISH may make it
 
 FAIR: Final = 4  # a tenant with more than this part of a common bound is first to lose
 
+KEPT_BACK: Final = 10  # this part of it is for no tenant
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+
+
+def share_of(most: i64, used: i64, its: i64) -> i64:
+    """[N11] How many of `most` places that all share a tenant may have, if `used` are taken, `its`
+    of them by the tenant: a quarter of what the others leave, and none of the last tenth (N11.8).
+    """
+    left: i64 = most - most // KEPT_BACK - used
+    return min((most - used + its) // FAIR, its + max(0, left))
 
 
 @final
@@ -69,6 +79,11 @@ def staged_bytes(job: Staged) -> i64:
     body: i64 = (len(job.body) + 48) >> 4 << 4
     key: i64 = (len(job.key) + 48) >> 4 << 4 if len(job.key) > 0 else 0
     return STAGED_BYTES + body + key + len(job.queue)
+
+
+def named_bytes(queue: bytes) -> i64:
+    """Memory of a queue that an attempt has jobs for, and of what PUBLISH may make of it."""
+    return NAMED_BYTES + 5 * len(queue)
 
 
 @final
@@ -207,12 +222,18 @@ class Staging:
         """All attempts, in order of creation within a transaction."""
         return [a for attempts in self.txns.values() for a in attempts.values()]
 
+    def bytes_used(self) -> i64:
+        """Memory of all, and what PUBLISH will add for the jobs (Z2.10)."""
+        return self.bytes + self.count * (JOB_BYTES - STAGED_BYTES)
+
     def check(self) -> None:
         """Assert that the counters are right."""
         total: i64 = 0
         count: i64 = 0
         for a in self.attempts():
-            size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name) + NAMED_BYTES * len(a.queues)
+            size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name)
+            for queue in a.queues:
+                size += named_bytes(queue)
             for job in a.jobs:
                 size += staged_bytes(job)
             assert size == a.bytes and not a.is_gone, "bytes of an attempt"

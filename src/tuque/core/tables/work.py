@@ -7,7 +7,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Update
@@ -145,6 +145,7 @@ class Holding:
         self.is_update = is_update
         self.until_ms = until_ms
         self.was_queued = False
+        self.marks: u8 = 0  # OUT_THERE if a worker of another node had it
         self.due_ms: i64 = 0  # before it was held
         self.parked_ms: i64 = 0  # as long as it is held
 

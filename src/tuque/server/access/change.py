@@ -12,9 +12,9 @@ from tuque.server.users.users import DEFAULT, Account
 from tuque.server.users.users_file import (
     UsersFileError,
     read_users,
-    stamp_of,
     write_users,
 )
+from tuque.smallfile import stamp_of
 
 OPEN_DOOR: Final = (
     "this node is open to other machines: 'default' needs a password, or protected-mode no"
@@ -56,9 +56,10 @@ def end_wired(s: Server, w: Wired, account: Account) -> None:
 class Reading(Work):
     """The users file, read and understood."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, is_guarded: bool) -> None:
         super().__init__()
         self.path = path
+        self.is_guarded = is_guarded
         self.stamp = (0, 0, 0)
         self.accounts: list[Account] = []
         self.error = ""
@@ -67,7 +68,7 @@ class Reading(Work):
         """Slow: there may be many users."""
         self.stamp = stamp_of(self.path)
         try:
-            self.accounts = read_users(self.path)
+            self.accounts = read_users(self.path, self.is_guarded)
         except UsersFileError as error:
             self.error = str(error)
 
@@ -129,7 +130,7 @@ def watch_users(s: Server) -> None:
     acl.look_ms = s.n.now_ms + LOOK_MS
     if isinstance(acl.reading, Reading) or stamp_of(acl.path) == acl.stamp:
         return
-    reading = Reading(acl.path)
+    reading = Reading(acl.path, s.cfg.protected_mode)
     if acl.hasher is None:
         reading.run()
         take_users(s, reading)

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.server.access.tenant import over_quota, put_prefix
 from tuque.server.log.slowlog import cut_words, without_secrets
-from tuque.server.state.client import Client, Connection, Wired
+from tuque.server.state.client import ADMINISTERS, ORDINARY, SPARE, Client, Connection, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import COMMAND, QUEUE
 from tuque.server.users.users import Account
@@ -32,6 +32,11 @@ TOPIC: Final = "TOPIC "
 LIST_OF_TOPICS: Final = "TOPIC LIST"  # its option names a topic
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
+
+# what a connection beyond maxclients may say (C1.12): acts of these groups, and what precedes them
+OPERATING: Final = ("server", "connection")
+BEYOND: Final = ("AUTH", "HELLO", "QUIT", "RESET", "CLIENT", "COMMAND", "INFO")
+FULL: Final = b"ERR max number of clients reached"
 
 CATEGORIES: Final = ("admin", "dangerous")
 IS_ACT: Final = [any(word in CATEGORIES for word in unit.categories) for unit in UNITS]
@@ -75,6 +80,26 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return over_quota(s, account, unit, args) if account.limits(unit) else None
     note(s, c, account, QUEUE, denied.queue)
     return denied.error(account.name)
+
+
+def may_stay(s: Server, c: Client, command: Command, args: list[bytes]) -> bool:
+    """[C1] Whether a connection beyond maxclients may run the command, to which it has the right;
+    if not, it is closed (C1.12).
+    """
+    if len(s.clients) + len(s.wired) <= s.cfg.maxclients:
+        c.place = ORDINARY
+        return True
+    unit = unit_of(command.name, args) if command.unit is None else command.unit
+    if command.group in OPERATING and IS_ACT[unit.code]:
+        c.place = ADMINISTERS
+        return True
+    if command.name in BEYOND:
+        return True
+    s.figures.rejected += 1
+    c.place = SPARE  # while it lingers, it makes room
+    c.is_closing = True
+    c.lingers = True
+    return False
 
 
 @final

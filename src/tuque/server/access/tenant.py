@@ -15,7 +15,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES
 from tuque.core.node.tables import bare_size, headers_bytes, held_by, review_bare
 from tuque.core.tables.leases import GROUPS_MAX
-from tuque.core.tables.staged import FAIR
+from tuque.core.tables.staged import FAIR, share_of
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import Tenant
 from tuque.server.users.users import Account
@@ -46,7 +46,7 @@ MANY_BYTES: Final = (
 )
 MANY_ADDS: Final = b"QUOTA tenant '%s' adds %d jobs a second at most: try again in %d ms"
 MANY_GROUPS: Final = (
-    b"QUOTA tenant '%s' has %d groups of leases, a quarter of what this node may have: "
+    b"QUOTA tenant '%s' has %d groups of leases, a quarter of what others leave: "
     b"LEASE RELEASE those that are not used"
 )
 MANY_QUEUES: Final = (
@@ -59,8 +59,12 @@ MANY_NAMES: Final = (
     b"maxmemory"
 )
 MANY_OWN_NAMES: Final = (
-    b"QUOTA tenant '%s' waits for new queues of %d bytes, a quarter of what all may have: wait for "
+    b"QUOTA tenant '%s' waits for new queues of %d bytes, a quarter of what others leave: wait for "
     b"fewer names"
+)
+NO_CONNECTIONS: Final = (
+    b"QUOTA tenant '%s' has %d connections to this node, a quarter of what others leave, and few "
+    b"are free: close some"
 )
 MANY_CONNECTIONS: Final = (
     b"QUOTA tenant '%s' has %d connections to this node, as many as it may: close some, "
@@ -282,7 +286,8 @@ def over_bare(n: Node, tenant: bytes, more: i64) -> bytes | None:
     if len(tenant) == 0:
         return None
     held = owner_of(n, tenant).bare_bytes
-    return MANY_OWN_NAMES % (tenant, int(held)) if FAIR * (held + more) > most else None
+    share = share_of(most, n.bare_bytes, held)
+    return MANY_OWN_NAMES % (tenant, int(held)) if held + more > share else None
 
 
 def full_of_groups(s: Server, account: Account) -> bytes | None:
@@ -290,10 +295,11 @@ def full_of_groups(s: Server, account: Account) -> bytes | None:
 
     A group of the tenant that is not used makes room (Y1.4).
     """
-    count = sum([1 for name in s.n.leases.groups if name.startswith(account.prefix)])
-    if count * FAIR < GROUPS_MAX or make_room(s.n, account.prefix):
+    groups = s.n.leases.groups
+    count: i64 = sum([1 for name in groups if name.startswith(account.prefix)])
+    if count < share_of(GROUPS_MAX, len(groups), count) or make_room(s.n, account.prefix):
         return None
-    return MANY_GROUPS % (account.tenant, count)
+    return MANY_GROUPS % (account.tenant, int(count))
 
 
 def connections(s: Server) -> dict[bytes, int]:
@@ -312,12 +318,16 @@ def connections(s: Server) -> dict[bytes, int]:
 def no_room(s: Server, before: Account | None, account: Account) -> bytes | None:
     """[N11] Why a connection of `before` may not become one of that user; None: it may (N11.4)."""
     tenant = account.home
-    if tenant is None or tenant.connections == 0:
+    if tenant is None or (before is not None and before.home is tenant):
+        return None  # of none, or it counts already
+    most = tenant.connections
+    used: i64 = len(s.clients) + len(s.wired)
+    is_tight = used * FAIR > s.cfg.maxclients * (FAIR - 1)
+    if most == 0 and not is_tight:
         return None
-    if before is not None and before.home is tenant:
-        return None  # it counts already
-    count = connections(s).get(tenant.name, 0)
-    if count < tenant.connections:
+    count: i64 = connections(s).get(tenant.name, 0)
+    is_over = 0 < most <= count
+    if not is_over and (not is_tight or count < share_of(s.cfg.maxclients, used, count)):
         return None
     tenant.refused += 1
-    return MANY_CONNECTIONS % (tenant.name, int(count))
+    return (MANY_CONNECTIONS if is_over else NO_CONNECTIONS) % (tenant.name, int(count))

@@ -132,7 +132,7 @@ class LoadUsers(Slow):
 
     def __init__(self, s: Server, c: Client) -> None:
         super().__init__(s, c)
-        self.reading = Reading(s.acl.path)
+        self.reading = Reading(s.acl.path, s.cfg.protected_mode)
         self.goes_on = True
 
     def step(self, room: int) -> bool:

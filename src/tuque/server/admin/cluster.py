@@ -37,6 +37,10 @@ IT_RUNS: Final = (
     b"ERR node %s runs and is linked: drain and stop it first, or CLUSTER FORGET %s FORCE: it then "
     b"does no work any more"
 )
+IT_LEADS: Final = (
+    b"ERR this node leads tubes that other nodes can lead, and %d of them would have no leader: "
+    b"CLUSTER LEAVING yes hands them over, or CLUSTER RESET %s FORCE"
+)
 PORT_MAX: Final = 65_535
 BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
 HOST_MAX: Final = 255
@@ -178,8 +182,12 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"FORGET" and (count == 3 or (count == 4 and args[3].upper() == b"FORCE")):
         forget(s, args[2], count == 4)
         c.ok()
-    elif word == b"RESET" and count in (2, 3):
-        reset(s, args[2].upper() if count == 3 else b"SOFT")
+    elif word == b"RESET" and count <= 4:
+        modes = [one.upper() for one in args[2:]]
+        is_forced = modes[-1:] == [b"FORCE"]
+        if is_forced:
+            modes.pop()
+        reset(s, b" ".join(modes) or b"SOFT", is_forced)
         c.ok()
     elif word == b"LEAVING" and count == 2:
         c.reply(Status("yes" if s.n.is_leaving else "no"))
@@ -258,11 +266,14 @@ def forget(s: Server, id: bytes, is_forced: bool) -> None:
     save(s)
 
 
-def reset(s: Server, mode: bytes) -> None:
+def reset(s: Server, mode: bytes, is_forced: bool) -> None:
     """CLUSTER RESET: drop jobs, queues and other nodes; HARD also takes a new id, ends LEAVING."""
     if mode not in (b"SOFT", b"HARD"):
         raise Misuse(mode)
     n = s.n
+    led = 0 if is_forced or n.is_double else int(tubes_to_move(n))
+    if led > 0:
+        raise ArgError(IT_LEADS % (led, mode))  # S6.6
     dropped = flush_all(n)
     wake_all(n, DATA_RESET)
     if s.bus is not None:

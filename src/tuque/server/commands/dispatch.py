@@ -48,17 +48,16 @@ from tuque.core.queues.deliver import (
     wait,
 )
 from tuque.core.queues.procedures import memory_level
-from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
-from tuque.server.access.rights import denial, note_act
+from tuque.server.access.rights import FULL, denial, may_stay, note_act
 from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
     check_acted,
     check_room,
     cmd_ack,
-    oom_text,
+    over_memory,
     put_more,
 )
 from tuque.server.commands.results import tell_ended
@@ -84,6 +83,7 @@ from tuque.server.replies.waiting import (
 )
 from tuque.server.state.client import (
     LARGE_BYTES,
+    ORDINARY,
     REPLY_OFF,
     REPLY_ON,
     REPLY_SKIP,
@@ -127,7 +127,6 @@ TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command
 SMALL_WORDS: Final = 16
 NAME_BYTES: Final = 128  # shown of an unknown command's name
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
-EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 HTTP_WORDS: Final = [b"POST", b"HOST:"]
 
 
@@ -280,9 +279,13 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
+    if c.place != ORDINARY and not may_stay(s, c, command, args):
+        return FULL  # C1.12
     if memory_level(s.n) > 0:
-        if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
-            return way_to_leader(s, command, args) or oom_text(s.n)
+        unit = unit_of(command.name, args) if command.unit is None else command.unit
+        short = over_memory(s.n, unit.memory)
+        if len(short) > 0:
+            return way_to_leader(s, command, args) or short
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         way = way_to_leader(s, command, args)
         return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()

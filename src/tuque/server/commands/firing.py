@@ -9,7 +9,9 @@ from zoneinfo import ZoneInfo
 
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.core.node.peers import are_expected
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.tenant import over_owned
@@ -226,7 +228,7 @@ def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
         return "the input of the queue is paused"
     if s.is_parting():
         return "the node is leaving"
-    if s.n.reachable_count + 1 < copies_needed(s.n, t, tube):
+    if not are_expected(s.n, copies_needed(s.n, t, tube) - 1):
         return "too few nodes are here for its next job"
     return COPIES
 
@@ -283,8 +285,10 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
         return f"the journal does not work: {s.journal_error}"
     if s.is_disk_short():
         return "the disk is nearly full"
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not (evicts and make_room(n, EVICTED)):
+    if memory_level(n) > 0:
+        if evicts:
+            make_room(n, EVICTED)
+        if memory_level(n) > 0:
             return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)
     if tenant is None:

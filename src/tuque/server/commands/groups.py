@@ -9,9 +9,8 @@ from mypy_extensions import i64
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS, Terms
-from tuque.core.repair.drain import make_room
 from tuque.server.access.tenant import refusal
-from tuque.server.commands.jobs import DISKFULL, check_forms, oom_text
+from tuque.server.commands.jobs import DISKFULL, check_forms
 from tuque.server.commands.schedules import packed_options, shown_life
 from tuque.server.replies.errors import LEAVING
 from tuque.server.replies.help import reply_help
@@ -428,11 +427,7 @@ def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[
 
 
 def check_growth(s: Server) -> None:
-    """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
-    n = s.n
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, groups.EVICTED):
-            raise ArgError(oom_text(n))
+    """Refuse what adds when the disk is short, as T15.6."""
     if s.is_disk_short():
         raise ArgError(DISKFULL)
     if s.is_parting():

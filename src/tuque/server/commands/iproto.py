@@ -10,11 +10,11 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
 from tuque.core.queues.deliver import serve_ready
-from tuque.core.repair.drain import make_room
 from tuque.server.access.login import Place, host_of, note_failure
 from tuque.server.access.rights import BEGUN, OK, may_call, note_call
 from tuque.server.access.tenant import no_room, refusal
 from tuque.server.commands.dispatch import tell_wakes
+from tuque.server.commands.jobs import over_memory
 from tuque.server.commands.tubes import RUNS
 from tuque.server.log.slowlog import (
     REDACTED,
@@ -42,6 +42,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import leave, session_for
+from tuque.wire.commands.bounds import GROWS
 from tuque.wire.commands.rights import OF_TUBES
 from tuque.wire.commands.tube_arguments import shown
 from tuque.wire.commands.tube_table import FUNCTIONS, METHODS, Procedure
@@ -116,7 +117,6 @@ FAILED: Final = "error %d"
 TUBES: Final = b"queue.tube."
 NAME_KEPT: Final = 200  # bytes of a name whose meaning is remembered
 NAMES_MAX: Final = 10_000
-EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
 TABLES: Final = [b"queue", b"queue.driver"]
 TABLE: Final = b"attempt to call a table value"
 NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
@@ -547,7 +547,7 @@ def call(s: Server, w: Wired, request: Request) -> None:
     args = request.arguments(ARGS_MAX)
     if p is None:
         raise IprotoError(E_PROC, name.why_not)
-    check_node(s, p.is_write, p.is_growing)
+    check_node(s, p.is_write, p.is_growing, OF_TUBES[p.code].memory)
     if len(s.monitors) > 0:
         see(s, w, request)
     one = IprotoCall(s, p, w, request.sync, request.type == CALL_16)
@@ -614,14 +614,17 @@ def look_up(word: bytes, is_granted: bool) -> Name:
     return name
 
 
-def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
-    """[I4] Apply the checks that RESP commands pass to a call, too (I4.8)."""
+def check_node(s: Server, is_write: bool, is_growing: bool, kind: str) -> None:
+    """[I4] Apply the checks that RESP commands pass to a call, too (I4.8).
+
+    `kind`: what it does to memory.
+    """
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, EVICT_PER_CALL) and is_growing:
-            raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
+    short = over_memory(n, kind)
+    if len(short) > 0:
+        raise IprotoError(E_MEMORY, b"Failed to allocate memory: " + short.partition(b" ")[2])
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
     if s.is_disk_short() and is_growing:
@@ -638,7 +641,7 @@ def eval_text(s: Server, w: Wired, request: Request) -> None:
     if not w.user.may_all():
         told = b"Execute access to universe '' is denied for user '%s'"
         raise IprotoError(E_ACCESS, told % w.user.name)
-    check_node(s, True, True)
+    check_node(s, True, True, GROWS)
     w.command = b"eval"
     if len(s.monitors) > 0:
         see(s, w, request)

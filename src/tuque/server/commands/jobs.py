@@ -22,12 +22,14 @@ from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN, Node
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.procedures import in_way, megabytes
+from tuque.core.queues.procedures import in_way, megabytes, memory_level
 from tuque.core.queues.requeue import on_dequeue
+from tuque.core.repair.drain import make_room
 from tuque.server.access.rights import deny_queue
 from tuque.server.access.tenant import hide_ids
 from tuque.server.replies.errors import (
     BOTH_IN_WAY,
+    FULL,
     LETTERS_IN_WAY,
     NOTHING_IN_WAY,
     OOM,
@@ -44,9 +46,12 @@ from tuque.wire.commands.arguments import (
     header_pairs,
     seconds_ms,
 )
+from tuque.wire.commands.bounds import ELSEWHERE, GROWS, JOBS
 from tuque.wire.proto.resp import array_head, bulk_head, int_reply, put_bulk
 
 BADID: Final = b"BADID Invalid Job ID format."
+EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
+NOT_ABOVE_ALL: Final = (JOBS, ELSEWHERE, GROWS)
 FEW_IDS: Final = 500  # run at once, uncounted
 LOOKS: Final = 5  # ids checked per unit of work
 DISKFULL: Final = (
@@ -79,14 +84,30 @@ def check_room(n: Node, queues: list[bytes]) -> None:
 
 def oom_text(n: Node) -> bytes:
     """[M2] The error when memory is used up; it names what alone is in the way (M2.6)."""
+    return why_full(n, OOM)
+
+
+def why_full(n: Node, text: bytes) -> bytes:
+    """[M2] That text, and what alone is in the way (M2.6)."""
     letters, outcomes = in_way(n)
     if letters > 0 and outcomes > 0:
-        return OOM + BOTH_IN_WAY % (megabytes(letters), megabytes(outcomes))
+        return (text + BOTH_IN_WAY) % (megabytes(letters), megabytes(outcomes))
     if letters > 0:
-        return OOM + LETTERS_IN_WAY % megabytes(letters)
+        return (text + LETTERS_IN_WAY) % megabytes(letters)
     if outcomes > 0:
-        return OOM + OUTCOMES_IN_WAY % megabytes(outcomes)
-    return OOM + NOTHING_IN_WAY
+        return (text + OUTCOMES_IN_WAY) % megabytes(outcomes)
+    return (text + NOTHING_IN_WAY) % ()
+
+
+def over_memory(n: Node, kind: str) -> bytes:
+    """[M2] Why a command of that kind is refused at this level, after eviction (M2.3); b"": it is
+    not.
+    """
+    if memory_level(n) == 0:
+        return b""
+    if not make_room(n, EVICT_PER_COMMAND):
+        return why_full(n, OOM) if kind in NOT_ABOVE_ALL else b""
+    return why_full(n, FULL) if kind == JOBS and memory_level(n) > 0 else b""
 
 
 def bad_id(word: bytes, is_one_of_many: bool) -> ArgError:

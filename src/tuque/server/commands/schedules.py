@@ -10,10 +10,8 @@ from tuque.core.copies.add import letters_refusal
 from tuque.core.model.job import AddSpec
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS
-from tuque.core.repair.drain import make_room
 from tuque.server.access.tenant import check_growth as check_bytes
 from tuque.server.commands.firing import (
-    EVICTED,
     MISSED_WORDS,
     NoInstant,
     check_zone,
@@ -21,7 +19,7 @@ from tuque.server.commands.firing import (
     next_after,
     why_waits,
 )
-from tuque.server.commands.jobs import DISKFULL, oom_text
+from tuque.server.commands.jobs import DISKFULL
 from tuque.server.replies.errors import LEAVING, core_words
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
@@ -316,11 +314,7 @@ def shown(
 
 
 def check_growth(s: Server) -> None:
-    """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
-    n = s.n
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, EVICTED):
-            raise ArgError(oom_text(n))
+    """Refuse what adds when the disk is short, as T15.6."""
     if s.is_disk_short():
         raise ArgError(DISKFULL)
     if s.is_parting():

@@ -360,19 +360,11 @@ def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"UNSUBSCRIBE":
         c.reply(int(unsubscribe(s.n, args[2], args[3])))
         return
-    check_memory(s)
     tenant = b"" if c.user is None else c.user.tenant
     changed, refused = subscribe(s.n, args[2], args[3], filters_of(args[4:]), tenant)
     if refused is not None:
         raise ArgError(core_words(refused))
     c.reply(int(changed))
-
-
-def check_memory(s: Server) -> None:
-    """Refuse what stays, when memory is short (T15.6)."""
-    n = s.n
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        raise ArgError(oom_text(n))
 
 
 def filters_of(words: list[bytes]) -> list[bytes]:

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
-from tuque.core.tables.staged import FAIR
+from tuque.core.tables.staged import share_of
 from tuque.logtext import facts
 from tuque.server.commands.tube_leaders import home_id, own_state
 from tuque.server.commands.tube_slices import LOOKS
@@ -341,7 +341,7 @@ def create(call: TubeCall) -> None:
     check_callback(s, call.options.on_change)
     name, type, o = call.tube or b"", call.options.name or b"", call.options.tube_options()
     if is_tenant:
-        check_share(call.t, name, s.n.limits.tubes_max // FAIR)
+        check_share(call.t, name, s.n.limits.tubes_max)
     made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
     if made is None:
         call.await_home()  # it asks other nodes (T17.5)
@@ -349,14 +349,16 @@ def create(call: TubeCall) -> None:
         call.value(OK)
 
 
-def check_share(t: Tubes, name: bytes, most: int) -> None:
+def check_share(t: Tubes, name: bytes, most: i64) -> None:
     """[N11] Raise TubeError if the tenant has as many tubes as it may (N11.8)."""
-    if len(t.by_name) < most or name in t.by_name:
+    used: i64 = len(t.by_name)
+    if used < share_of(most, used, 0) or name in t.by_name:
         return
     prefix = tenant_of(name) + b"/"
-    count = sum([1 for one in t.by_name if one.startswith(prefix)])
-    if count >= most:
-        raise TubeError(TUBES_MAX, (count, most))
+    count: i64 = sum([1 for one in t.by_name if one.startswith(prefix)])
+    its = share_of(most, used, count)
+    if count >= its:
+        raise TubeError(TUBES_MAX, (int(count), int(its)))
 
 
 def check_callback(s: Server, name: bytes) -> None:

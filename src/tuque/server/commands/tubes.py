@@ -5,10 +5,8 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
-from tuque.core.repair.drain import make_room
 from tuque.server.commands import tube_admin, tube_leaders
-from tuque.server.commands.dispatch import EVICT_PER_COMMAND
-from tuque.server.commands.jobs import DISKFULL, oom_text
+from tuque.server.commands.jobs import DISKFULL
 from tuque.server.commands.tube_leaders import await_home
 from tuque.server.commands.tube_slices import (
     DROP,
@@ -228,11 +226,7 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 
 
 def check_growth(s: Server) -> None:
-    """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
-    n = s.n
-    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, EVICT_PER_COMMAND):
-            raise ArgError(oom_text(n))
+    """[T15] Refuse commands that add tasks or tubes when the disk is short (T15.6)."""
     if s.is_disk_short():
         raise ArgError(DISKFULL)
     if s.is_parting():

@@ -46,8 +46,8 @@ MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
 WORKERS_PART: Final = 16  # part of `maxmemory` for what workers say
 LARGE_WORKERS: Final = (
-    b"OOM workers may use a sixteenth of maxmemory, and those of a tenant a quarter of that and of "
-    b"10000: run fewer, with fewer queues"
+    b"OOM workers may use a sixteenth of maxmemory, and those of a tenant a quarter of what others "
+    b"leave of that and of 10000: run fewer, with fewer queues"
 )
 BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"

@@ -21,7 +21,6 @@ import click
 from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
 from tuque.server.config.kinds import (
     MASK,
-    WEAK_SECRET,
     Bool,
     ClusterSecret,
     ConfigError,
@@ -30,7 +29,7 @@ from tuque.server.config.kinds import (
 )
 from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
 from tuque.server.config.patterns import Glob
-from tuque.smallfile import read_small
+from tuque.smallfile import WEAK_SECRET, new_characters, read_small
 
 __all__ = [
     "OPTIONS",
@@ -67,7 +66,8 @@ LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
 PASSWORD_BYTES = 16  # minimum, where other machines can try passwords
 WEAK = (
-    f"at least {PASSWORD_BYTES} bytes where other machines can connect; make one with "
+    f"at least {PASSWORD_BYTES} bytes, without those that repeat, where other machines can "
+    "connect; make one with "
     "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
 )
 NO_SECRET = (
@@ -137,17 +137,18 @@ def _load_file(cfg: Config, path: str) -> None:
     else:
         label, base = path, Path.cwd()
         try:
-            text = read_small(path).decode("utf-8", "surrogateescape")
+            text = read_small(path, is_guarded=False).decode("utf-8", "surrogateescape")
         except OSError as err:
             raise ConfigError("config file", path, f"a readable file ({err.strerror})") from None
         cfg.config_file = str(Path(path).resolve())
+        cfg.read_files = [cfg.config_file]
     suffix = Path(path).suffix.lower()
     is_toml = suffix == ".toml" or (suffix != ".conf" and looks_like_toml(text))
     cfg.config_syntax = "toml" if is_toml else "disque"
     if is_toml:
         _load_toml(cfg, text, label)
         return
-    for directive in read_directives(text, label, base):
+    for directive in read_directives(text, label, base, files=cfg.read_files):
         _load_directive(cfg, directive)
 
 
@@ -225,7 +226,8 @@ def _check(cfg: Config) -> None:
 
 def is_weak(password: str) -> bool:
     """[C1] Whether a password is too short for an open port (C1.4)."""
-    return 0 < len(password.encode("utf-8", "surrogateescape")) < PASSWORD_BYTES
+    text = password.encode("utf-8", "surrogateescape").decode("latin-1")
+    return text != "" and new_characters(text) < PASSWORD_BYTES
 
 
 def check_bus(cfg: Config) -> None:
@@ -247,7 +249,8 @@ def cluster_secrets(cfg: Config) -> list[bytes]:
         return [one.encode() for one in (cfg.cluster_secret, cfg.cluster_secret_also) if one]
     opt = OPTIONS["cluster_secret_file"]
     try:
-        text = read_small(in_dir(cfg, cfg.cluster_secret_file))
+        path = in_dir(cfg, cfg.cluster_secret_file)
+        text = read_small(path, is_guarded=cfg.protected_mode)
     except OSError as err:
         allowed = f"a file this user can read ({err.strerror})"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None

@@ -96,13 +96,17 @@ def looks_like_toml(text: str) -> bool:
     return True
 
 
-def read_directives(text: str, label: str, base: Path, depth: int = 0) -> list[Directive]:
+def read_directives(
+    text: str, label: str, base: Path, depth: int = 0, files: list[str] | None = None
+) -> list[Directive]:
     """Return all directives of `text`, with includes expanded in place.
 
-    `label` names the file in messages; relative includes start at `base`. Raises ConfigError
-    for a line that does not split, an unreadable include, or circular includes.
+    `label` names the file in messages; relative includes start at `base`, and are added to
+    `files`. Raises ConfigError for a line that does not split, an unreadable include, or circular
+    includes.
     """
     found: list[Directive] = []
+    files = [] if files is None else files
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{label} line {number}"
         if not line.strip() or line.strip().startswith("#"):
@@ -113,22 +117,25 @@ def read_directives(text: str, label: str, base: Path, depth: int = 0) -> list[D
             raise ConfigError(line.split()[0], line.strip(), "closed quotes", where=where) from None
         name = words[0].lower()
         if name == "include":
-            found.extend(_included(words, where, base, depth))
+            found.extend(_included(words, where, base, depth, files))
         else:
             found.append(Directive(name, words[1:], where))
     return found
 
 
-def _included(words: list[str], where: str, base: Path, depth: int) -> list[Directive]:
+def _included(
+    words: list[str], where: str, base: Path, depth: int, files: list[str]
+) -> list[Directive]:
     if len(words) != 2 or depth >= MAX_INCLUDES:
         raise ConfigError(
             "include", " ".join(words[1:]), f"one path, {MAX_INCLUDES} deep at most", where=where
         )
     path = base / words[1]
     try:
-        text = read_small(path).decode("utf-8", "surrogateescape")
+        text = read_small(path, is_guarded=False).decode("utf-8", "surrogateescape")
     except OSError as err:
         raise ConfigError(
             "include", words[1], f"a file that can be read ({err.strerror})", where=where
         ) from None
-    return read_directives(text, str(path), base, depth + 1)
+    files.append(str(path.resolve()))
+    return read_directives(text, str(path), base, depth + 1, files)

@@ -21,6 +21,7 @@ from tuque.server.config.config import announced_port, in_dir
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
+from tuque.smallfile import closing, is_open_file
 
 NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -211,7 +212,7 @@ OTHERS_READ = stat.S_IROTH
 
 
 def check_places(cfg: Config) -> None:
-    """[C1] Refuse world-writable directories (C1.5).
+    """[C1] Refuse directories and files that everybody can write (C1.5, C1.11).
 
     Anyone who can write there can replace the journal or the node id. In a sticky directory, like
     /tmp, nobody can replace the files of others.
@@ -227,9 +228,37 @@ def check_places(cfg: Config) -> None:
         if mode & OTHERS_WRITE and not mode & stat.S_ISVTX:
             allowed = (
                 "a directory that not everybody on this machine can write: "
-                f"`chmod o-w {path}`, or set protected-mode no"
+                f"{closing(path)}, or set protected-mode no"
             )
             raise ConfigError(name.replace("_", "-"), path, allowed)
+    for name, path in files_of(cfg):
+        if is_open_file(path):
+            allowed = (
+                "a file that not everybody on this machine can write: "
+                f"{closing(path)}, or set protected-mode no"
+            )
+            raise ConfigError(name, path, allowed)
+
+
+FILES = (
+    "users_file",
+    "iproto_users_file",
+    "cluster_secret_file",
+    "tls_cert_file",
+    "tls_key_file",
+    "tls_ca_cert_file",
+    "tls_cluster_ca_cert_file",
+    "cluster_config_file",
+)
+
+
+def files_of(cfg: Config) -> list[tuple[str, str]]:
+    """The options that name a file that the node reads, and the files."""
+    named = [(name.replace("_", "-"), getattr(cfg, name)) for name in FILES]
+    if cfg.daemonize:
+        named.append(("pidfile", cfg.pidfile))
+    found = [(name, in_dir(cfg, path)) for name, path in named if path]
+    return [*(("config file", path) for path in cfg.read_files), *found]
 
 
 def readable_secrets(cfg: Config) -> list[str]:

@@ -216,7 +216,8 @@ class Config(AccessOptions, kw_only=True):
     tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
     databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
     maxclients: Annotated[
-        int, Opt(Int(1, 10_000_000), "connected clients at most", runtime=True)
+        int,
+        Opt(Int(1, 10_000_000), "connected clients at most, and 3 that administrate", runtime=True),
     ] = 10000
     watchdog_period: Annotated[
         int,
@@ -604,6 +605,7 @@ class Config(AccessOptions, kw_only=True):
     origin: dict[str, str] = {}
     warnings: list[str] = []
     config_file: str = ""
+    read_files: list[str] = []  # it, and those that it includes
     config_syntax: str = ""
     is_any_port: bool = False  # `port` was 0: the system has chosen one
     is_open: bool = False  # listens on an address open to other machines, since the start

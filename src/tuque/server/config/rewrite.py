@@ -185,7 +185,7 @@ def read_file(path: Path) -> str:
     """The text with its original line ends; empty if the file is gone."""
     if not path.exists():
         return ""
-    return read_small(path).decode("utf-8", "surrogateescape")
+    return read_small(path, is_guarded=False).decode("utf-8", "surrogateescape")
 
 
 def rewritten(cfg: Config, old: str) -> str:

@@ -7,23 +7,29 @@ from mypy_extensions import i64
 
 from tuque.logtext import facts
 from tuque.server.access.login import host_of
+from tuque.server.access.rights import FULL
 from tuque.server.access.tenant import no_room
 from tuque.server.log.log import say_once
 from tuque.server.loop.housekeeping import is_stranger
 from tuque.server.net.listen import name_peer
 from tuque.server.net.system import IN, Poller
-from tuque.server.state.client import Client, Connection, Wired
+from tuque.server.state.client import ORDINARY, SPARE, Client, Connection, Wired
 from tuque.server.state.server import Server, log
 from tuque.wire.proto.iproto import SALT_BYTES, greeting
 
 UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn
 LAST_BATCHES: Final = 16  # when no more connections are taken: as many as wait in all
-FULL: Final = b"-ERR max number of clients reached\r\n"
+SPARES: Final = 3  # places beyond maxclients, for administrators (C1.12)
 MANY_STRANGERS: Final = b"-ERR too many connections of your address have not logged in\r\n"
 HOSTS_MAX: Final = 1_000  # addresses with such connections, before it is looked who has gone
 REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for these
 REFUSED_MS: Final = 1000  # how long they may take
+
+
+def is_spare(c: Client) -> bool:
+    """Whether the connection is beyond maxclients."""
+    return not c.is_closed and c.place != ORDINARY
 
 
 @final
@@ -46,6 +52,7 @@ class Doors:
         self.iproto_fds: dict[int, None] = {}  # the listeners for IPROTO among them
         self.refused: dict[int, Refused] = {}  # by descriptor, oldest first
         self.strangers: dict[bytes, dict[int, None]] = {}  # not logged in, by address
+        self.spares: dict[int, Client] = {}  # beyond maxclients, by number, oldest first (C1.12)
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
@@ -100,8 +107,10 @@ class Doors:
         """[C1] Make a client of a new connection, or refuse it (C1.1)."""
         s = self.s
         sock.setblocking(False)
-        if self.is_full():
-            self.refuse(sock, FULL)
+        is_spare = self.is_full()
+        if is_spare and not self.has_spare():
+            s.figures.rejected += 1
+            self.refuse(sock, b"-%s\r\n" % FULL)
             return
         now_ms = s.n.now_ms
         name = name_peer(s.cfg, sock, address, now_ms)
@@ -119,6 +128,9 @@ class Doors:
             if self.has_many(c):
                 self.refuse(sock, MANY_STRANGERS)
                 return
+        if is_spare:
+            c.place = SPARE
+            self.spares[int(c.number)] = c
         self.poller.add(c.fd)
         s.next_number += 1
         s.clients[c.fd] = c
@@ -196,6 +208,7 @@ class Doors:
         s = self.s
         sock.setblocking(False)
         if self.is_full():
+            s.figures.rejected += 1
             sock.close()  # I1.3
             return
         salt = s.system.random(SALT_BYTES)
@@ -216,12 +229,28 @@ class Doors:
         s.touch(w)
 
     def is_full(self) -> bool:
-        """[C1.1] Whether maxclients is reached; counts the refused connection."""
-        s = self.s
-        if len(s.clients) + len(s.wired) < s.cfg.maxclients:
-            return False
-        s.figures.rejected += 1
-        return True
+        """[C1.1] Whether maxclients is reached."""
+        return len(self.s.clients) + len(self.s.wired) >= self.s.cfg.maxclients
+
+    def has_spare(self) -> bool:
+        """[C1] Whether a place for administrators is free; the oldest connection there that has not
+        shown that it may administrate makes room (C1.12).
+        """
+        found = {number: c for number, c in self.spares.items() if is_spare(c)}
+        self.spares = found
+        if len(found) < SPARES:
+            return True
+        for number, c in found.items():
+            if c.place == SPARE:
+                if not c.is_closing:
+                    self.s.figures.rejected += 1
+                    c.error(FULL)
+                    c.is_closing = True
+                    self.s.touch(c)
+                self.s.doomed.append(c)
+                del found[number]
+                return True
+        return False
 
     def next_ms(self, at_ms: i64) -> i64:
         """The next deadline here, if before `at_ms`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import threading
 import time
@@ -13,7 +12,7 @@ from tuque.server.config.config import in_dir
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
-from tuque.smallfile import read_small
+from tuque.smallfile import Stamp, read_small, stamp_of
 
 ROUNDS: Final = 10  # of a handshake in memory, which takes three
 USABLE: Final = "a certificate that is valid now, and that the authority of the nodes has signed"
@@ -112,9 +111,6 @@ def date_of(path: str, field: str) -> float | None:
 
 
 # ---- Certificate and key for new connections (SPEC X1, X3)
-
-
-Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class Keys:
@@ -220,17 +216,9 @@ class Keys:
         """The files, as far as they are set."""
         return [path for _, path in paths_of(self.cfg)]
 
-    def _look(self) -> Stamp:
+    def _look(self) -> list[tuple[str, Stamp]]:
         """What tells whether a file has changed."""
-        found: list[tuple[str, int, int, int]] = []
-        for path in self._paths():
-            try:
-                seen = os.stat(path)
-            except OSError:
-                found.append((path, 0, 0, 0))
-            else:
-                found.append((path, seen.st_mtime_ns, seen.st_ino, seen.st_size))
-        return tuple(found)
+        return [(path, stamp_of(path)) for path in self._paths()]
 
 
 def paths_of(cfg: Config) -> list[tuple[str, str]]:
@@ -271,7 +259,9 @@ def check_authority(cfg: Config, path: str, of_clients: str) -> None:
     has_secret = cfg.cluster_secret or cfg.cluster_secret_file
     if has_secret or cfg.tls_auth_clients == "no" or not of_clients:
         return
-    if read_pem(FILES[3], path).strip() == read_pem(FILES[2], of_clients).strip():
+    guard = cfg.protected_mode
+    texts = (read_pem(FILES[3], path, guard), read_pem(FILES[2], of_clients, guard))
+    if texts[0].strip() == texts[1].strip():
         raise ConfigError(FILES[3], path, OTHER_CA)
 
 
@@ -282,7 +272,7 @@ def make_context(cfg: Config, protocol: Any) -> ssl.SSLContext:
         if name not in named:
             raise ConfigError(name, "", ALLOWED[name])
     for name, path in named.items():
-        check_readable(name, path)
+        check_readable(name, path, cfg.protected_mode)
     context = ssl.SSLContext(protocol)
     oldest = ssl.TLSVersion.TLSv1_3 if cfg.tls_min_version == "1.3" else ssl.TLSVersion.TLSv1_2
     context.minimum_version = oldest
@@ -335,15 +325,15 @@ def no_passphrase() -> str:
     raise PassphraseNeededError
 
 
-def check_readable(name: str, path: str) -> None:
+def check_readable(name: str, path: str, is_guarded: bool = True) -> None:
     """ConfigError unless the file can be read and seems to hold what it should."""
-    if MARKS[name] not in read_pem(name, path):
+    if MARKS[name] not in read_pem(name, path, is_guarded):
         raise ConfigError(name, path, f"{ALLOWED[name]} (there is none in it)")
 
 
-def read_pem(name: str, path: str) -> bytes:
+def read_pem(name: str, path: str, is_guarded: bool = True) -> bytes:
     """What the file has. ConfigError unless it is a small file that can be read."""
     try:
-        return read_small(path, FILE_BYTES)
+        return read_small(path, FILE_BYTES, is_guarded)
     except OSError as error:
         raise ConfigError(name, path, f"{ALLOWED[name]} ({error.strerror})") from None

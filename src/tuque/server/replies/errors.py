@@ -248,7 +248,7 @@ IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT
 SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
-FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory', and there is no other node"
+FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory'"
 NOTHING_IN_WAY: Final = b": let jobs end, or raise maxmemory"
 LETTERS_IN_WAY: Final = b": %d MB are dead letters, replay or purge them, or raise maxmemory"
 OUTCOMES_IN_WAY: Final = b": %d MB are kept outcomes, lower results-max-bytes or raise maxmemory"
@@ -419,7 +419,7 @@ WORDS: Final[dict[int, bytes]] = {
         b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
     ),
     core_errors.TENANT_TOPICS: (
-        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what a node keeps: "
+        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what others leave: "
         b"unsubscribe some"
     ),
     core_errors.TOPICS_UNHEARD: (

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final, cast
 
 from tuque.logtext import facts
@@ -24,8 +23,9 @@ from tuque.server.net.tls_keys import Keys
 from tuque.server.state.client import GUEST, User, Users
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.passwords import Hasher
-from tuque.server.users.users_file import UsersFileError, stamp_of
+from tuque.server.users.users_file import UsersFileError
 from tuque.server.users.users_file import read_users as read_accounts
+from tuque.smallfile import read_small, stamp_of
 from tuque.wire.proto.iproto import secret_of
 
 NO_PASSWORD: Final = "nopass"
@@ -33,6 +33,7 @@ ALL: Final = "all"
 ROLE: Final = "role:"
 USERS_MAX: Final = 100_000
 HASH_DIGITS: Final = 40
+FILE_BYTES: Final = 16 << 20
 
 BATCH: Final = 64  # connections that become clients in one turn
 
@@ -57,12 +58,12 @@ class UsersError(ValueError):
     """The users file is invalid; the text says where and why."""
 
 
-def read_users(path: str) -> Users:
+def read_users(path: str, is_guarded: bool = True) -> Users:
     """[I5.6] The users of the file. Raises UsersError."""
     users = Users()
     users.is_from_file = True
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_small(path, FILE_BYTES, is_guarded).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsersError(f"{path}: {error}") from None
     seen: set[bytes] = set()
@@ -125,7 +126,7 @@ def prepare_iproto(pump: Pump) -> None:
     cfg = s.cfg
     try:
         if cfg.iproto_users_file:
-            s.users = read_users(in_dir(cfg, cfg.iproto_users_file))
+            s.users = read_users(in_dir(cfg, cfg.iproto_users_file), cfg.protected_mode)
     except UsersError as error:
         allowed = f"a file of users ({error})"
         raise ConfigError("iproto-users-file", cfg.iproto_users_file, allowed) from None
@@ -225,7 +226,7 @@ def prepare_users(pump: Pump) -> None:
     s.acl.path = path
     s.acl.stamp = stamp_of(path)
     try:
-        s.acl.replace(read_accounts(path))
+        s.acl.replace(read_accounts(path, s.cfg.protected_mode))
     except UsersFileError as error:
         allowed = f"a file of users, which may be empty ({error})"
         raise ConfigError("users-file", s.cfg.users_file, allowed) from None

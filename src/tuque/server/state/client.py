@@ -57,6 +57,10 @@ PUT: Final = 1  # a put that also waited for room
 WIRED: Final = 2  # an IPROTO call
 
 
+ORDINARY: Final = 0
+SPARE: Final = 1
+ADMINISTERS: Final = 2  # has shown that it may
+
 # ---- A connection of either protocol: its output, and the gate of the journal (SPEC C8)
 #
 # It knows neither what the bytes mean nor which peer is at the other end.
@@ -100,6 +104,7 @@ class Connection:
         self.last_ms = now_ms
         self.is_full = False  # not read from: too much input waits
         self.is_closing = False  # close once everything is written
+        self.place: i64 = ORDINARY  # beyond maxclients: SPARE, ADMINISTERS (C1.12)
         self.is_closed = False
         self.lingers = False  # close only when the other end had time to read why (C2.10)
         self.ask: i64 = SHORT_READ  # bytes to read at once

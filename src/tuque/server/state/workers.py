@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.life.start import standing_of
 from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Node
-from tuque.core.tables.staged import FAIR
+from tuque.core.tables.staged import share_of
 
 WORKERS_MAX: Final = 10_000
 LOST_MAX: Final = 1_000
@@ -154,12 +154,13 @@ class Crew:
         tenant = tenant_of(name)
         if self.bytes + more > most:
             return more <= 0
-        share = self.shares.get(tenant)
-        if len(tenant) == 0 or share is None:
+        share = self.shares.get(tenant) or WorkersShare()
+        if len(tenant) == 0:
             return True
-        if hand is None and (share.workers + 1) * FAIR > WORKERS_MAX:
+        known = len(self.by_name)
+        if hand is None and share.workers >= share_of(WORKERS_MAX, known, share.workers):
             return False
-        return more <= 0 or (share.bytes + more) * FAIR <= most
+        return more <= 0 or share.bytes + more <= share_of(most, self.bytes, share.bytes)
 
     def note(self, n: Node, worker: bytes, ids: list[bytes]) -> None:
         """[O12] The worker has begun these jobs here, or is at work on them (O12.2)."""

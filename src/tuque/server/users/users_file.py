@@ -287,9 +287,9 @@ class UsersFileError(ValueError):
     """The users file cannot be read or written; the text says where and why, without secrets."""
 
 
-def read_users(path: str) -> list[Account]:
+def read_users(path: str, is_guarded: bool = True) -> list[Account]:
     """[N5] The users of the file (N5.1). Raises UsersFileError."""
-    text = text_of(path)
+    text = text_of(path, is_guarded)
     found: dict[bytes, Account] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if number % TURN_LINES == 0:
@@ -312,10 +312,10 @@ def read_users(path: str) -> list[Account]:
     return list(found.values())
 
 
-def text_of(path: str) -> bytes:
+def text_of(path: str, is_guarded: bool) -> bytes:
     """What the file has. Raises UsersFileError."""
     try:
-        return read_small(path, FILE_BYTES)
+        return read_small(path, FILE_BYTES, is_guarded)
     except OSError as error:
         raise UsersFileError(f"{path}: {error.strerror}") from None
 
@@ -353,12 +353,3 @@ def write_users(path: str, accounts: list[Account]) -> None:
         os.replace(beside, path)
     except OSError as error:
         raise UsersFileError(f"{path}: {error.strerror}") from None
-
-
-def stamp_of(path: str) -> tuple[int, int, int]:
-    """What changes with the file: inode, size, time; zeros if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -30,6 +30,7 @@ TILES = (
     ("redelivered", "redelivered"),
 )
 BAD = ("dead", "expired")
+BY_EVENTS = "<small>events of each</small>"
 NOTES = (
     (
         "open",
@@ -58,6 +59,11 @@ NOTES = (
         "missing",
         "Events whose numbers no segment has: dropped while the disk was too slow, or lost with a "
         "segment. What was not written when a node was killed has no number.",
+    ),
+    (
+        "dead-lettered",
+        "The job was given up: it has ended, and counts once, in the queue where it died. What "
+        "is read from the queue of dead letters counts there as deliveries, not as jobs.",
     ),
     ("dead letters", "Reasons are grouped without paths, addresses, job ids and long numbers."),
 )
@@ -283,7 +289,7 @@ def table_sections(found: Figures) -> list[str]:
         ("id", "text id", lambda r: escape(r["node"])),
     ]
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
-    sections.append(_section("Nodes", _table(nodes, found.nodes), wide=True))
+    sections.append(_section(f"Nodes {BY_EVENTS}", _table(nodes, found.nodes), wide=True))
     if found.dead:
         sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
     if found.slowest:

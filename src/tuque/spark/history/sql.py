@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from typing import Final
 
-# The jobs that a single end event does not describe: without an end, with several, or known
-# by several nodes. As hashes of their ids; a hash that two jobs share makes both odd.
+# The jobs that a single end event does not describe: without an end, with several, known by
+# several nodes, or in several queues (dead letters). As hashes of their ids; a hash that two
+# jobs share makes both odd.
 ODD: Final = """
 SELECT job FROM (
-  SELECT xxhash64(job_id) AS job, xxhash64(node) AS place,
+  SELECT xxhash64(job_id) AS job, xxhash64(node) AS place, xxhash64(queue) AS line,
          CASE WHEN event IN ('acked', 'dead', 'deleted', 'expired') THEN 1 ELSE 0 END AS is_end
   FROM events WHERE job_id <> ''
 ) e GROUP BY job HAVING sum(is_end) <> 1 OR min(place) <> max(place)
+  OR min(line) <> max(line)
 """
 
 # One row per job, also of those not finished. Odd jobs are assembled from all their events:
 # stamps of an end and the events themselves say the same; where one is missing the other
 # fills in. `timeouts` are the returns to the queue without a NACK, whatever their cause.
+# A job that died keeps its id in the queue of dead letters: it is one job, which ended (H6.7).
 JOBS: Final = """
 WITH e AS (
-  SELECT job_id, queue, event, size, deliveries, nacks, timeouts,
+  SELECT job_id, queue, event, size, deliveries, nacks, timeouts, reason, ts, node, seq,
          CASE WHEN event LIKE 'run-%' OR event IN ('cancelled', 'replayed') THEN 0
               ELSE delivery END AS handed,
          unix_micros(ts) AS us,
@@ -40,8 +43,17 @@ WITH e AS (
          END AS deletion
   FROM events WHERE job_id <> ''
   AND EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(events.job_id))
+), t AS (
+  SELECT job_id, queue, CASE WHEN event IN ('dead', 'deleted') THEN reason END AS reason,
+         row_number() OVER (
+           PARTITION BY job_id ORDER BY
+             CASE WHEN event = 'dead' THEN 1 WHEN event = 'acked' THEN 2 WHEN deletion = 1 THEN 3
+                  WHEN event = 'expired' THEN 4 WHEN deletion = 2 THEN 5
+                  WHEN event = 'added' THEN 6 ELSE 7 END, ts, node, seq
+         ) AS place
+  FROM e
 ), g AS (
-  SELECT job_id, queue,
+  SELECT job_id,
          min(us) AS seen_us,
          min(in_us) AS in_us,
          min(due_us) AS due_us,
@@ -56,7 +68,7 @@ WITH e AS (
          greatest(max(nacks), count_if(event = 'nacked')) AS nacks,
          greatest(max(timeouts), count_if(event = 'requeued')) AS timeouts,
          max(size) AS size
-  FROM e GROUP BY job_id, queue
+  FROM e GROUP BY job_id
 ), o AS (
   SELECT *,
          coalesce(dead_us, acked_us, deleted_us, expired_us, dropped_us) AS ended_us,
@@ -67,13 +79,8 @@ WITH e AS (
               WHEN dropped_us IS NOT NULL THEN 'deleted'
               ELSE 'open' END AS outcome
   FROM g
-), r AS (
-  SELECT job_id, max_by(reason, seq) AS reason
-  FROM events WHERE event IN ('dead', 'deleted')
-  AND EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(events.job_id))
-  GROUP BY job_id
 )
-SELECT o.job_id, o.queue,
+SELECT o.job_id, t.queue,
        timestamp_micros(in_us) AS added_at,
        timestamp_micros(due_us) AS enqueued_at,
        timestamp_micros(first_us) AS first_delivered_at,
@@ -90,9 +97,9 @@ SELECT o.job_id, o.queue,
          CASE WHEN ended_us < last_us THEN 0e0 ELSE (ended_us - last_us) / 1e3 END
        END AS process_ms,
        CASE WHEN ended_us < in_us THEN 0e0 ELSE (ended_us - in_us) / 1e3 END AS total_ms,
-       CASE WHEN outcome IN ('dead', 'deleted') THEN r.reason END AS reason,
+       t.reason,
        to_date(timestamp_micros(coalesce(in_us, seen_us))) AS date
-FROM o LEFT JOIN r ON o.job_id = r.job_id
+FROM o JOIN t ON t.job_id = o.job_id AND t.place = 1
 UNION ALL
 SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_at,
        CASE WHEN outcome = 'acked' THEN ended_at END AS acked_at,
@@ -131,29 +138,35 @@ WHERE event = 'delivered' AND place > 1
 # The queues that have a line of their own; the others share number -1.
 SHOWN: Final = """
 SELECT queue, row_number() OVER (ORDER BY jobs DESC, queue) - 1 AS place
-FROM (SELECT queue, count(*) AS jobs FROM jobs GROUP BY queue) q
+FROM (
+  SELECT queue, sum(jobs) AS jobs FROM (
+    SELECT queue, 1 AS jobs FROM jobs UNION ALL SELECT queue, 0 FROM seconds
+  ) p GROUP BY queue
+) q
 ORDER BY jobs DESC, queue LIMIT {limit}
 """
 
-# One row per queue and second in which something happened. A wait counts in the second
-# of the first delivery, a process time in the second of the end; `backlog` is the number
-# of unfinished jobs at the end of the second.
+# One row per queue and second in which something happened. Jobs that were added or ended are those
+# of `jobs`, each with the end that counts; deliveries and returns are events. A wait counts in the
+# second of the first delivery, a process time in the second of the end; `backlog` is the number of
+# unfinished jobs at the end of the second.
 SECONDS: Final = """
 WITH parts AS (
-  SELECT queue, unix_seconds(ts) AS s, event, delivery, reason,
+  SELECT queue, unix_seconds(ts) AS s, event,
          0 AS change, CAST(NULL AS DOUBLE) AS wait_ms, CAST(NULL AS DOUBLE) AS process_ms
-  FROM events WHERE job_id <> '' AND NOT (event = 'deleted' AND reason = 'gc_acked')
+  FROM events WHERE event IN ('delivered', 'nacked', 'requeued') AND job_id <> ''
   UNION ALL
-  SELECT queue, unix_seconds(added_at), '', 0, '', 1, NULL, NULL
+  SELECT queue, unix_seconds(added_at), 'added', 1, NULL, NULL
   FROM jobs WHERE added_at IS NOT NULL
   UNION ALL
-  SELECT queue, unix_seconds(ended_at), '', 0, '', -1, NULL, process_ms
-  FROM jobs WHERE ended_at IS NOT NULL AND added_at IS NOT NULL
+  SELECT queue, unix_seconds(ended_at), outcome,
+         CASE WHEN added_at IS NULL THEN 0 ELSE -1 END, NULL, process_ms
+  FROM jobs WHERE ended_at IS NOT NULL
   UNION ALL
-  SELECT queue, unix_seconds(first_delivered_at), '', 0, '', 0, wait_ms, NULL
+  SELECT queue, unix_seconds(first_delivered_at), '', 0, wait_ms, NULL
   FROM jobs WHERE first_delivered_at IS NOT NULL
   UNION ALL
-  SELECT queue, unix_seconds(ts), 'again', 0, '', 0, NULL, NULL FROM again
+  SELECT queue, unix_seconds(ts), 'again', 0, NULL, NULL FROM again
 ), sums AS (
   SELECT queue, s,
          CAST(count_if(event = 'added') AS BIGINT) AS added,
@@ -208,19 +221,22 @@ SPAN: Final = (
     "SELECT unix_seconds(min(second)) AS first_s, unix_seconds(max(second)) AS last_s FROM seconds"
 )
 
+# Jobs and times are those of `jobs`; deliveries are events, also of a dead letter in its own queue.
 QUEUES: Final = """
-SELECT j.queue AS queue, count(*) AS jobs,
+SELECT queue, CAST(sum(jobs) AS BIGINT) AS jobs,
        count_if(outcome = 'acked') AS acked, count_if(outcome = 'dead') AS dead,
        count_if(outcome = 'expired') AS expired, count_if(outcome = 'deleted') AS deleted,
        count_if(outcome = 'open') AS open,
-       sum(deliveries) AS deliveries,
-       coalesce(sum(r.times), 0) AS redelivered,
-       count_if(coalesce(r.times, 0) > 0) AS redelivered_jobs,
+       CAST(sum(delivered) AS BIGINT) AS deliveries,
+       CAST(sum(redelivered) AS BIGINT) AS redelivered,
        percentile(wait_ms, array(0.5, 0.95, 0.99, 1e0)) AS wait_ms,
        percentile(process_ms, array(0.5, 0.95, 0.99, 1e0)) AS process_ms
-FROM jobs j LEFT JOIN (SELECT job_id, count(*) AS times FROM again GROUP BY job_id) r
-  ON r.job_id = j.job_id
-GROUP BY GROUPING SETS ((j.queue), ()) ORDER BY jobs DESC, queue
+FROM (
+  SELECT queue, 1 AS jobs, outcome, 0 AS delivered, 0 AS redelivered, wait_ms, process_ms FROM jobs
+  UNION ALL
+  SELECT queue, 0, '', delivered, redelivered, NULL, NULL FROM seconds
+) p
+GROUP BY GROUPING SETS ((queue), ()) ORDER BY jobs DESC, queue
 """
 
 # {first_s} and {width_s}: the buckets of the time axis; `place` is that of SHOWN
@@ -325,12 +341,11 @@ WHERE nacks > 0 OR r.times > 0
 ORDER BY nacks + redelivered DESC, deliveries DESC, j.job_id LIMIT {limit}
 """
 
-# The events of each node.
+# The events of each node: also second ends, and what became of dead letters.
 NODES: Final = """
 SELECT node, count_if(event = 'added') AS added, count_if(event = 'delivered') AS delivered,
        count_if(event = 'acked') AS acked,
        count_if(event IN ('nacked', 'requeued')) AS returned,
-       count_if(event = 'dead') AS dead,
-       count_if(event = 'delivered' AND delivery > 1) AS redelivered
+       count_if(event = 'dead') AS dead
 FROM events GROUP BY node ORDER BY node
 """

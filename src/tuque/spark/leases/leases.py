@@ -429,8 +429,10 @@ def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: Source
 def fenced(group: str, err: Fenced) -> SourceError:
     """The error of a query that lost its group."""
     return SourceError(
-        f"FENCED: another query has opened group {group!r}, which is for one running query; a "
-        f"second start() of a stream, or one without its checkpoint, is another query, too ({err})"
+        f"FENCED: group {group!r} has been opened again: it is for one read of one running query. "
+        "A second start() of a stream, one without its checkpoint, and a stream that one query "
+        "reads twice (a join or a union with itself) are two: give each a group of its own, with "
+        f"queues of its own, or write the stream to a table and read that ({err})"
     )
 
 

@@ -13,12 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from tuque.client.url import Address
+from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts
 from tuque.spark.leases.leases import Leases
 from tuque.spark.leases.pages import Part
@@ -33,6 +39,11 @@ if TYPE_CHECKING:
     from tuque.spark.leases.leases import Offset
     from tuque.spark.options.source import SourceOptions
     from tuque.spark.source.ids import IdsOffset
+
+ONCE: Final = (
+    "trigger(once=True) reads all jobs as one batch, whose size nothing bounds: "
+    "use trigger(availableNow=True), which reads all that are there now in batches, and ends"
+)
 
 
 @dataclass
@@ -76,6 +87,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_text(rows) if self.options.is_text else rows
 
     def _most(self, limit: ReadLimit) -> int:
+        """SourceError for trigger(once=True), which would leave all but one batch in silence."""
+        if isinstance(limit, ReadAllAvailable):
+            raise SourceError(ONCE)
         most = self.options.max_jobs
         return min(most, limit.max_rows) if isinstance(limit, ReadMaxRows) else most
 

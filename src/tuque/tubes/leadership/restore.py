@@ -130,6 +130,7 @@ class HomeLog:
         tube.is_local = tube.is_mine and not is_foreign  # T20.5
         tube.state = RUNNING if tube.is_local and is_alone(n) else INIT
         tube.is_won = False  # T27.5
+        tube.may_send = False  # T27.5
         self.votes.restore_stand(tube)
         for number, held in self.held.get(tube.name, {}).items():
             hold(t, tube, number, held.uuid, held.user)

@@ -355,6 +355,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> Non
     tube.home = n.node_id
     tube.is_mine = True
     tube.is_won = True
+    tube.may_send = True
     tube.is_owed = False
     tube.is_unsure = False
     tube.is_asking = False

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
-from tuque.core.node.peers import count_of, slots_of
+from tuque.core.node.peers import are_expected, count_of, slots_of
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import (
@@ -35,7 +35,8 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
         raise refusal_of(n, t, tube)
     if tube.sync > 1 or tube.by_majority:
-        if n.reachable_count + 1 < copies_needed(n, t, tube):
+        others = copies_needed(n, t, tube) - 1
+        if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
         t.to_sync[tube.name] = tube
 

@@ -216,7 +216,7 @@ def tell_copies(n: Node, t: Tubes) -> None:
             continue
         if not t.ballots.leads(tube):
             tell_followers(n, t, tube)
-        elif tube.is_won:  # T27.5
+        elif tube.may_send:  # T25.6, T27.5
             if n.records is not None:
                 record_home(n.records, tube)  # T22.5
             tell_followers(n, t, tube)

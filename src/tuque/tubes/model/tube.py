@@ -268,6 +268,7 @@ class Tube(Queue):
         self.seat: Seat | None = None  # once there was a vote (T24)
         self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
         self.is_won = True  # not after a start: then it stands up like others (T27.5)
+        self.may_send = True  # as leader, also once it gave up (T25.6); not after a start
         self.begin_copies()
 
     def begin_copies(self) -> None:

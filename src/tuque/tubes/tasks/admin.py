@@ -31,7 +31,7 @@ from tuque.tubes.log.send import record_home
 from tuque.tubes.model import errors as why
 from tuque.tubes.model import options
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
-from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError
+from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError, shown
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
 from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
 from tuque.tubes.model.tube import RUNNING, Tube
@@ -55,6 +55,10 @@ WORD_MAX: Final = 255
 GRANTS_MAX: Final = 5_000
 
 TYPE_MAX: Final = 255
+NO_FAILOVER: Final = (
+    "tube '%s' does not fail over, now and later: there were no voters when it was made. See "
+    "CLUSTER VOTERS: three nodes need appendonly yes and tube-failover yes; then make it anew"
+)
 
 
 def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
@@ -79,7 +83,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.home = n.node_id
     tube.maker = n.node_id
     tube.made_ns = n.now_ms * 1_000_000 + tube.number
-    set_copies(t, tube, o)
+    set_copies(n, t, tube, o)
     if t.ballots.leads(tube):
         tube.lease_ms = 0  # T27.8
         t.ballots.moved.append(tube)
@@ -125,10 +129,12 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
         raise TubeError(why.NO_VOTERS)
 
 
-def set_copies(t: Tubes, tube: Tube, o: TubeOptions) -> None:
+def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     """[T23] Which nodes must have a change, and whether votes choose the leader (T23.5)."""
     voters = t.ballots.in_force()
     may_fail_over = voters is not None and not o.temporary
+    if voters is None and not o.temporary and o.failover != NO and count_of(others_of(n)) >= 2:
+        t.notes.append(NO_FAILOVER % shown(tube.name))
     majority: i64 = 0 if voters is None else voters.majority()
     is_said = o.sync > 0
     tube.sync = o.sync if is_said else 1

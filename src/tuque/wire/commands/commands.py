@@ -363,7 +363,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "server",
         "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id [FORCE] | LEAVING [yes|no] | "
         "STOPPING [yes|no] | REPAIR | VOTERS [ADD|REMOVE|FORCE node ...] | "
-        "RESET [SOFT|HARD] | SAVECONFIG",
+        "RESET [SOFT|HARD] [FORCE] | SAVECONFIG",
         "Show and change the cluster.",
     ),
     ("INFO", -1, "readonly loading", "server", "[section]", "Statistics of this server."),

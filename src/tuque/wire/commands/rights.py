@@ -27,7 +27,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.wire.commands.bound import ALL_WORDS
-from tuque.wire.commands.bounds import CONTAINERS, WORD_BYTES
+from tuque.wire.commands.bounds import CONTAINERS, MEMORY, WORD_BYTES
 from tuque.wire.commands.tube_table import PROCEDURES
 from tuque.wire.proto.resp import strict_int
 
@@ -285,6 +285,7 @@ class Unit:
         self.row = name
         self.name = name.lower().replace(" ", "|")
         self.categories = categories.split()
+        self.memory = MEMORY[name]  # what it does to it (M2.3)
         self.is_open = "connection" in self.categories  # every user may
         self.places = places
         self.queue_at: list[int] = []

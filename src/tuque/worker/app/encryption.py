@@ -24,6 +24,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from tuque.errors import ConfigError
+from tuque.smallfile import is_weak_key
 
 MARK: Final = b"\xc1\xc1"
 SIGNED: Final = 1
@@ -186,6 +187,8 @@ def keys_in(lines: Iterable[str]) -> Iterator[Key]:
             secret = bytes.fromhex(digits)
         except ValueError:
             raise ValueError(f"line {number}: {LINE}") from None
+        if is_weak_key(secret):
+            raise ValueError(f"line {number}: a key that can be guessed; {LINE}, by chance")
         yield Key(id, secret, "sign" if kind == "sign" else "encrypt")
 
 

@@ -1,0 +1,47 @@
+"""What turns of a node of the world cost, in counts: no clock is looked at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import tuque
+
+if TYPE_CHECKING:
+    from world import World
+
+SOURCES: Final = str(Path(tuque.__file__).parent)
+
+
+@contextmanager
+def costs(world: World) -> Iterator[list[tuple[int, int]]]:
+    """Of each turn of node 0 meanwhile: the units of work it counted, and its lines of Python."""
+    spent: list[tuple[int, int]] = []
+    n, lines = world.n, 0
+
+    def on_line(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return on_line
+
+    def on_call(frame: FrameType, event: str, arg: object) -> Any:
+        return on_line if frame.f_code.co_filename.startswith(SOURCES) else None
+
+    def on_turn(number: int) -> None:
+        nonlocal lines
+        if number == 0:
+            spent.append((int(n.work), lines))
+            lines = 0
+
+    before = sys.gettrace()
+    world.lab.after_turn = on_turn
+    sys.settrace(on_call)
+    try:
+        yield spent
+    finally:
+        sys.settrace(before)
+        world.lab.after_turn = None
