@@ -125,7 +125,7 @@ CALLS: Final[dict[str, Callable[[Filled], Words]]] = {
     "COMMAND": lambda f: ("COMMAND", "DOCS"),
     "CONFIG": lambda f: ("CONFIG", "GET", *[GLOB[:128]] * 32),
     "CLIENT KILL": lambda f: ("CLIENT", "KILL", "ID", 1 << 40),
-    "CLIENT": lambda f: ("CLIENT", "INFO"),
+    "CLIENT": lambda f: ("CLIENT", "SETINFO", "LIB-NAME", "x" * 10_000),
     "SLOWLOG GET": lambda f: ("SLOWLOG", "GET", -1),
     "LEASE OPEN": lambda f: ("LEASE", "OPEN", "g2", "me", *[f"q{i}" for i in range(255)]),
     "LEASE NEXT": lambda f: ("LEASE", "NEXT", *f.lease, "COUNT", 100_000, "TTL", 600_000),

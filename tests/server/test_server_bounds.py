@@ -420,6 +420,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SELECT": lambda f: ["SELECT", 0],
     "RESET": lambda f: ["RESET"],
     "CLIENT LIST": lambda f: ["CLIENT", "LIST"],
+    "CLIENT INFO": lambda f: ["CLIENT", "INFO"],
     "CLIENT KILL": lambda f: ["CLIENT", "KILL", *["TYPE", "normal"] * 31],
     "CLIENT": lambda f: ["CLIENT", "SETINFO", "LIB-NAME", "x" * 10_000],
     "CLUSTER NODES": lambda f: ["CLUSTER", "NODES"],

@@ -247,7 +247,8 @@ def test_no_turn_does_much_of_a_long_list(crowd: World, words: tuple[str | int, 
     """
     n = crowd.n
     spec = queues.list_options([b"QLIST", *(str(word).encode() for word in words)])
-    chore = queues.Listing(crowd.server, crowd.run.c, spec)
+    client = crowd.run.c
+    chore = queues.Listing(crowd.server, client, spec)
     turns: list[int] = []
     is_over = False
     while not is_over and len(turns) < 12:

@@ -57,7 +57,7 @@ from tuque.store.writer import Journal
 NETWORK: Final = "10.0.0."  # of the nodes
 HUP: Final = 16  # EPOLLHUP
 UNIX: Final = "unix"  # the host of a client's address who comes by a socket of this machine
-FIRST_FD: Final = 10_000  # descriptors of the operating system, which tests may add, are below
+FIRST_FD: Final = 5_000  # descriptors of the operating system, which tests may add, are below
 IPROTO: Final = "iproto"
 IPROTO_PORT: Final = 3_301
 EVENT_BYTES: Final = 1 << 16

@@ -32,8 +32,7 @@ class Snapshot:
     """A walk over all jobs of the node, begun right after the journal changed segments."""
 
     def __init__(self, n: Node) -> None:
-        self.jobs: list[Job] = list(n.jobs.values())
-        self.pos: i64 = 0
+        self.jobs: list[Job] = list(n.jobs.values())  # still to record, the next one last
         self.tombs: list[bytes] = n.tombs.lasting()
         self.tomb_pos: i64 = 0
         self.records = Records(n.node_ids, n.lives)
@@ -54,6 +53,7 @@ class Snapshot:
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)
             self.jobs.extend(copies_of(tubes_of(n)))  # T22.1
+        self.jobs.reverse()  # they leave the list with their slices: to free all takes long
         for name, app in n.staging.apps.items():
             tell_app(self.records, name, app.version, app.used_ms)
         self.attempts: list[tuple[Attempt, list[Staged]]] = [
@@ -76,14 +76,11 @@ class Snapshot:
         """
         records = self.records
         jobs = self.jobs
-        end = self.pos + most
-        if end > len(jobs):
-            end = len(jobs)
+        left = most
         self.job_count = 0
-        pos = self.pos
-        while pos < end and records.size() < SLICE_BYTES:
-            job = jobs[pos]
-            pos += 1
+        while left > 0 and len(jobs) > 0 and records.size() < SLICE_BYTES:
+            job = jobs.pop()
+            left -= 1
             if isinstance(job, Task):
                 if tell_task_of(tubes_of(n), job, records):
                     self.job_count += 1
@@ -93,8 +90,7 @@ class Snapshot:
                 if life is not None:
                     records.life(job.id, life)
                 self.job_count += 1
-        self.pos = pos
-        if pos == len(jobs):
+        if len(jobs) == 0:
             self.tell_tombs(n, most)
             self.tell_attempts(most)
             self.record_keys(most)
@@ -145,7 +141,7 @@ class Snapshot:
 
     def is_done(self) -> bool:
         """Whether everything was written."""
-        if self.pos < len(self.jobs) or self.tomb_pos < len(self.tombs):
+        if len(self.jobs) > 0 or self.tomb_pos < len(self.tombs):
             return False
         if self.attempt_pos < len(self.attempts) or self.key_pos < len(self.keys):
             return False

@@ -178,7 +178,8 @@ def done(
 ) -> Call[int]:
     """Ends a job as done, with a result for those who ask.
 
-    0 if it had ended before, or if the node does not know it: that node then tells the others.
+    0 if it had ended before, or if the node does not know it: that node then tells the others. Of
+    a task of a tube the leader replies, and 0 means that it had ended.
     """
     args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run)]
     if result is not None:

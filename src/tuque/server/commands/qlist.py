@@ -32,7 +32,7 @@ REACH: Final = 10_000  # the first queues of an order, which can be seen
 COUNT_MAX: Final = 1_000
 GATHERED: Final = 1_000  # merged at once
 # units of work: what one of them takes, interpreted, is about a microsecond
-NAME_WORK: Final = 2  # of a name that is met
+NAME_WORK: Final = 3  # of a name that is met, and the right to it
 TYPE_WORK: Final = 2  # of its type
 ROW_WORK: Final = 30  # of one row
 COPIED: Final = 25  # names that are copied, or sorted in, for a unit

@@ -162,11 +162,14 @@ class Walk:
     def found(self) -> list[Task]:
         """The tasks found that are still in that state, in order."""
         found: list[Task] = []
-        for _, number in self.firsts.keys:
+        is_moved = False
+        for pri, number in self.firsts.keys:
             task = self.tube.tasks.get(number)
             if task is not None and task.status == self.status:
                 found.append(task)
-        found.sort(key=key_of, reverse=self.firsts.is_last)  # some may have a new pri
+                is_moved = is_moved or task.pri != pri
+        if is_moved:  # UPDATEJOB gave it a new pri meanwhile
+            found.sort(key=key_of, reverse=self.firsts.is_last)
         return found
 
 
