@@ -59,7 +59,7 @@ def test_the_report_of_one_machine(history: Path, tmp_path: Path) -> None:
         assert list((out / table).glob("date=2026-01-01/*.parquet"))
     page = (out / "report.html").read_text()
     for title in ("Nodes", "Most failing jobs", "Slowest jobs", "Dead letters"):
-        assert f"<h2>{title}</h2>" in page
+        assert f"<h2>{title}" in page
 
 
 @pytest.mark.parametrize("table", ["silver", "gold"])

@@ -256,7 +256,7 @@ def test_a_meeting_shows_how_it_goes(make_world: Make) -> None:
 
 
 def test_dials_back_off(make_world: Make) -> None:
-    """K3.2 A dial that fails is repeated after 100, 200, 400 ms and so on, at most every second."""
+    """K3.2 A dial that fails is repeated after 100, 200, 400 ms and so on, at most every 5 s."""
     world = met(make_world, 2)
     world.kill(1)
     at, before = [], dials(world)
@@ -266,8 +266,8 @@ def test_dials_back_off(make_world: Make) -> None:
         before = dials(world)
     gaps = [b - a for a, b in pairwise(at)]
     assert gaps[0] <= 300
-    assert max(gaps) <= 1_300
-    assert 40 <= len(gaps) <= 62
+    assert max(gaps) <= 5_300
+    assert 14 <= len(gaps) <= 25
 
 
 def test_links_that_end_at_once_back_off_too(make_world: Make) -> None:
@@ -280,7 +280,7 @@ def test_links_that_end_at_once_back_off_too(make_world: Make) -> None:
     for _ in range(600):
         unlink(world, 0, 1)  # as a node does that hears who called
         world.pass_ms(100)
-    assert 40 <= dials(world) - before <= 64
+    assert 12 <= dials(world) - before <= 40
 
 
 def test_silence_is_suspected_and_a_majority_calls_it_failed(make_world: Make) -> None:

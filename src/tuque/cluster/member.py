@@ -20,7 +20,7 @@ PRIORITY_SUSPECTED: Final = 10
 PRIORITY_AVOID: Final = 100
 
 DIAL_MIN_MS: Final = 100
-DIAL_MAX_MS: Final = 1_000
+DIAL_MAX_MS: Final = 5_000  # sooner it replaces the link of the other end while a disk is slow
 STEADY_MS: Final = 1_000  # a link that ends sooner counts as a failed dial
 
 

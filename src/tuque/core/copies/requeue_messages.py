@@ -242,8 +242,11 @@ def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
         if job.state == ACTIVE:
             due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
             if due_ms > job.qtime_ms:
+                is_doubted = job.marks & STALE != 0 and is_awaited(n, job)
                 put_off(n, job, due_ms)
                 job.marks = OUT_THERE
+                if is_doubted:
+                    job.marks |= STALE  # Q11.5
             else:
                 job.marks = job.marks & (0xFF ^ (QUEUED_THERE | LET_GO)) | OUT_THERE  # Q9.3
             n.book.arm(job)

@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, OUT_HERE, WILL_MS, Job
+from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
 from tuque.core.msgs import (
     AnyMessage,
     Delivered,
@@ -362,6 +362,7 @@ def send_resting(n: Node, job: Job, delay_ms: i64, how: i64 = 0) -> None:
 
     QUEUED comes last: no worker has the job any more.
     """
+    n.untold.pop(job.id, None)  # V4.6: the worker gave it back
     tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
     tell_queued(n, job, how)
 
@@ -412,9 +413,7 @@ def announce_tick(n: Node) -> None:
     n.untold = {}
     for id in untold:
         job = n.jobs.get(id)
-        if job is None or job.state != ACTIVE or job.marks & OUT_HERE == 0:
-            continue  # its worker gave it back, maybe with a delay
-        if job.qtime_ms > n.now_ms:
+        if job is not None and job.state == ACTIVE and job.qtime_ms > n.now_ms:
             say_holders(n, job, Delivered(id, job.qtime_ms - n.now_ms))
 
 
