@@ -44,6 +44,7 @@ def test_too_many_clients(make_server: MakeServer) -> None:
     refused = server.wire()
     assert str(refused("PING")) == "ERR max number of clients reached"
     assert refused.read_to_end() == b""
+    refused.close()
     assert wires[0].info("stats")["rejected_connections"] == "1"
     wires[4].close()
     until(lambda: wires[0].info("clients")["connected_clients"] == "4")
