@@ -161,12 +161,12 @@ def test_a_part_of_the_deep_run_is_named_and_writes_no_result(
 
 
 def test_budgets_judge_runs_on_the_compiled_modules(capsys: pytest.CaptureFixture[str]) -> None:
-    report = {"times": {"tests/core/test_a.py::test_it": 50.0}, "factor": 1.0}
+    report = {"times": {"tests/golden/test_a.py::test_it": 50.0}, "factor": 1.0}
     assert run_tests.over_budget([Part("sources", [], on_sources=True, report=report)]) == []
     assert capsys.readouterr().out == ""
     (line,) = run_tests.over_budget([Part("compiled", [], report=report)])
-    assert line == "core: 50 slot-seconds of 5"
-    assert "tests/core/test_a.py::test_it" in capsys.readouterr().out
+    assert line == "golden: 50 slot-seconds of 5"
+    assert "tests/golden/test_a.py::test_it" in capsys.readouterr().out
 
 
 def test_reports_of_parts_are_added_up() -> None:
