@@ -103,8 +103,9 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
 
 
 def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
-    """C11.2 A client with nothing in flight gets `-LEAVING` 100 ms after its last call. It runs
-    no later call: one that was on its way gets this `-LEAVING`.
+    """C11.2 A client with no call in flight gets `-LEAVING` 100 ms after its last call. The node
+    then runs no more calls of that client: `-LEAVING` is the reply to a call that was already on
+    its way.
     """
     world = make_world(2)
     quiet, busy = world.wire(), world.wire()

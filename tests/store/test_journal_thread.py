@@ -193,6 +193,16 @@ def test_a_large_body_is_written_as_it_is(tmp_path: Path) -> None:
     other.close(START_MS)
 
 
+def one_more_and_all_is_kept(tmp_path: Path, n: Node, committer: Committer) -> None:
+    """The next record is written, and what the files say is what the node has."""
+    add(n)
+    commit(n, committer)
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
 def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     n, committer = opened(tmp_path, "everysec")
     for _ in range(3000):
@@ -216,12 +226,7 @@ def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
         until(is_done, "show the rewrite")
     assert turns > 20
     assert committer.rewrite_now(n) == ""
-    add(n)
-    commit(n, committer)
-    assert committer.close(START_MS) == ""
-    again, other = opened(tmp_path, "no")
-    assert state_of(again) == state_of(n)
-    other.close(START_MS)
+    one_more_and_all_is_kept(tmp_path, n, committer)
 
 
 def test_a_rewrite_begins_when_its_segment_is_prepared(tmp_path: Path) -> None:
@@ -246,12 +251,7 @@ def test_a_rewrite_begins_when_its_segment_is_prepared(tmp_path: Path) -> None:
 
     until(is_done, "show the rewrite")
     assert committer.thread.done_rewrite == 1
-    add(n)
-    commit(n, committer)
-    assert committer.close(START_MS) == ""
-    again, other = opened(tmp_path, "no")
-    assert state_of(again) == state_of(n)
-    other.close(START_MS)
+    one_more_and_all_is_kept(tmp_path, n, committer)
 
 
 def test_a_segment_is_prepared_when_the_one_before_is_half_full(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def config_of(site: Site, listen: str, web_port: int, proxies: list[str]) -> uvi
 
 
 def proxies_of(text: str) -> list[str]:
-    """Addresses and networks with commas. ConfigError names one that is none."""
+    """Parse a comma-separated list of addresses and networks; ConfigError names a bad entry."""
     found = [word.strip() for word in text.split(",") if word.strip()]
     for one in found:
         try:
