@@ -97,6 +97,7 @@ class ReplyError(Error):
     """A node refused a call; `code` is the first word of its reply."""
 
     code: str = "ERR"
+    advice: str = ""  # what to do, for people; "": the text says it
     _unsure = EARLIER_MAY_BE_DONE
 
 
@@ -105,6 +106,7 @@ class NoReplica(ReplyError):
 
     code = "NOREPL"
     retryable = True
+    advice = "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer"
 
 
 class Withdrawn(NoReplica):
@@ -124,6 +126,7 @@ class FewCopies(NoReplica):
     code = "FEWCOPIES"
     retryable = False
     may_be_done = True
+    advice = "it is done, on fewer nodes than asked for: do not repeat it"
     _says_so = True
 
 
@@ -131,6 +134,7 @@ class NoJob(ReplyError):
     """This node does not know the job."""
 
     code = "NOJOB"
+    advice = "the job is not known here: done, expired, or on another node"
 
 
 class NotInReach(ReplyError):
@@ -154,6 +158,7 @@ class BadId(ReplyError):
     """The text is not a job id."""
 
     code = "BADID"
+    advice = "an id is 40 bytes and starts with D- or D_; ADDJOB and GETJOB give it"
 
 
 class Paused(ReplyError):
@@ -161,6 +166,7 @@ class Paused(ReplyError):
 
     code = "PAUSED"
     retryable = True
+    advice = "the queue is paused: `PAUSE <queue> none` opens it"
 
 
 class Leaving(ReplyError):
@@ -168,6 +174,7 @@ class Leaving(ReplyError):
 
     code = "LEAVING"
     retryable = True
+    advice = "this node is leaving its cluster: use another one"
 
 
 class Conflict(ReplyError):
@@ -175,6 +182,7 @@ class Conflict(ReplyError):
 
     code = "CONFLICT"
     retryable = True
+    advice = "another node has this node's id, from a copied directory: stop one of the two"
 
 
 class OutOfMemory(ReplyError):
@@ -182,6 +190,14 @@ class OutOfMemory(ReplyError):
 
     code = "OOM"
     retryable = True
+    advice = "the node is out of memory: acknowledge or delete jobs, or raise maxmemory"
+
+
+class DiskFull(OutOfMemory):
+    """The disk of the node's journal is nearly full: it takes no new jobs."""
+
+    code = "DISKFULL"
+    advice = "the node's disk is nearly full: acknowledge jobs, free space, or use another node"
 
 
 class MaxLen(ReplyError):
@@ -189,18 +205,35 @@ class MaxLen(ReplyError):
 
     code = "MAXLEN"
     retryable = True
+    advice = "the queue is as long as this MAXLEN allows: let workers catch up"
 
 
 class NoAuth(ReplyError):
     """The node requires a password, or another one."""
 
     code = "NOAUTH"
+    advice = "this node wants a password: give it with -a, or in TUQUE_PASSWORD"
+
+
+class WrongPass(NoAuth):
+    """The user name or the password is wrong."""
+
+    code = "WRONGPASS"
+    advice = "check --user and -a, or TUQUE_URL and TUQUE_PASSWORD"
 
 
 class NoPerm(ReplyError):
     """This user may not do that."""
 
     code = "NOPERM"
+    advice = "ask whoever runs the broker for that right, or log in as another user: --user, -a"
+
+
+class Denied(NoPerm):
+    """The node only talks to its own machine until it has a password."""
+
+    code = "DENIED"
+    advice = "the node only talks to this machine until it has a password"
 
 
 class Quota(ReplyError):
@@ -225,6 +258,7 @@ class TooLate(ReplyError):
     """Half of the job's time to live, or the run's time limit, is over: it cannot be postponed."""
 
     code = "TOOLATE"
+    advice = "half of the job's life is over, or the run's time limit: stop the work"
 
 
 class Stale(ReplyError):
@@ -266,6 +300,7 @@ class Loading(ReplyError):
 
     code = "LOADING"
     retryable = True
+    advice = "the node is reading its journal: try again in a moment"
 
 
 class Misconf(ReplyError):
@@ -273,6 +308,7 @@ class Misconf(ReplyError):
 
     code = "MISCONF"
     retryable = True
+    advice = "the node cannot write its journal: look at its log and its disk"
 
 
 class MaxClients(ReplyError):
@@ -309,36 +345,45 @@ class WrongTube(ReplyError):
     """The queue is a tube of another type than the call needs."""
 
     code = "WRONGTUBE"
+    advice = "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do"
 
 
 class NoTube(ReplyError):
     """The node has no tube of that name."""
 
     code = "NOTUBE"
+    advice = "`TUBE LIST` shows the tubes of this node, `TUBE CREATE` makes one"
 
 
 class NoTask(ReplyError):
     """The tube has no task of that number (any more)."""
 
     code = "NOTASK"
+    advice = "the task is done, deleted or expired: numbers are never given twice"
 
 
 class NoSchedule(ReplyError):
     """The tube has no schedule of that name (any more)."""
 
     code = "NOSCHEDULE"
+    advice = "`SCHEDULE LIST queue` shows the schedules of a tube of type tasks"
 
 
 class NoJobGroup(ReplyError):
     """The tube has no group of jobs of that id (any more)."""
 
     code = "NOJOBGROUP"
+    advice = "`GROUP LIST queue` shows the groups of a tube of type tasks"
 
 
 class NotTaken(ReplyError):
     """The caller's session does not hold the task, or no longer by that take."""
 
     code = "NOTTAKEN"
+    advice = (
+        "this session does not hold the task: another one does, its ttr is over, or it was "
+        "taken by a `tuque cli` that has ended; `TUBE PEEK` shows its state"
+    )
 
 
 class TubeHome(ReplyError):
@@ -370,6 +415,10 @@ class NoQuorum(ReplyError):
 
     code = "NOQUORUM"
     retryable = True
+    advice = (
+        "this node may not run the tube now: wait until it reaches enough nodes; when they are "
+        "lost for good, `tuque tubes home NAME NODE --force`"
+    )
 
 
 class ReadOnly(ReplyError):
@@ -377,6 +426,7 @@ class ReadOnly(ReplyError):
 
     code = "READONLY"
     retryable = True
+    advice = "`CONFIG SET read-only no` lets this node change tubes again"
 
 
 class NoResult(Error):
@@ -433,9 +483,12 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         Leaving,
         Conflict,
         OutOfMemory,
+        DiskFull,
         MaxLen,
         NoAuth,
+        WrongPass,
         NoPerm,
+        Denied,
         Quota,
         Acked,
         NotDelivered,
@@ -463,8 +516,6 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         ReadOnly,
     )
 }
-# Redis has codes of its own for a wrong password and for a protected node.
-REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm, "DISKFULL": OutOfMemory}
 
 # Texts of which the first word does not say enough: those of Disque, and the one of R5.3.
 WHOLE_TEXTS: dict[str, type[ReplyError]] = {

@@ -19,6 +19,7 @@ from sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.life.cancel_update import on_update
+from tuque.core.model.errors import NO_OPTION, NOT_TAKEN
 from tuque.core.model.job import Update
 from tuque.core.model.task import MAX_MS, TAKEN, Task
 from tuque.core.node.node import GOT_JOBS, Node
@@ -26,7 +27,7 @@ from tuque.core.queues.deliver import on_getjob, serve_ready
 from tuque.core.queues.procedures import check, stop_waiting
 from tuque.core.queues.requeue import on_nack, on_working
 from tuque.server.replies.errors import text_of
-from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, operations, sessions

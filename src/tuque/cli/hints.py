@@ -19,36 +19,6 @@ LOCAL = {
     "exit": ("", "Leave; so do quit and Ctrl-D."),
 }
 
-ADVICE = {
-    "NOPERM": "ask whoever runs the broker for that right, or log in as another user: --user, -a",
-    "WRONGPASS": "check --user and -a, or TUQUE_URL and TUQUE_PASSWORD",
-    "NOAUTH": "this node wants a password: give it with -a, or in TUQUE_PASSWORD",
-    "NOREPL": "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer",
-    "FEWCOPIES": "it is done, on fewer nodes than asked for: do not repeat it",
-    "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",
-    "DISKFULL": "the node's disk is nearly full: acknowledge jobs, free space, or use another node",
-    "MAXLEN": "the queue is as long as this MAXLEN allows: let workers catch up",
-    "PAUSED": "the queue is paused: `PAUSE <queue> none` opens it",
-    "BADID": "an id is 40 bytes and starts with D- or D_; ADDJOB and GETJOB give it",
-    "NOJOB": "the job is not known here: done, expired, or on another node",
-    "LEAVING": "this node is leaving its cluster: use another one",
-    "LOADING": "the node is reading its journal: try again in a moment",
-    "MISCONF": "the node cannot write its journal: look at its log and its disk",
-    "TOOLATE": "half of the job's life is over, or the run's time limit: stop the work",
-    "NOTUBE": "`TUBE LIST` shows the tubes of this node, `TUBE CREATE` makes one",
-    "NOTASK": "the task is done, deleted or expired: numbers are never given twice",
-    "NOTTAKEN": "this session does not hold the task: another one does, its ttr is over, or it was "
-    "taken by a `tuque cli` that has ended; `TUBE PEEK` shows its state",
-    "NOJOBGROUP": "`GROUP LIST queue` shows the groups of a tube of type tasks",
-    "NOSCHEDULE": "`SCHEDULE LIST queue` shows the schedules of a tube of type tasks",
-    "WRONGTUBE": "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do",
-    "NOQUORUM": "this node may not run the tube now: wait until it reaches enough nodes; when they "
-    "are lost for good, `tuque tubes home NAME NODE --force`",
-    "READONLY": "`CONFIG SET read-only no` lets this node change tubes again",
-    "CONFLICT": "another node has this node's id, from a copied directory: stop one of the two",
-    "DENIED": "the node only talks to this machine until it has a password",
-}
-
 TUBE_ADVICE = {  # errors in the texts of Tarantool's module
     "Unknown tube type": "`TUBE DRIVERS` lists the types",
     "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type; "
@@ -153,4 +123,4 @@ def advice(error: str, words: list[bytes]) -> str:
     for said, what in TUBE_ADVICE.items():
         if name == "TUBE" and said in error:
             return what
-    return ADVICE.get(error.partition(" ")[0], "")
+    return refusal.advice

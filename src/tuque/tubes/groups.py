@@ -25,7 +25,7 @@ from tuque.core.life.lookup import (
 )
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import stats
-from tuque.core.model.errors import NOJOB
+from tuque.core.model.errors import BAD_INDEX, MANY_GROUPS_OF_JOBS, NO_GROUP, NO_GROUPS, NOJOB
 from tuque.core.model.task import BYTES, MAX_MS, READY, Task, retry_of, whole_s
 from tuque.core.node.node import Node
 from tuque.core.records.events import GROUP_CALLED, GROUP_CREATED
@@ -54,13 +54,7 @@ from tuque.tubes.entries.group import (
 )
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model import options
-from tuque.tubes.model.errors import (
-    BAD_INDEX,
-    MANY_GROUPS_OF_JOBS,
-    NO_GROUP,
-    NO_GROUPS,
-    TubeError,
-)
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks

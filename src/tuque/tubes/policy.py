@@ -8,7 +8,12 @@ from mypy_extensions import i64
 from tuque.core.model.errors import (
     DEAD_LETTER,
     DUPLICATE,
+    LEAVING,
     MAXLEN,
+    NO_COPIES,
+    NO_OPTION,
+    NO_RETRY_0,
+    NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
     TUBE_FULL,
@@ -56,14 +61,7 @@ from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.leader import needs_copies, needs_home, synced
 from tuque.tubes.log.results import shows
 from tuque.tubes.log.send import tell_copies, trace_key
-from tuque.tubes.model.errors import (
-    LEAVING,
-    NO_COPIES,
-    NO_OPTION,
-    NO_RETRY_0,
-    NOT_TAKEN,
-    TubeError,
-)
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
 from tuque.tubes.model.tube import RUNNING, Tube

@@ -12,6 +12,7 @@ from typing import Final
 from mypy_extensions import i64, u8
 
 from tuque.core.model import stats
+from tuque.core.model.errors import MANY_SCHEDULES, NO_SCHEDULE, NO_SCHEDULES, PAUSED
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.node.peers import are_expected
@@ -30,13 +31,7 @@ from tuque.tubes.entries.schedule import (
 )
 from tuque.tubes.log.leader import copies_needed, needs_copies, synced
 from tuque.tubes.model import options
-from tuque.tubes.model.errors import (
-    MANY_SCHEDULES,
-    NO_SCHEDULE,
-    NO_SCHEDULES,
-    PAUSED,
-    TubeError,
-)
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Tubes

@@ -11,19 +11,14 @@ from tuque.core.model.errors import (
     DELAY_BEYOND_TTL,
     DELAY_FOR_EVER,
     FULL,
-    FULL_BOTH,
-    FULL_LETTERS,
-    FULL_OUTCOMES,
     MAXLEN,
     NO_KEYS,
-    NO_TUBE,
     NOREPL,
-    NOREPL_BOTH,
     NOREPL_LEAVING,
-    NOREPL_LETTERS,
     NOREPL_MEMORY,
-    NOREPL_OUTCOMES,
+    NOTHING_IN_WAY,
     PAUSED,
+    PRI_OF_QUEUE,
     TUBE_LETTERS,
     TUBE_LIFE,
     Refusal,
@@ -36,10 +31,9 @@ from tuque.core.node.peers import are_expected, count_of, may_reach
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.ends import record_job
 from tuque.core.queues.procedures import (
-    in_way,
+    in_way_text,
     is_room_without,
     is_short,
-    megabytes,
     memory_level,
     register,
 )
@@ -114,16 +108,10 @@ def memory_refusal(n: Node, is_of_tube: bool = False) -> Refusal:
     What no other node can take, a task or any job of a node that knows no others, is refused with
     the level (R1.5).
     """
-    letters, outcomes = in_way(n)
-    is_alone = is_of_tube or n.others == 0
-    if letters > 0 and outcomes > 0:
-        mb, more_mb = megabytes(letters), megabytes(outcomes)
-        return Refusal(FULL_BOTH if is_alone else NOREPL_BOTH, (mb, more_mb))
-    if letters > 0:
-        return Refusal(FULL_LETTERS if is_alone else NOREPL_LETTERS, (megabytes(letters),))
-    if outcomes > 0:
-        return Refusal(FULL_OUTCOMES if is_alone else NOREPL_OUTCOMES, (megabytes(outcomes),))
-    return Refusal(FULL if is_alone else NOREPL_MEMORY)
+    way = in_way_text(n)
+    if is_of_tube or n.others == 0:
+        return Refusal(FULL, (way if len(way) > 0 else NOTHING_IN_WAY,))
+    return Refusal(NOREPL_MEMORY, (way,))
 
 
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
@@ -147,7 +135,7 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         if refused is not None:
             return refused
     if spec.has_pri or spec.has_utube:
-        return Refusal(NO_TUBE, (queue,))  # T1.2
+        return Refusal(PRI_OF_QUEUE, (queue,))  # T1.2
     if len(spec.keys) > 0:
         return Refusal(NO_KEYS)  # T40.5
     if spec.replicate > 1 and spec.retry_s == 0:

@@ -24,9 +24,9 @@ from tuque.core.model.errors import (
     FEW_ATTEMPTS,
     HAS_COPIES,
     LEASED_WORK,
-    NO_TUBE,
     NOJOB,
     NOT_HELD,
+    PRI_OF_QUEUE,
     TASK_APART,
     TASK_UPDATE,
     Refusal,
@@ -384,7 +384,7 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
     if job is None:
         return refused, None
     if update.pri >= 0:
-        return Refusal(NO_TUBE, (job.queue,)), None  # T1.2
+        return Refusal(PRI_OF_QUEUE, (job.queue,)), None  # T1.2
     refused = why_not(n, job, life_of(n, id), update)
     if refused is None and id in n.life.changes:
         refused = Refusal(CHANGING)

@@ -6,7 +6,13 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model import stats
-from tuque.core.model.errors import NOREPL_REMOVED, Refusal
+from tuque.core.model.errors import (
+    BOTH_IN_WAY,
+    LETTERS_IN_WAY,
+    NOREPL_REMOVED,
+    OUTCOMES_IN_WAY,
+    Refusal,
+)
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
@@ -471,6 +477,16 @@ def in_way(n: Node) -> tuple[int, int]:
         if buried > 0 and kept > 0 and is_room_without(n, buried + kept):
             return int(buried), int(kept)
     return int(letters), int(outcomes)
+
+
+def in_way_text(n: Node) -> bytes:
+    """[M2] What alone is in the way of new jobs, as the end of an error (M2.6); b"": nothing is."""
+    letters, outcomes = in_way(n)
+    if letters > 0 and outcomes > 0:
+        return BOTH_IN_WAY % (megabytes(letters), megabytes(outcomes))
+    if letters > 0:
+        return LETTERS_IN_WAY % megabytes(letters)
+    return OUTCOMES_IN_WAY % megabytes(outcomes) if outcomes > 0 else b""
 
 
 def check(n: Node) -> None:

@@ -64,7 +64,7 @@ from tuque.server.commands.results import tell_ended
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
-from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
+from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, core_words, error_words, on_fault
 from tuque.server.replies.help import load_share, worded
 from tuque.server.replies.redirects import (
     check_queue,
@@ -480,17 +480,17 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
     check_acted(s, words, 1)
     job = s.n.jobs.get(words[1])
     if job is None or job.state == WAIT_REPL:
-        raise ArgError(WORDS[NOJOB])
+        raise ArgError(error_words(NOJOB))
     if job.state == ACKED:
-        raise ArgError(WORDS[ACKED_ALREADY])
+        raise ArgError(error_words(ACKED_ALREADY))
     what = tubes_of(s.n).what_is(job) if isinstance(job, Task) else b""
     if len(what) > 0:
-        raise ArgError(WORDS[TASK_APART] % (job.id, what))  # T1.11
+        raise ArgError(error_words(TASK_APART, (job.id, what)))  # T1.11
     q = s.n.queues.get(args[2])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_LETTERS % args[2])  # T1.6
     if q is not None and q.pause & PAUSE_IN:
-        raise ArgError(WORDS[PAUSED])
+        raise ArgError(error_words(PAUSED))
     if body is not None:
         check_growth(s, c.user, job, body)
         if len(body) > len(job.body):

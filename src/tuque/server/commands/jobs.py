@@ -18,23 +18,17 @@ from tuque.core.copies.ack_gc import on_unknown_ack, on_unknown_fastack
 from tuque.core.life.outcomes import on_enqueue_of
 from tuque.core.life.runs import on_nack_of
 from tuque.core.life.start import begin_delivered
+from tuque.core.model.errors import ABOVE_ALL, FULL, NOTHING_IN_WAY
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN, Node
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.procedures import in_way, megabytes, memory_level
+from tuque.core.queues.procedures import in_way_text, memory_level
 from tuque.core.queues.requeue import on_dequeue
 from tuque.core.repair.drain import make_room
 from tuque.server.access.rights import deny_queue
 from tuque.server.access.tenant import hide_ids
-from tuque.server.replies.errors import (
-    BOTH_IN_WAY,
-    FULL,
-    LETTERS_IN_WAY,
-    NOTHING_IN_WAY,
-    OOM,
-    OUTCOMES_IN_WAY,
-)
+from tuque.server.replies.errors import error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_strange, check_tasks
 from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Chore, Client
@@ -84,19 +78,13 @@ def check_room(n: Node, queues: list[bytes]) -> None:
 
 def oom_text(n: Node) -> bytes:
     """[M2] The error when memory is used up; it names what alone is in the way (M2.6)."""
-    return why_full(n, OOM)
+    return why_full(n, ABOVE_ALL)
 
 
-def why_full(n: Node, text: bytes) -> bytes:
-    """[M2] That text, and what alone is in the way (M2.6)."""
-    letters, outcomes = in_way(n)
-    if letters > 0 and outcomes > 0:
-        return (text + BOTH_IN_WAY) % (megabytes(letters), megabytes(outcomes))
-    if letters > 0:
-        return (text + LETTERS_IN_WAY) % megabytes(letters)
-    if outcomes > 0:
-        return (text + OUTCOMES_IN_WAY) % megabytes(outcomes)
-    return (text + NOTHING_IN_WAY) % ()
+def why_full(n: Node, code: i64) -> bytes:
+    """[M2] The error of that code, with what alone is in the way (M2.6)."""
+    way = in_way_text(n)
+    return error_words(code, (way if len(way) > 0 else NOTHING_IN_WAY,))
 
 
 def over_memory(n: Node, kind: str) -> bytes:
@@ -106,7 +94,7 @@ def over_memory(n: Node, kind: str) -> bytes:
     if memory_level(n) == 0:
         return b""
     if not make_room(n, EVICT_PER_COMMAND):
-        return why_full(n, OOM) if kind in NOT_ABOVE_ALL else b""
+        return why_full(n, ABOVE_ALL) if kind in NOT_ABOVE_ALL else b""
     return why_full(n, FULL) if kind == JOBS and memory_level(n) > 0 else b""
 
 

@@ -40,7 +40,7 @@ from tuque.core.tables.leases import (
 from tuque.server.access.tenant import full_of_groups
 from tuque.server.commands.jobs import BADID, check_room
 from tuque.server.commands.queues import flat, rename
-from tuque.server.replies.errors import WORDS, core_words
+from tuque.server.replies.errors import core_words, error_words
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.long_commands import begin as begin_long
 from tuque.server.state.client import Chore, Client
@@ -246,7 +246,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"INFO" and count == 3:
         known = s.n.leases.groups.get(args[2])
         if known is None:
-            raise ArgError(WORDS[NOGROUP] % args[2])
+            raise ArgError(error_words(NOGROUP, (args[2],)))
         jobs = sum([len(b.jobs) for b in known.batches.values()])
         s.n.work += jobs // ROWS_OF_UNIT  # it reads each of them
         fields = lease_info(s.n, known)

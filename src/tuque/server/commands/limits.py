@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from tuque.core.model.errors import NO_LIMITS
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_home
-from tuque.tubes.model.errors import NO_LIMITS, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.tables import OF_LIMIT, OF_RATE
 from tuque.tubes.policy import tubes_of

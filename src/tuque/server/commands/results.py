@@ -27,7 +27,7 @@ from tuque.core.node.node import JOB_ENDED, WAIT_OVER, Wake
 from tuque.core.tables.work import Change
 from tuque.server.commands.jobs import check_ids
 from tuque.server.commands.queues import flat
-from tuque.server.replies.errors import WORDS, core_words
+from tuque.server.replies.errors import core_words, error_words
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, Wanted
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
@@ -313,7 +313,7 @@ def put_result(s: Server, c: Client, id: bytes) -> None:
     """Reply to RESULT."""
     fields, refused = result_fields(s.n, id)
     if fields is None:
-        c.error(WORDS[NOJOB] if refused is None else core_words(refused))
+        c.error(error_words(NOJOB) if refused is None else core_words(refused))
     else:
         worker = fields["worker"]
         if isinstance(worker, bytes):

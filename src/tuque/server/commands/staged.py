@@ -15,7 +15,7 @@ from tuque.core.tables.staged import (
     PublishSpec,
     Staged,
 )
-from tuque.server.replies.errors import WORDS, core_words
+from tuque.server.replies.errors import core_words, error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.waiting import await_copies
 from tuque.server.state.client import Chore, Client
@@ -97,9 +97,9 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     spec = addjob_options(args, 6, STAGE) if len(args) > 6 else PLAIN
     full = settle(n, spec)
     if full.replicate > 1 and full.retry_s == 0:
-        raise ArgError(WORDS[AMO_ONE_COPY])
+        raise ArgError(error_words(AMO_ONE_COPY))
     if full.delay_s >= full.ttl_s:
-        raise ArgError(WORDS[DELAY_BEYOND_TTL])
+        raise ArgError(error_words(DELAY_BEYOND_TTL))
     q = n.queues.get(args[4])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from mypy_extensions import i64
 
+from tuque.core.model.errors import NO_CALLBACK, NO_DRIVER, NO_ROLE, NO_USER, NOT_LOADED, TUBES_MAX
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
 from tuque.core.tables.staged import share_of
@@ -36,15 +37,7 @@ from tuque.tubes.log.leader import (
     state_of_tube,
 )
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, summary_of, why_stopped
-from tuque.tubes.model.errors import (
-    NO_CALLBACK,
-    NO_DRIVER,
-    NO_ROLE,
-    NO_USER,
-    NOT_LOADED,
-    TUBES_MAX,
-    TubeError,
-)
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER, role_key, user_key
 from tuque.tubes.model.grants import PREFIX as OWN_PREFIX
 from tuque.tubes.model.tube import Tube

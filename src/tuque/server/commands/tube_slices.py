@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model import stats
+from tuque.core.model.errors import NO_TUBE
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.queues.procedures import mark_ready
@@ -16,7 +17,7 @@ from tuque.server.replies.tubes import OK, TubeCall
 from tuque.server.state.client import Chore
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
-from tuque.tubes.model.errors import NO_TUBE, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import admin, operations
 from tuque.tubes.types.ordering import Firsts, key_of

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from tuque.core.model.errors import LEAVING as LEAVING_CODE
 from tuque.core.model.task import Task
 from tuque.server.commands import tube_admin, tube_leaders
 from tuque.server.commands.jobs import DISKFULL
@@ -29,7 +30,6 @@ from tuque.server.replies.tubes import (
 )
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client
 from tuque.server.state.server import Server
-from tuque.tubes.model.errors import LEAVING as LEAVING_CODE
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.tasks import operations

@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.errors import STRANGE_TASK
 from tuque.core.model.job_id import is_job_id
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
@@ -15,7 +16,7 @@ from tuque.server.replies.errors import READ_ONLY, iproto_words, resp_words
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_home, refusal_of
-from tuque.tubes.model.errors import STRANGE_TASK, HomeError, TubeError
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of

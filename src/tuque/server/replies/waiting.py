@@ -15,7 +15,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.add import fill_in, must_be_external
-from tuque.core.model.errors import NOREPL_TIMEOUT, Refusal
+from tuque.core.model.errors import LATE, NOREPL_TIMEOUT, Refusal
 from tuque.core.model.job import AddSpec
 from tuque.core.node.node import NODE_DOUBLE, NODE_LEAVING, Node
 from tuque.core.node.peers import slots_of
@@ -40,7 +40,7 @@ from tuque.server.state.client import (
 )
 from tuque.server.state.server import Server, log
 from tuque.tubes.log.leader import copies_needed, synced
-from tuque.tubes.model.errors import LATE, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import Tubes
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import ArgError, timeout_ms

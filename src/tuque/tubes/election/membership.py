@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
 from tuque.core.msgs import VotersNext
 from tuque.core.node.node import Node
@@ -33,7 +34,6 @@ from tuque.tubes.election.voters import (
     voters_open,
 )
 from tuque.tubes.log.vote_state import record_next
-from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (

@@ -4,6 +4,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model import errors as why
+from tuque.core.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE
 from tuque.core.model.task import FAR
 from tuque.core.msgs import (
     AnyMessage,
@@ -44,9 +46,8 @@ from tuque.tubes.election.voters import (
 from tuque.tubes.log.leader import others_of, refusal_of
 from tuque.tubes.log.send import record_home
 from tuque.tubes.log.vote_state import record_stand, seat_of, stand_of
-from tuque.tubes.model import errors as why
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE, TubeError, shown
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters

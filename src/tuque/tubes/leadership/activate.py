@@ -7,6 +7,7 @@ expire meanwhile fire when it runs again.
 
 from mypy_extensions import i64
 
+from tuque.core.model.errors import MOVE_ENDED
 from tuque.core.model.task import TAKEN, Task
 from tuque.core.node.node import HOME_MOVED, Node, Wake
 from tuque.core.queues.procedures import mark_ready, stop_waiting
@@ -22,7 +23,7 @@ from tuque.tubes.leadership.load import (
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.receive import ask_copies, hold
 from tuque.tubes.log.send import record_home
-from tuque.tubes.model.errors import MOVE_ENDED, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.tube import (
     ARROWS,

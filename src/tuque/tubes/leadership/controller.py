@@ -8,6 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.errors import EXISTS
 from tuque.core.model.task import FAR
 from tuque.core.msgs import (
     HomeMessage,
@@ -63,7 +64,7 @@ from tuque.tubes.log.catalog import (
 from tuque.tubes.log.leader import is_alone, knows_enough, renew_lease
 from tuque.tubes.log.receive import on_copy
 from tuque.tubes.log.send import on_got
-from tuque.tubes.model.errors import EXISTS, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Claim, Tubes
 from tuque.tubes.tasks.admin import is_in_use

@@ -9,13 +9,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.federation import may_move, send_jobs
+from tuque.core.model.errors import EXISTS
 from tuque.core.msgs import TubeClaim
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.procedures import dequeue
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import EXISTS, HomeError, TubeError
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.options import TubeOptions
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Claim, HomeDone, Tubes

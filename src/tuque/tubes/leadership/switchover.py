@@ -9,6 +9,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model import errors as why
+from tuque.core.model.errors import STOOD_MEANWHILE
 from tuque.core.model.task import FAR
 from tuque.core.msgs import TubeClaimed, TubeYours
 from tuque.core.node.node import Node
@@ -40,9 +42,8 @@ from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.leader import has_heard_since, needs_home, others_of
 from tuque.tubes.log.send import ask_surely, mark_changed
 from tuque.tubes.log.vote_state import seat_of
-from tuque.tubes.model import errors as why
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import STOOD_MEANWHILE, TubeError, shown
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import (
     ENDING,
     INIT,

@@ -7,10 +7,10 @@ changes leaders, and starts and stops tubes.
 
 from mypy_extensions import i64
 
+from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
 from tuque.core.node.peers import are_expected, count_of, slots_of
-from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import (
     ENDING,

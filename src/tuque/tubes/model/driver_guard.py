@@ -8,8 +8,9 @@ from collections.abc import Callable
 from traceback import format_exception
 from typing import Final, final
 
+from tuque.core.model.errors import NO_DRIVER_CLASS
 from tuque.core.model.task import READY, Task
-from tuque.tubes.model.errors import NO_DRIVER_CLASS, TubeError, shown
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.types.driver import Absent, Driver
 from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of

@@ -5,7 +5,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model import errors as why
 from tuque.core.model import stats
+from tuque.core.model.errors import LONG_OPTION, OVERRIDING
 from tuque.core.model.task import BURIED, DELAYED, FAR, READY, TAKEN
 from tuque.core.node.node import Node
 from tuque.core.node.peers import count_of
@@ -28,10 +30,9 @@ from tuque.tubes.log.leader import (
 )
 from tuque.tubes.log.receive import tell_served
 from tuque.tubes.log.send import record_home
-from tuque.tubes.model import errors as why
 from tuque.tubes.model import options
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
-from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError, shown
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
 from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
 from tuque.tubes.model.tube import RUNNING, Tube

@@ -16,7 +16,14 @@ from mypy_extensions import i64
 from tuque.core.model import stats
 from tuque.core.model.errors import (
     DUPLICATE,
+    IS_KEY,
+    IS_MEMBER,
+    IS_SCHEDULE,
     NO_KEYS,
+    NO_TOUCH,
+    NOT_FOUND,
+    NOT_TAKEN,
+    PAUSED,
     TUBE_KEYS_FULL,
     Refusal,
 )
@@ -44,16 +51,7 @@ from tuque.tubes.entries.keys import (
 from tuque.tubes.entries.schedule import is_kept, is_plan, kept_id, kept_key, unpack_plan
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
-from tuque.tubes.model.errors import (
-    IS_KEY,
-    IS_MEMBER,
-    IS_SCHEDULE,
-    NO_TOUCH,
-    NOT_FOUND,
-    NOT_TAKEN,
-    PAUSED,
-    TubeError,
-)
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, Putter
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import (

@@ -6,11 +6,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.errors import BAD_UUID, UNKNOWN_UUID
 from tuque.core.model.task import TAKEN
 from tuque.core.model.timers import PIECE
 from tuque.core.node.node import Node
 from tuque.core.records.tubes import tell_session
-from tuque.tubes.model.errors import BAD_UUID, UNKNOWN_UUID, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import (
     FOR_EVER,
     SESSION_BYTES,

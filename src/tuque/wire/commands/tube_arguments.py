@@ -6,8 +6,9 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from tuque.core.model.errors import NOT_FOUND
 from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
-from tuque.tubes.model.errors import NOT_FOUND, TubeError
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutSpec, TubeOptions
 from tuque.tubes.types.driver import Driver
 from tuque.wire.commands.arguments import (
