@@ -190,6 +190,11 @@ class TubePolicy(Tubes):
                 owner = session_for(n, self, waiter.taker).number
         return operations.take_first(n, self, q, client, owner)
 
+    def has_older(self, q: Queue) -> bool:
+        """[T1] Whether jobs of the queue that it was are left, in a tube of type tasks (T1.8)."""
+        assert isinstance(q, Tube)
+        return q.plain > 0 and q.driver.has_keys
+
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
         tube = self.tube_of(task)
