@@ -360,7 +360,7 @@ class Client(Runner):
     def group_children(
         self,
         queue: Text,
-        id: Text,
+        id: JobId,
         *,
         state: Literal["open", "done", "failed", "dead"] | None = None,
         count: int | None = None,
@@ -374,7 +374,7 @@ class Client(Runner):
         )
 
     def group_results(
-        self, queue: Text, id: Text, *, count: int | None = None, timeout: float | None = None
+        self, queue: Text, id: JobId, *, count: int | None = None, timeout: float | None = None
     ) -> AsyncIterator[ChildEnd]:
         """The children of a group of jobs in the order of their indexes; `NoJobGroup`."""
         return self._scan(

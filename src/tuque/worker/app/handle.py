@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from tuque.client.api import plain_id, url_id
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import (
     Error,
@@ -75,7 +76,7 @@ class Handle(str, Generic[R]):
         keeps: bool = True,
         is_new: bool | None = None,
     ) -> Handle[R]:
-        made = super().__new__(cls, id)
+        made = super().__new__(cls, plain_id(id))
         made._is_new = is_new
         made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
         return made
@@ -89,6 +90,11 @@ class Handle(str, Generic[R]):
     @property
     def id(self) -> str:
         return str.__str__(self)
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.id)
 
     @property
     def is_new(self) -> bool | None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tuque.client.api import url_id
 from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.app.arguments import BadArguments
@@ -141,6 +142,11 @@ class Job(msgspec.Struct, dict=True):
     @property
     def id(self) -> str:
         return self.job_id
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.job_id)
 
     @property
     def attempt(self) -> int:

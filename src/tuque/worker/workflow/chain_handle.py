@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import JobCancelled, NoJob, NoJobGroup, NoResult, ResultTimeout
@@ -70,10 +71,15 @@ class ChainHandle(Generic[R]):
         self, id: str, app: App, stops: list[Stop], group: AnyGroupHandle[Any] | None
     ) -> None:
         """`group`: the first step, if that is one."""
-        self.id = id
+        self.id = plain_id(id)
         self.group = group
         self._app = app
         self._stops = stops
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.id)
 
     def result(self, timeout: float | None = None) -> R:
         """What the last step returned; raises what `Handle.result` raises of a step (U11.4).
