@@ -246,6 +246,8 @@ def run_here(
         version = settings.app_version or app.version
         settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
         children = replace(children, url=app.url)
+        if table is not None:
+            table.url = app.url or ""
         chosen = make_pool(pool, app, children, settings.concurrency)
         apart = None if table is None else children.pool(1)
         ended = _run(work(app, chosen, settings, table, apart))
