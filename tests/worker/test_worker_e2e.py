@@ -152,9 +152,18 @@ def test_a_rejected_job_is_not_tried_again(world: World, caplog: pytest.LogCaptu
     ("body", "reason"),
     [
         (b"\x80\x04no pickle", "the body is not a task call"),
-        (b'{"task":"nobody.knows"}', "unknown task 'nobody.knows'"),
-        (b'{"task":"record","args":[1]}', "bad arguments: argument text: Expected `str`"),
-        (b'{"task":"record"}', "bad arguments: missing a required argument"),
+        (
+            b'{"task":"nobody.knows","unknown_keep_s":0}',
+            "unknown task 'nobody.knows'",
+        ),
+        (
+            b'{"task":"record","args":[1],"unknown_keep_s":0}',
+            "bad arguments: argument text: Expected `str`",
+        ),
+        (
+            b'{"task":"record","unknown_keep_s":0}',
+            "bad arguments: missing a required argument",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_a_dead_letter_and_no_crash(

@@ -129,8 +129,8 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
         ("retry", "later"),
         ("rejected", "never"),
         ("failed", "SystemExit: 3"),
-        ("rejected", "bad arguments: missing a required argument: 'number'"),
-        ("rejected", "bad arguments: argument number: Expected `int`, got `str`"),
+        ("unfit", "bad arguments: missing a required argument: 'number'"),
+        ("unfit", "bad arguments: argument number: Expected `int`, got `str`"),
         ("failed", "Unprintable: <no text: ZeroDivisionError>"),
     ]
     assert outcomes[4].delay_s == 3.5

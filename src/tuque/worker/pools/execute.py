@@ -200,6 +200,7 @@ class Call(msgspec.Struct):
     attempt: Job
     time_limit_s: float | None = None
     control: Any = msgspec.field(default_factory=Control)
+    bound: Any = None  # the arguments in their types, once they are known to fit
 
     def begins(self, keys: Keys | None = None) -> Job:
         """The run begins: its time counts from now on. `keys`: of its app."""
@@ -286,6 +287,8 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = held_back(task.app, job) if is_after(job) else None
+        if waits is None:
+            waits = misfit(task, call)
         if waits is not None:
             return waits
         tell(task.app, task.app.on_start, job)  # U3.2
@@ -329,6 +332,8 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = await held_back_async(task.app, job) if is_after(job) else None
+        if waits is None:
+            waits = misfit(task, call)
         if waits is not None:
             return waits
         await tell_async(task.app.on_start, job)  # U3.2
@@ -356,9 +361,23 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
         _current.reset(token)
 
 
+def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
+    """[U2] The outcome of a call that the task's signature does not take (U2.19); None if it does.
+
+    The arguments of a callback are results, which are not read yet.
+    """
+    if is_callback(call.envelope):
+        return None
+    try:
+        call.bound = task.bind(call.envelope)
+    except BadArguments as err:
+        return outcome_of(err, task)
+    return None
+
+
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
-    bound = task.bind(call.envelope)
+    bound = task.bind(call.envelope) if call.bound is None else call.bound
     return task.function(*bound.args, **bound.kwargs)
 
 
@@ -455,7 +474,7 @@ def outcome_of(
     if isinstance(err, Reject):
         return Outcome("rejected", one_line(guarded(str, err)) or "Reject")
     if isinstance(err, BadArguments):
-        return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
+        return Outcome("unfit", one_line(f"bad arguments: {guarded(str, err)}"))
     gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
     kind: OutcomeKind = "rejected" if gives_up else "failed"
     return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))

@@ -204,6 +204,11 @@ class Worker(Holder):
 
     # Fetching
 
+    @property
+    def _begun(self) -> int:
+        """The jobs of `--max-jobs`."""
+        return self._taken - self._put_offs
+
     def _want(self) -> int:
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
@@ -212,7 +217,7 @@ class Worker(Holder):
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
         want = room(self._settings.concurrency, self._settings.prefetch, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
-            want = min(want, self._settings.max_jobs - self._taken)
+            want = min(want, self._settings.max_jobs - self._begun)
         return want
 
     async def _meet(self) -> None:
@@ -286,10 +291,10 @@ class Worker(Holder):
             want = self._want()
             apart = self._apart.queues
             if want <= 0 or apart.issuperset(self._settings.queues):
-                if self._taken == self._settings.max_jobs and not self._held:
+                if self._begun == self._settings.max_jobs and not self._held:
                     log.info(
                         "%(jobs)d jobs taken: --max-jobs is reached",
-                        facts("max_jobs_taken", jobs=self._taken),
+                        facts("max_jobs_taken", jobs=self._begun),
                     )
                     self.stop()
                     return
