@@ -138,7 +138,7 @@ class Holder(ABC):
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
         self._taken = self._lined_up = 0
-        self._put_offs = 0  # of those taken, which are none of --max-jobs
+        self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
         self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
@@ -358,8 +358,17 @@ class Holder(ABC):
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
 
+    def _give_back_ahead(self) -> None:
+        """[U2] Gives back what was fetched ahead, but for what may not come twice (U2.20)."""
+        ahead = sorted(self._waiting)
+        self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
+        for _, _, held in ahead:
+            if held.state == WAITING and not is_at_most_once(held.job.id):
+                self._unbegun += 1
+                self._give_back(held, "")
+
     def _give_back(self, held: Held, why: str) -> None:
-        if held.has_runs:
+        if held.has_runs or (held.state == WAITING and not is_at_most_once(held.job.id)):
             self.story.counts[GIVEN_BACK] += 1
             self._settle(held, Release(held.job.id, held.run or UNBEGUN))
             return
@@ -411,7 +420,7 @@ class Holder(ABC):
 
     def _put_off(self, held: Held, verdict: Outcome) -> None:
         """[U2] Gives back a job that this version of the app cannot run (U2.4, U2.19)."""
-        self._put_offs += 1
+        self._unbegun += 1
         self._runs_told.end_unrun(held, verdict)
 
     @abstractmethod

@@ -56,6 +56,7 @@ log: Final = logging.getLogger("tuque.worker")
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_WORDS_S_MIN: Final = 0.5
 UNSETTLED_MAX: Final = 1000
+AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
 
 
 class Worker(Holder):
@@ -64,6 +65,8 @@ class Worker(Holder):
     def __init__(self, *words: Any) -> None:
         """The arguments are those of `Holder`."""
         super().__init__(*words)
+        self._begun_at = time.monotonic()  # the last one
+        self._is_slow = False  # its jobs are too long to fetch others ahead
         self._herald = Herald(
             self._client,
             self.name,
@@ -132,18 +135,7 @@ class Worker(Holder):
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
-        log.info(
-            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
-            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
-            facts(
-                "worker_ready",
-                broker=self._client.settings.masked_url,
-                queues=", ".join(self._settings.queues),
-                concurrency=self._settings.concurrency,
-                prefetch=self._settings.prefetch,
-                tasks=sum(name != SPREAD for name in self._tasks),
-            ),
-        )
+        self._log_ready()
         fetching = asyncio.create_task(self._fetch_loop())
         loops |= {
             asyncio.create_task(self._settler.loop()),
@@ -151,6 +143,7 @@ class Worker(Holder):
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
             asyncio.create_task(self._herald.loop()),
+            asyncio.create_task(self._even_out()),
         }
         if self._settings.health_file is not None:
             loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
@@ -172,6 +165,20 @@ class Worker(Holder):
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
             await self._herald.close()
+
+    def _log_ready(self) -> None:
+        log.info(
+            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
+            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+            facts(
+                "worker_ready",
+                broker=self._client.settings.masked_url,
+                queues=", ".join(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                prefetch=self._settings.prefetch,
+                tasks=sum(name != SPREAD for name in self._tasks),
+            ),
+        )
 
     def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
         """Serves the metrics, if a port is set; adds a loop."""
@@ -207,7 +214,7 @@ class Worker(Holder):
     @property
     def _begun(self) -> int:
         """The jobs of `--max-jobs`."""
-        return self._taken - self._put_offs
+        return self._taken - self._unbegun
 
     def _want(self) -> int:
         """The number of jobs to ask for now."""
@@ -215,10 +222,21 @@ class Worker(Holder):
         if self._is_quiet or unsettled >= UNSETTLED_MAX:
             return 0
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
-        want = room(self._settings.concurrency, self._settings.prefetch, len(self._runs), waiting)
+        ahead = 0 if self._is_slow else self._settings.prefetch
+        want = room(self._settings.concurrency, ahead, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
             want = min(want, self._settings.max_jobs - self._begun)
         return want
+
+    async def _even_out(self) -> None:
+        """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
+        while True:
+            await asyncio.sleep(AHEAD_S / 2)
+            places = min(self._settings.concurrency, self._pool.places)
+            is_full = len(self._runs) + self._starting >= max(1, places)
+            if is_full and time.monotonic() - self._begun_at >= AHEAD_S:
+                self._is_slow = True
+                self._give_back_ahead()
 
     async def _meet(self) -> None:
         """Waits for the broker, and takes over the previous process's jobs."""
@@ -339,7 +357,7 @@ class Worker(Holder):
         """Runs the job's task."""
         self._give_place(held)
         held.state = RUNNING_HERE
-        held.since = time.monotonic()
+        held.since = self._begun_at = time.monotonic()
         self._note(held, SUSPECT if held.is_apart else RUNNING)
         if held.is_apart:
             self._room.set()  # its queue may be asked again
@@ -348,7 +366,9 @@ class Worker(Holder):
         run.add_done_callback(self._on_run_ended)
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
-        del self._runs[run]
+        held = self._runs.pop(run)
+        if time.monotonic() - held.since < AHEAD_S:
+            self._is_slow = False
         if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
         self._start_waiting()
