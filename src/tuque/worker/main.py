@@ -28,9 +28,10 @@ from tuque.nodeoptions import HOST, PORT, NodeOptions
 from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
-from tuque.worker.pools.child import formatter
+from tuque.worker.pools.child import SIGNALS, formatter
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.pools.processes import FORKS, handlers
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
 from tuque.worker.run.holder import WorkerSettings
@@ -389,11 +390,7 @@ async def work(
     ) as client:
         running = Worker(app.tasks, client, pool, settings, table, apart, app)
         workers.append(running)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, running.stop)
-        loop.add_signal_handler(signal.SIGINT, running.stop)
-        loop.add_signal_handler(signal.SIGTSTP, running.quiet)
-        loop.add_signal_handler(signal.SIGUSR1, running.dump)
+        take_signals(running)
         plans = asyncio.create_task(send_plans_once(app, client, table))  # U9.1
         try:
             is_clean = await running.run()
@@ -404,6 +401,17 @@ async def work(
             app.close()
             if settings.health_file is not None and not running.is_retired:
                 health.drop(settings.health_file)
+
+
+def take_signals(running: Worker) -> None:
+    """The signals of this process are the worker's: they come to this loop."""
+    before = handlers(SIGNALS)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, running.stop)
+    loop.add_signal_handler(signal.SIGINT, running.stop)
+    loop.add_signal_handler(signal.SIGTSTP, running.quiet)
+    loop.add_signal_handler(signal.SIGUSR1, running.dump)
+    FORKS.keeps(before)
 
 
 async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:

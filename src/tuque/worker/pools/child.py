@@ -25,11 +25,13 @@ from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Job, describe, of_pipe, run_call, running_job
+from tuque.worker.pools.processes import FORKS, handlers
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
 HEADER: Final = struct.Struct("!I")
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1)
 
 
 # ---- The log as JSON: each line about a job has its facts (SPEC U4)
@@ -157,9 +159,13 @@ def main(arguments: list[str]) -> None:
     if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
         made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
         logging.lastResort.setFormatter(made)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
+    before = handlers(SIGNALS)
+    for number in SIGNALS:
         signal.signal(number, _ignore)
+    FORKS.keeps(before)
     sock = socket.socket(fileno=int(fd))
+    sock.set_inheritable(False)  # a program that outlives this process must not hold it
+    FORKS.close_there(sock)
     url = read_frame(sock)
     if url is not None:
         serve(target, app_dir, sock, url.decode(), keys)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -26,11 +23,9 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame
 from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
+from tuque.worker.pools.processes import ending, has_room, is_over
 
 log: Final = logging.getLogger("tuque.worker")
-
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-MB: Final = 1 << 20
 
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
@@ -42,45 +37,6 @@ BOOT: Final = (
 RESTART: Final = Backoff(first_s=0.2, max_s=10.0)
 
 _outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
-
-
-# ---- How much memory a process has, as the system shows it
-
-
-def rss_bytes(pid: int | str = "self") -> int:
-    """The resident memory of a process; 0 if it has ended, or the system does not show it."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except OSError:
-        return 0
-
-
-def is_over(limit_mb: int | None, pid: int | str = "self") -> bool:
-    """Whether a process has more memory than that."""
-    return limit_mb is not None and rss_bytes(pid) > limit_mb * MB
-
-
-def has_room(limit_mb: int | None, is_first: bool, pid: int | str = "self") -> bool:
-    """[U4] Whether a process that has had no job is below the limit (U4.6).
-
-    ConfigError if the first one is not; of a later one the log says that it is not replaced.
-    """
-    if not is_over(limit_mb, pid):
-        return True
-    has_mb = rss_bytes(pid) // MB
-    if is_first:
-        raise ConfigError(
-            f"--max-memory {limit_mb}: the process has {has_mb} MB before its first job, set more"
-        )
-    log.warning(
-        "process %(child)s has %(has_mb)d MB before its first job, --max-memory is %(max_mb)d: "
-        "it is not replaced",
-        facts("idle_too_big", child=pid, has_mb=has_mb, max_mb=limit_mb),
-    )
-    return False
-
-
-# ---- The pool
 
 
 class Child:
@@ -339,13 +295,3 @@ class ProcessPool:
             self._idle.put_nowait(child)
             self.on_ready()
             return
-
-
-def ending(code: int) -> str:
-    """How a process ended, as a predicate."""
-    if code < 0:
-        try:
-            return f"was ended by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was ended by signal {-code}"
-    return f"left with exit code {code}"

@@ -400,6 +400,8 @@ class Holder(ABC):
                 self._heart.beat_now(job.id)
                 held.again = job
         self._start_waiting()
+        if not self._unbegun:
+            return bool(jobs)
         return not all(self._runs_told.is_put_off(job.id) for job in jobs)
 
     def take_again(self, job: Job) -> None:

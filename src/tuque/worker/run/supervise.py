@@ -26,7 +26,7 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.process_pool import ending
+from tuque.worker.pools.processes import ending
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,

@@ -27,7 +27,7 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.task import SPREAD
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import describe
-from tuque.worker.pools.process_pool import has_room, is_over
+from tuque.worker.pools.processes import has_room, is_over
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import (
     RUNNING,

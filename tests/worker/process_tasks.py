@@ -1,0 +1,55 @@
+"""The app of test_worker_processes.py: tasks that have processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from tuque.worker import App
+
+app = App()
+WAY = "import time; time.sleep(600)"
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def has_made_a_pool(method: str) -> None:
+    with multiprocessing.get_context(method).Pool(2) as pool:  # ends its children by SIGTERM
+        assert pool.map(square, range(3)) == [0, 1, 4]
+
+
+def has_made_an_executor(method: str) -> None:
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(2, mp_context=context) as executor:
+        assert list(executor.map(square, range(3))) == [0, 1, 4]
+
+
+def has_ended_its_process(method: str) -> int | None:
+    process = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
+    process.start()
+    process.terminate()
+    process.join(30)
+    return process.exitcode
+
+
+def has_ended_its_program() -> int:
+    program = subprocess.Popen([sys.executable, "-c", WAY], preexec_fn=lambda: None)
+    program.terminate()
+    return program.wait(30)
+
+
+@app.task(queue="q", keep_s=60, attempts=1)
+def has_processes(method: str) -> list[int | None]:
+    has_made_a_pool(method)
+    has_made_an_executor(method)
+    return [has_ended_its_process(method), has_ended_its_program()]
+
+
+@app.task(queue="q", keep_s=60, attempts=1)
+async def has_processes_async(method: str) -> list[int | None]:
+    return [has_ended_its_process(method), has_ended_its_program()]
