@@ -79,6 +79,7 @@ class Control:
         self.ends_at: float | None = None  # by that clock
         self.tell = tell
         self.spare_bytes = 0  # of its progress, for a seal
+        self.is_in_task = False  # its function runs
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
@@ -378,7 +379,12 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
     bound = task.bind(call.envelope) if call.bound is None else call.bound
-    return task.function(*bound.args, **bound.kwargs)
+    call.control.is_in_task = True
+    try:
+        call.control.check()
+        return task.function(*bound.args, **bound.kwargs)
+    finally:
+        call.control.is_in_task = False
 
 
 def is_failure(outcome: Outcome, call: Call | None) -> bool:
