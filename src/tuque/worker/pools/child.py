@@ -65,6 +65,18 @@ def formatter(kind: str) -> logging.Formatter:
     return JobsAsJson() if kind == "json" else VisibleFormatter(LOG_FORMAT)
 
 
+def set_up_log(kind: str, level: str | int, verbose: bool = False) -> None:
+    """[U4] Has all logs written to stderr, also what tasks log, unless the app does so (U4.8).
+
+    `verbose`: all that the worker itself has to say.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(kind))
+    logging.basicConfig(handlers=[handler], level=level)
+    if verbose:
+        logging.getLogger("tuque.worker").setLevel(logging.DEBUG)
+
+
 # ---- The process
 
 
@@ -208,10 +220,8 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
 
 
 def main(arguments: list[str]) -> None:
-    target, app_dir, fd, log_kind, keys = arguments
-    if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
-        made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
-        logging.lastResort.setFormatter(made)
+    target, app_dir, fd, log_kind, log_level, keys = arguments
+    set_up_log(log_kind, int(log_level))
     before = handlers((*SIGNALS, signal.SIGUSR2))
     for number in SIGNALS:
         signal.signal(number, _ignore)

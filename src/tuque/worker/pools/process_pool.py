@@ -229,6 +229,7 @@ class ProcessPool:
                     self._app_dir,
                     str(theirs.fileno()),
                     self._log_kind,
+                    str(logging.root.level),
                     self._keys,
                 ],
                 stdin=subprocess.DEVNULL,
