@@ -27,7 +27,7 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.task import SPREAD
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import describe
-from tuque.worker.pools.processes import has_room, is_over
+from tuque.worker.pools.processes import check_memory_shown, has_room, is_over
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import (
     RUNNING,
@@ -167,6 +167,7 @@ class Worker(Holder):
             await self._herald.close()
 
     def _log_ready(self) -> None:
+        check_memory_shown(self._settings.max_memory_mb)
         log.info(
             "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
             "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
