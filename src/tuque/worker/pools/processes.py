@@ -27,7 +27,7 @@ log: Final = logging.getLogger("tuque.worker")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MB: Final = 1 << 20
 PR_SET_PDEATHSIG: Final = 1
-LOOK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
+CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
@@ -108,9 +108,9 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except AttributeError:
         log.warning(
-            "this system does not tell a process that its parent has ended: the worker looks each "
+            "this system does not tell a process that its parent has ended: the worker checks each "
             "%(every_s).1f s, and a task that holds the GIL delays that",
-            facts("parent_watched", every_s=LOOK_S),
+            facts("parent_watched", every_s=CHECK_S),
         )
         threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
     if os.getppid() != parent:
@@ -119,7 +119,7 @@ def end_with(parent: int) -> None:
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -36,6 +36,7 @@ from tuque.worker.run.crash_table import (
     Entry,
 )
 from tuque.worker.run.crash_table import WAITING as WAITS
+from tuque.worker.run.fetch import POLL_MS
 from tuque.worker.run.health import Meter, open_meter
 from tuque.worker.run.holder import Holder
 from tuque.worker.run.in_flight import (
@@ -55,6 +56,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_WORDS_S_MIN: Final = 0.5
+LAST_FETCH_S: Final = POLL_MS / 1000 + 0.5  # until the broker has ended the last GETJOB
 UNSETTLED_MAX: Final = 1000
 AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
 
@@ -428,6 +430,8 @@ class Worker(Holder):
         self._give_back_waiting()
         # the last GETJOB may still return jobs: cancelling it would leave them without an owner
         await _wait_for({fetching, aborted}, deadline)
+        if not self._link.is_lost:  # what is given back while it waits would go to it (U2.22)
+            await _wait_for({fetching}, time.monotonic() + LAST_FETCH_S)
         fetching.cancel()
         self._give_back_waiting()
         until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)
