@@ -156,3 +156,38 @@ async def hears_of_a_cancel_async() -> None:
 @app.task
 def where() -> None:
     raise Reject(app.url or "")
+
+
+@app.task
+def cleans_up(out: str) -> None:
+    path = Path(out)
+    try:
+        path.write_text("begun")
+        time.sleep(60)
+    finally:
+        path.write_text("cleaned up")
+
+
+@app.task
+async def cleans_up_async(out: str) -> None:
+    path = Path(out)
+    try:
+        path.write_text("begun")
+        await asyncio.sleep(60)
+    finally:
+        path.write_text("cleaned up")
+
+
+@app.task
+def resists(out: str) -> None:
+    while True:
+        try:
+            Path(out).write_text("begun")
+            time.sleep(60)
+        except Cancelled:
+            continue
+
+
+@app.task
+def tells_its_process(out: str) -> None:
+    Path(out).write_text(str(os.getpid()))

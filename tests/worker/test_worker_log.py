@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import signal
@@ -81,3 +82,25 @@ def test_the_text_of_an_error_comes_escaped(
     for words in where:
         assert [line for line in lines if words in line and escaped in line], words
     assert not [line for line in lines if line.startswith("WARNING forged")]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize(("level", "kind"), [("info", "json"), ("warning", "text")])
+def test_what_tasks_log_is_written_in_each_pool(
+    pool: str, level: str, kind: str, node: RealServer, start_worker: StartWorker
+) -> None:
+    """U4.8 What tasks log is written as the worker's own lines are, in each pool, from the level
+    of `--log-level` on, unless the app sets up the handlers of its loggers.
+    """
+    tasks.app.use(node.url)
+    handle = tasks.logs_at_each_level.options(keep_s=60).enqueue("here")
+    worker = start_worker("--pool", pool, "-c", "1", "--log", kind, "--log-level", level)
+    assert handle.result(60) is None
+    worker.says("warning here")
+    lines = [line for line in worker.text.splitlines() if " here" in line]
+    words = [word for word in ("debug", "info", "warning") for line in lines if f"{word} h" in line]
+    assert words == (["info", "warning"] if level == "info" else ["warning"])
+    if kind == "json":
+        assert {json.loads(line)["job"] for line in lines} == {handle.id}
+    else:
+        assert re.fullmatch(r"[-\d]+ [:,\d]+ \d+ WARNING warning here", lines[0])

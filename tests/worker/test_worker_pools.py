@@ -129,8 +129,8 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
         ("retry", "later"),
         ("rejected", "never"),
         ("failed", "SystemExit: 3"),
-        ("rejected", "bad arguments: missing a required argument: 'number'"),
-        ("rejected", "bad arguments: argument number: Expected `int`, got `str`"),
+        ("unfit", "bad arguments: missing a required argument: 'number'"),
+        ("unfit", "bad arguments: argument number: Expected `int`, got `str`"),
         ("failed", "Unprintable: <no text: ZeroDivisionError>"),
     ]
     assert outcomes[4].delay_s == 3.5
@@ -192,7 +192,7 @@ def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(
 @pytest.mark.parametrize("delay_s", [-1.0, float("nan"), float("inf"), "soon"])
 def test_a_delay_that_is_none_is_the_tasks_error(delay_s: object) -> None:
     (outcome,) = run_calls(MAKERS["thread"], call("later", delay_s))
-    assert outcome.kind in ("failed", "rejected")  # a str is no argument of the task
+    assert outcome.kind in ("failed", "unfit")  # a str is no argument of the task
     assert outcome.delay_s is None
 
 
@@ -383,3 +383,51 @@ class TestChildren:
 
 def test_the_app_is_the_one_children_load() -> None:
     assert load_app(TARGET, HERE) is pool_tasks.app
+
+
+async def cancelled_once_begun(pool: Pool, name: str, out: Path, is_late: bool) -> Outcome:
+    """What a run comes to that is cancelled, or comes to its time limit, after it has begun."""
+    made = call(name, str(out), time_limit_s=1.0 if is_late else None)
+    running = asyncio.create_task(pool.run(made))
+    while not (out.exists() and out.read_text()):
+        await asyncio.sleep(0.01)
+    if not is_late:
+        made.control.cancel("CANCELLED user left")
+    return await running
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("name", ["cleans_up", "cleans_up_async"])
+def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_late: bool) -> None:
+    """U2.21 In `--pool process` a run that is cancelled or over its time limit hears of it first:
+    a coroutine is cancelled, and in a plain function `tuque.errors.Cancelled` is raised, so that
+    its `finally` runs. The process goes on with other jobs.
+    """
+    out, pid = tmp_path / "out", tmp_path / "pid"
+
+    async def main() -> Outcome:
+        async with started(MAKERS["process"], 1) as pool:
+            assert isinstance(pool, ProcessPool)
+            before = pool.pids
+            outcome = await cancelled_once_begun(pool, name, out, is_late)
+            assert (await pool.run(call("tells_its_process", str(pid)))).kind == "done"
+            assert before == pool.pids == [int(pid.read_text())]
+            return outcome
+
+    outcome = asyncio.run(main())
+    assert outcome.kind == ("timeout" if is_late else "cancelled")
+    assert out.read_text() == "cleaned up"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_task_that_resists_is_killed(tmp_path: Path, is_late: bool) -> None:
+    """U2.21 A process whose task has not ended 1 s later is killed."""
+
+    async def main() -> Outcome:
+        async with started(MAKERS["process"], 1) as pool:
+            outcome = await cancelled_once_begun(pool, "resists", tmp_path / "out", is_late)
+            assert (await pool.run(call("fine", 1))).kind == "done"
+            return outcome
+
+    outcome = asyncio.run(main())
+    assert outcome.kind == ("timeout" if is_late else "cancelled")

@@ -28,7 +28,7 @@ from tuque.nodeoptions import HOST, PORT, NodeOptions
 from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
-from tuque.worker.pools.child import SIGNALS, formatter
+from tuque.worker.pools.child import SIGNALS, set_up_log
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers
@@ -195,7 +195,7 @@ def worker(
 
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
-    set_up_log(log_kind, "DEBUG" if verbose else "", log_level.upper())
+    set_up_log(log_kind, log_level.upper(), verbose)
     if reload:
         sys.exit(reloader(app_dir, grace).run())
     settings = WorkerSettings(
@@ -216,15 +216,6 @@ def worker(
     children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
-
-
-def set_up_log(kind: str, own_level: str, level: str) -> None:
-    """Has all logs written to stderr; `own_level` is the worker's, if it is another."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(kind))
-    logging.basicConfig(handlers=[handler], level=level)
-    if own_level:
-        log.setLevel(own_level)
 
 
 def run_here(

@@ -21,14 +21,15 @@ import msgspec
 from tuque.errors import ConfigError
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
-from tuque.worker.pools.child import HEADER, frame
-from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
+from tuque.worker.pools.child import HEADER, frame, halt
+from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
 from tuque.worker.pools.processes import ending, has_room, is_over
 
 log: Final = logging.getLogger("tuque.worker")
 
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
+HALT_S: Final = 1.0  # from a cancel to the end by force (U2.21)
 # children find the same modules as this process, whatever its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -52,10 +53,33 @@ class Child:
         self.reader = reader
         self.writer = writer
         self.has_room = True  # below --max-memory, when it had had no job
+        self._calls = 0
+        self._kill: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def begin(self, request: bytes, control: Control) -> None:
+        """Sends a call, which `control` may cancel in any thread."""
+        self._calls += 1
+        loop, number = asyncio.get_running_loop(), self._calls
+        self.writer.write(request)
+        control.on_cancel(lambda: loop.call_soon_threadsafe(self._halt, number, control))
+
+    def _halt(self, number: int, control: Control) -> None:
+        """[U2] Has the task raise Cancelled, and kills the child if it goes on (U2.21)."""
+        if number == self._calls and self._kill is None and not self.writer.is_closing():
+            self.writer.write(frame(halt(number, control.why, control.is_late)))
+            self._kill = asyncio.get_running_loop().call_later(HALT_S, self.process.kill)
+
+    def ended(self, control: Control) -> None:
+        """The call has ended: nothing cancels it any more."""
+        control.on_cancel(None)
+        self._calls += 1  # a cancel that is on its way is of no call
+        if self._kill is not None:
+            self._kill.cancel()
+            self._kill = None
 
     async def answer(self) -> Outcome:
         """The next outcome; IncompleteReadError or OSError if the child is gone."""
@@ -145,24 +169,23 @@ class ProcessPool:
     async def run(self, call: Call) -> Outcome:
         request = frame(to_pipe(call))  # this may raise: take a child afterwards
         child = await self._idle.get()
+        alarm: asyncio.TimerHandle | None = None
+        if call.time_limit_s is not None:
+            loop, why = asyncio.get_running_loop(), over_limit_text(call.time_limit_s)
+            alarm = loop.call_later(call.time_limit_s, call.control.cancel, why, True)
         try:
-            async with asyncio.timeout(call.time_limit_s):
-                child.writer.write(request)
-                call.control.on_cancel(child.process.kill)
-                await child.writer.drain()
+            child.begin(request, call.control)
+            await child.writer.drain()
+            outcome = await child.answer()
+            while outcome.kind == "progress":
+                if call.control.tell is not None and outcome.result is not None:
+                    call.control.tell(outcome.result)
                 outcome = await child.answer()
-                while outcome.kind == "progress":
-                    if call.control.tell is not None and outcome.result is not None:
-                        call.control.tell(outcome.result)
-                    outcome = await child.answer()
-        except TimeoutError:
-            await self._replace(child)
-            return Outcome("timeout", over_limit_text(call.time_limit_s))
         except (asyncio.IncompleteReadError, OSError):
-            call.control.on_cancel(None)
             code = await self._replace(child)
-            if call.control.is_cancelled:
-                return Outcome("cancelled", call.control.why)
+            control: Control = call.control
+            if control.is_cancelled:
+                return control.judge(Outcome("cancelled", control.why))
             return Outcome("crashed", f"its process {ending(code)}")
         except asyncio.CancelledError:
             await self._discard(child)
@@ -170,10 +193,11 @@ class ProcessPool:
         except Exception:  # its reply was unreadable
             await self._replace(child)
             raise
-        call.control.on_cancel(None)
-        if call.control.is_cancelled:  # it was killed, with or behind its last word
-            await self._replace(child)
-        elif child.has_room and is_over(self._max_memory_mb, child.pid):  # U4.2
+        finally:
+            child.ended(call.control)
+            if alarm is not None:
+                alarm.cancel()
+        if child.has_room and is_over(self._max_memory_mb, child.pid):  # U4.2
             self._retire(child)
         else:
             self._idle.put_nowait(child)
@@ -205,6 +229,7 @@ class ProcessPool:
                     self._app_dir,
                     str(theirs.fileno()),
                     self._log_kind,
+                    str(logging.root.level),
                     self._keys,
                 ],
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Processes around a worker: what forks of a task may inherit of it, and how much memory one has.
+"""Processes around a worker: what forks inherit, how one ends with another, its memory.
 
 A task may fork. Its child must not get the worker's signals, nor hold the socket on whose end
 the pool waits.
@@ -6,11 +6,14 @@ the pool waits.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
 import socket
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
@@ -23,6 +26,8 @@ log: Final = logging.getLogger("tuque.worker")
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MB: Final = 1 << 20
+PR_SET_PDEATHSIG: Final = 1
+CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
@@ -83,6 +88,49 @@ FORKS: Final = Forks()
 def handlers(numbers: Iterable[int]) -> dict[int, Handler]:
     """The handlers of these signals now."""
     return {number: signal.getsignal(number) for number in numbers}
+
+
+# ---- What Linux has, and in its place elsewhere (SPEC U4)
+
+
+def nameless_file(name: str) -> int:
+    """A descriptor of a file for two processes that is gone with them; `name` is for people."""
+    make = getattr(os, "memfd_create", None)
+    if make is not None:
+        return int(make(name))
+    with tempfile.TemporaryFile(prefix=name) as file:
+        return os.dup(file.fileno())
+
+
+def end_with(parent: int) -> None:
+    """[U4] Has this process end when its parent has ended, however that was (U4.9)."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except AttributeError:
+        log.warning(
+            "this system does not tell a process that its parent has ended: the worker checks each "
+            "%(every_s).1f s, and a task that holds the GIL delays that",
+            facts("parent_watched", every_s=CHECK_S),
+        )
+        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)  # it was gone before
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def check_memory_shown(limit_mb: int | None) -> None:
+    """[U4] Says that there is no limit of memory where the system shows none (U4.9)."""
+    if limit_mb is not None and not rss_bytes():
+        log.warning(
+            "--max-memory %(max_mb)d has no effect: this system does not show how much memory a "
+            "process has",
+            facts("memory_unknown", max_mb=limit_mb),
+        )
 
 
 # ---- How a process ended

@@ -6,15 +6,14 @@ process, the next one reads which jobs ran. Costs no system call per job.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
-import signal
 import struct
 from math import isnan, nan
 from typing import Final, NamedTuple
 
 from tuque.worker.app.decisions import Outcome, OutcomeKind
+from tuque.worker.pools.processes import end_with, nameless_file
 
 WAITING: Final = b"W"  # fetched, not begun
 RUNNING: Final = b"R"
@@ -28,7 +27,6 @@ WORKING: Final = 1
 LEAVING: Final = 2  # a clean end
 RETIRED: Final = 3  # a clean end, and another process follows
 
-PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40
 # before the table: the phase, the number of finished runs, the notes with their length, whether
 # the broker has the schedules, when heartbeats go on, and the URL of the broker
@@ -96,7 +94,7 @@ class Box:
     @classmethod
     def made(cls, places: int) -> Box:
         """A new table with so many places."""
-        fd = os.memfd_create("tuque-worker")
+        fd = nameless_file("tuque-worker")
         os.truncate(fd, TABLE_AT + places * SLOT_BYTES)
         return cls(fd)
 
@@ -104,9 +102,7 @@ class Box:
     def opened(cls, given: str) -> Box:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
         fd, parent, which, ended = given.split(":", 3)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(parent):
-            os._exit(1)  # the parent was gone before
+        end_with(int(parent))
         os.set_inheritable(int(fd), False)
         return cls(int(fd), ended, which == "last", which == "first")
 
