@@ -29,7 +29,7 @@ from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.child import SIGNALS, set_up_log
-from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers
 from tuque.worker.run import health
@@ -349,9 +349,7 @@ def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool
     """The pool of that name."""
     if kind == "process":
         return children.pool(concurrency)
-    if kind == "async":
-        return AsyncPool(app.tasks, concurrency, app.aclose)
-    return ThreadPool(app.tasks, concurrency)
+    return ThreadPool(app.tasks, concurrency, app.aclose)
 
 
 async def work(
