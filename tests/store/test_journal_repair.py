@@ -291,10 +291,7 @@ def test_a_repair_that_ends_while_files_move_goes_on() -> None:
 
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_manifest_that_is_older_or_newer_than_the_files(is_older: bool) -> None:
-    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it.
-    When a repair writes the manifest anew, files that it does not name get a name with `.left`, so
-    that the next start does not remove them.
-    """
+    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it."""
     disk, ids = two_states(is_older)
     with pytest.raises(JournalError, match="cannot read"):
         restarted(disk, START_MS)
@@ -313,7 +310,7 @@ def test_a_manifest_that_is_older_or_newer_than_the_files(is_older: bool) -> Non
 
 
 def test_a_repair_keeps_what_the_manifest_does_not_name() -> None:
-    """J7.5 When a repair writes the manifest anew, files that it does not name get a name with
+    """J7.5 After any repair, files with records that the manifest does not name get a name with
     `.left`, so that the next start does not remove them.
     """
     disk, ids = two_states(True)
@@ -326,6 +323,19 @@ def test_a_repair_keeps_what_the_manifest_does_not_name() -> None:
     assert set(restarted(disk, START_MS).n.jobs) == ids
     assert held <= {bytes(file.data) for file in disk.names.values()}
     assert disk.exists(f"{PATH}/journal-00000001.log.left")
+
+
+def test_a_file_without_a_header_in_the_place_of_a_segment() -> None:
+    """J7.2 A file that has the place of another one gets back its own, by the number in its header.
+
+    The segment that was made for later has no header yet, and was swapped with the last one.
+    """
+    disk, paths = three_segments()
+    later = paths[-1].replace("3.log", "4.log")
+    put(disk, later, bytes(disk.file(paths[-1]).data))
+    put(disk, paths[-1], bytes(4096))
+    repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+    assert len(restarted(disk, START_MS).n.jobs) == 30
 
 
 def two_states(is_older: bool) -> tuple[MemoryDisk, set[bytes]]:

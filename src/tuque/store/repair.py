@@ -250,10 +250,11 @@ def read_or_rebuild(disk: Disk, report: DirReport) -> None:
 def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], list[str]]:
     """The file of each name, going by the number in its header; copies of what is there already.
 
-    A file whose header is damaged stays where it is.
+    A file whose header is damaged stays where it is, unless another one says that it belongs there.
     """
     places: dict[str, str] = {}
     strayed: list[tuple[str, str]] = []
+    unsaid: set[str] = set()  # names whose file has no header that says so
     for name in sorted(names):
         base = name.removesuffix(MOVING)
         header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
@@ -261,6 +262,7 @@ def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], lis
             number = int(header.number)
         else:
             number = int(number_of(base))
+            unsaid.add(name)
         own = segment_name(number) if kind_of(base) == SEGMENT else snapshot_name(number)
         if name == own or base.endswith(".tmp"):
             places[name] = name
@@ -268,10 +270,13 @@ def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], lis
             strayed.append((own, name))
     copies: list[str] = []
     for own, name in strayed:
-        if own in places:
-            copies.append(name)
-        else:
+        if own not in places:
             places[own] = name
+        elif places[own] in unsaid:
+            copies.append(places[own])
+            places[own] = name
+        else:
+            copies.append(name)
     return places, copies
 
 
@@ -461,7 +466,7 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
         if len(file.problems) > 0:
             repair_file(disk, file, done)
     m = report.manifest
-    if report.manifest_problem != "" or len(report.absent) > 0:
+    if not report.is_ok():
         keep_unnamed(disk, report, done)
     for name in report.absent:
         done.append(f"{name}: gone; taken out of the manifest, what it held is lost")
@@ -511,10 +516,12 @@ def put_in_place(disk: Disk, report: DirReport, done: list[str]) -> None:
 
 
 def keep_unnamed(disk: Disk, report: DirReport, done: list[str]) -> None:
-    """[J7] The next start removes what the manifest does not name, and this one was guessed: such
-    files get names that it leaves alone (J7.5).
+    """[J7] The next start removes what the manifest does not name: files with records get names
+    that it leaves alone (J7.5).
     """
     for name in report.unnamed:
+        if disk.size(f"{report.path}/{name}") <= HEADER_BYTES:
+            continue
         aside = spare_name(disk, f"{report.path}/{name}.left")
         disk.rename(f"{report.path}/{name}", aside)
         done.append(f"{name}: not part of the journal now; moved to {aside}")
