@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 from tuque.errors import Cancelled
@@ -191,3 +192,16 @@ def resists(out: str) -> None:
 @app.task
 def tells_its_process(out: str) -> None:
     Path(out).write_text(str(os.getpid()))
+
+
+loops: list[asyncio.AbstractEventLoop] = []
+mark: ContextVar[str] = ContextVar("mark", default="fresh")
+
+
+@app.task
+async def on_its_loop() -> None:
+    loop, was = asyncio.get_running_loop(), mark.get()
+    mark.set("used")
+    if loop not in loops:
+        loops.append(loop)
+    raise Reject(f"loop {len(loops)}, {was}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from tuque.worker import App
+from e2e_tasks import note
+
+from tuque.worker import App, current_job
 
 app = App()
 WAY = "import time; time.sleep(600)"
@@ -53,3 +56,11 @@ def has_processes(method: str) -> list[int | None]:
 @app.task(queue="q", keep_s=60, attempts=1)
 async def has_processes_async(method: str) -> list[int | None]:
     return [has_ended_its_process(method), has_ended_its_program()]
+
+
+@app.task(retry_s=2, keep_s=60)
+def holds_the_interpreter(seconds: float) -> int:
+    """Sleeps in C code that keeps the GIL: no other thread of the process runs."""
+    note(current_job().id)
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return current_job().starts

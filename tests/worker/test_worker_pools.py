@@ -21,7 +21,7 @@ from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.main import URL_OPTION, arguments, environment, worker
 from tuque.worker.pools.execute import Attempt, Call, instant
-from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 
 import pool_tasks  # isort: skip  # the app under test; children import it by this name
@@ -31,8 +31,7 @@ TARGET = "pool_tasks:app"
 MakePool = Callable[[int], Pool]
 
 MAKERS: dict[str, MakePool] = {
-    "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c),
-    "async": lambda c: AsyncPool(pool_tasks.app.tasks, c, pool_tasks.app.aclose),
+    "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c, pool_tasks.app.aclose),
     "process": lambda c: ProcessPool(TARGET, HERE, None, c),
 }
 
@@ -215,7 +214,16 @@ def test_a_task_sees_its_job(run_in: RunCalls, kind: str, tmp_path: Path) -> Non
     assert out.read_text() == "D-id q 2 of 5, 1 nacks"
 
 
-@pytest.mark.parametrize("kind", ["async", "process"])
+def test_coroutine_tasks_share_a_loop(run_in: RunCalls) -> None:
+    """U13.3 All coroutine tasks of a process run on one event loop, whatever the pool, each in a
+    context of its own.
+    """
+    assert {one.text for one in run_in("thread", *[call("on_its_loop")] * 4)} == {"loop 1, fresh"}
+    with_child = run_calls(lambda c: ProcessPool(TARGET, HERE, None, 1), *[call("on_its_loop")] * 3)
+    assert {one.text for one in with_child} == {"loop 1, fresh"}
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
 def test_a_job_over_its_time_limit_is_ended(kind: str) -> None:
     began = time.monotonic()
     ended, fine = run_calls(
@@ -236,7 +244,7 @@ def test_progress_that_cannot_be_written_is_an_error(value: object, error: str) 
 
 
 def test_a_timeout_of_the_task_itself_is_its_own_failure() -> None:
-    (outcome,) = run_calls(MAKERS["async"], call("times_out", time_limit_s=60))
+    (outcome,) = run_calls(MAKERS["thread"], call("times_out", time_limit_s=60))
     assert (outcome.kind, outcome.text) == ("failed", "TimeoutError: mine")
 
 
@@ -280,7 +288,7 @@ def test_a_coroutine_in_a_thread_is_reported_only_if_it_does_not_end(
 def test_a_task_that_blocks_does_not_block_the_worker() -> None:
     async def main() -> None:
         pool_tasks.gate.clear()
-        async with started(MAKERS["async"]) as pool:
+        async with started(MAKERS["thread"]) as pool:
             running = asyncio.create_task(pool.run(call("blocks_its_loop")))
             await asyncio.wait_for(asyncio.to_thread(pool_tasks.blocked.wait), 60)
             assert not running.done()  # and this loop still turns
@@ -307,7 +315,7 @@ def test_stop_reports_threads_left_behind() -> None:
 
 def test_stop_cancels_coroutines() -> None:
     async def main() -> None:
-        pool = MAKERS["async"](1)
+        pool = MAKERS["thread"](1)
         await pool.start()
         running = asyncio.create_task(pool.run(call("sleeps_async", 60)))
         await asyncio.sleep(0)

@@ -6,9 +6,10 @@ from signal import SIGTERM
 
 import process_tasks as tasks
 import pytest
-from worker_lab import StartWorker
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
+from tuque import Client
 
 POOLS = ("thread", "async", "process")
 
@@ -48,3 +49,19 @@ def test_a_task_ends_processes_of_other_kinds(
     the worker, and no socket of the pool: a signal to it is none to the worker.
     """
     run_some(start_worker, pool, method, 1)
+
+
+def test_no_task_keeps_heartbeats_from_being_sent(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U13.2 No task keeps WORKING from being sent, also one that holds the interpreter of its
+    process.
+    """
+    task = tasks.holds_the_interpreter
+    runs = [task.options(queue=f"held-{pool}").enqueue(6.0) for pool in POOLS]
+    for pool in POOLS:
+        for _ in range(2):  # the second would run what comes back
+            start_worker("--pool", pool, "-c", "1", "-Q", f"held-{pool}", app="process_tasks:app")
+    assert [run.result(120) for run in runs] == [1, 1, 1]
+    assert sorted(did()) == sorted(run.id for run in runs)
+    assert [client.result(run).attempt for run in runs] == [1, 1, 1]

@@ -29,7 +29,7 @@ from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.child import SIGNALS, set_up_log
-from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers
 from tuque.worker.run import health
@@ -237,6 +237,8 @@ def run_here(
         version = settings.app_version or app.version
         settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
         children = replace(children, url=app.url)
+        if table is not None:
+            table.url = app.url or ""
         chosen = make_pool(pool, app, children, settings.concurrency)
         apart = None if table is None else children.pool(1)
         ended = _run(work(app, chosen, settings, table, apart))
@@ -347,9 +349,7 @@ def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool
     """The pool of that name."""
     if kind == "process":
         return children.pool(concurrency)
-    if kind == "async":
-        return AsyncPool(app.tasks, concurrency, app.aclose)
-    return ThreadPool(app.tasks, concurrency)
+    return ThreadPool(app.tasks, concurrency, app.aclose)
 
 
 async def work(

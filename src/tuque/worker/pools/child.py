@@ -8,6 +8,7 @@ worker.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import queue
@@ -205,18 +206,20 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
         with lock:
             sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress", result=data))))
 
-    while (payload := inbox.next()) is not None:
-        call = of_pipe(payload)
-        call.control.tell = tell
-        HALTS.begins(call.control)
-        outcome = run_call(app.tasks[call.envelope.task], call)
-        HALTS.ended()
-        sys.stdout.flush()
-        try:
-            with lock:
-                sock.sendall(frame(msgspec.msgpack.encode(outcome)))
-        except OSError:
-            os._exit(0)
+    with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
+        while (payload := inbox.next()) is not None:
+            call = of_pipe(payload)
+            call.control.tell = tell
+            HALTS.begins(call.control)
+            outcome = run_call(app.tasks[call.envelope.task], call, runner)
+            HALTS.ended()
+            sys.stdout.flush()
+            try:
+                with lock:
+                    sock.sendall(frame(msgspec.msgpack.encode(outcome)))
+            except OSError:
+                os._exit(0)
+        runner.run(app.aclose())
 
 
 def main(arguments: list[str]) -> None:

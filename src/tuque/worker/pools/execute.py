@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 import msgspec
@@ -270,9 +270,17 @@ def as_current(job: Job) -> Iterator[Job]:
         _current.reset(token)
 
 
-def run_call(task: Task[..., Any], call: Call) -> Outcome:
-    """Runs a job in this thread; a coroutine task gets an event loop of its own. Never raises."""
+def run_call(task: Task[..., Any], call: Call, runner: asyncio.Runner | None = None) -> Outcome:
+    """Runs a job in this thread, never raises.
+
+    A coroutine task runs on the loop of the runner, in a context of its own, or has its own loop.
+    """
     try:
+        if task.is_async and runner is not None:
+            try:
+                return runner.run(await_call(task, call), context=copy_context())
+            except BaseException as err:
+                return outcome_of(err, task, call.control)
         return _run_call(task, call)
     except BaseException as err:  # classes of the task may raise where its end is judged
         return unjudged(err)

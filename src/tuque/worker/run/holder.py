@@ -16,6 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from zlib import crc32
 
 from tuque import aio
 from tuque.client.api import Job
@@ -132,6 +133,7 @@ class Holder(ABC):
         self._heart = Heart(
             client, link, self._on_gone, self._run_of, self._runs_told.over, self._queue_of
         )
+        self._heart.tells = self._note_beat
         self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0
         self._held: dict[str, Held] = {}
@@ -232,7 +234,13 @@ class Holder(ABC):
     def _note(self, held: Held, state: bytes) -> None:
         """Updates the table for the next process."""
         if self._box is not None and held.call is not None:
-            self._box.put(held.job.id, held.delivery, state)
+            queue = crc32(held.job.queue.encode())
+            self._box.put(held.job.id, held.delivery, state, run=held.run, queue=queue)
+
+    def _note_beat(self, at_s: float) -> None:
+        """Tells the parent when heartbeats go on."""
+        if self._box is not None:
+            self._box.beats_at = at_s
 
     def held_of(self, job_id: str) -> Held | None:
         """The job, if it is held."""

@@ -14,8 +14,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
+from math import inf
 from types import FrameType
 from typing import Final
 
@@ -38,6 +40,7 @@ from tuque.worker.run.crash_table import (
     Box,
     Entry,
 )
+from tuque.worker.run.heartbeat import Deputy
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -61,11 +64,13 @@ class Supervisor:
         self._box = Box.made(places)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopping = False
+        self._deputy = Deputy(self._box)
 
     def run(self) -> int:
         """Runs processes; returns the exit code of the last one."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
+        threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
         rng = random.Random()
         failures = 0
         while True:
@@ -105,6 +110,7 @@ class Supervisor:
     def _run_one(self) -> int:
         self._box.phase = LOADING
         self._box.runs = 0
+        self._box.beats_at = inf
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -119,7 +125,10 @@ class Supervisor:
             process_group=0,  # a terminal's signals reach it through this process, once
         )
         self._box.is_first = False
-        return self._process.wait()
+        self._deputy.pid = self._process.pid
+        code = self._process.wait()
+        self._deputy.pid = None
+        return code
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -167,7 +176,7 @@ def inherited(box: Box) -> list[Entry]:
     found = []
     for entry in entries:
         state = SUSPECT if entry.state == RUNNING and not alone else entry.state
-        box.put(entry.job_id, entry.number, state, entry.outcome)
+        box.put(entry.job_id, entry.number, state, entry.outcome, entry.run, entry.queue)
         found.append(entry._replace(state=state))
     return found
 
