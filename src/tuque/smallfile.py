@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import stat
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import log2
@@ -58,12 +59,19 @@ def read_small(
         while left > 0:
             part = os.read(file, left)
             if len(part) == 0:
-                return b"".join(parts)
+                return unmarked(b"".join(parts))
             parts.append(part)
             left -= len(part)
     finally:
         os.close(file)
     raise OSError(errno.EFBIG, f"more than {most} bytes")
+
+
+def unmarked(text: bytes) -> bytes:
+    """[C1] A file without the mark that some editors write first (C1.12). OSError for UTF-16."""
+    if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise OSError(errno.EILSEQ, "it is UTF-16: save it as UTF-8")
+    return text.removeprefix(BOM_UTF8)
 
 
 def is_open_file(path: str | os.PathLike[str]) -> bool:

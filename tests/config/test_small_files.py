@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tuque.server.start.doors import read_users as read_wired
 from tuque.server.users.users_file import UsersFileError, read_users
 from tuque.smallfile import SMALL_BYTES, read_small
 from tuque.web import login, main
+from tuque.worker.app.encryption import Keys
 
 READERS: tuple[Callable[[Path], object], ...] = (
     read_small,
@@ -99,6 +101,48 @@ def test_without_protected_mode_the_modes_of_files_are_free(tmp_path: Path) -> N
     path.chmod(0o666)
     sets = {"cluster-secret-file": str(path), "protected-mode": "no"}
     assert len(cluster_secrets(load(None, {}, sets))) == 1
+
+
+SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
+TEXTS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "secret": (f"{SECRET}\n{SECRET[::-1]}\n", READERS[8]),
+    "console": (f"{SECRET}\n", main.secret_of),
+    "conf": ("maxclients 500\nport 7799\n", lambda path: load(str(path)).maxclients),
+    "toml": ("maxclients = 500\nport = 7799\n", lambda path: load(str(path)).maxclients),
+    "users": (
+        "user bob off\n",
+        lambda path: [(one.name, one.rules) for one in read_users(str(path))],
+    ),
+    "keys": (
+        "one sign f58c44e2e199841313887709e86236e1c3d39cf7df0a7543bf2636d3b3a58a41\n",
+        lambda path: Keys.read(path)._keys.keys(),
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -> None:
+    """C1.12 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
+    with CR LF or LF: also files of users, of keys and of secrets.
+    """
+    text, read = TEXTS[kind]
+    plain, other = tmp_path / f"plain.{kind}", tmp_path / f"other.{kind}"
+    for path, data in ((plain, text.encode()), (other, mark + text.replace("\n", end).encode())):
+        path.write_bytes(data)
+        path.chmod(0o600)
+    assert read(other) == read(plain)
+
+
+@pytest.mark.parametrize("read", [READERS[8], main.secret_of, Keys.read, login.read])
+def test_utf_16_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """C1.12 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
+    path = tmp_path / "file"
+    path.write_bytes(f"{SECRET}\n".encode("utf-16"))
+    path.chmod(0o600)
+    with pytest.raises(ERRORS, match="it is UTF-16: save it as UTF-8"):
+        read(path)
 
 
 def test_sizes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import logging
 import re
 import signal
 import sys
+from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
@@ -16,6 +17,7 @@ from worker_lab import StartWorker
 from lab import RealServer
 from tuque import Client
 from tuque.logtext import VisibleFormatter
+from until import until
 
 NASTY = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nWARNING forged \u2028x\u202ey"
 
@@ -104,3 +106,25 @@ def test_what_tasks_log_is_written_in_each_pool(
         assert {json.loads(line)["job"] for line in lines} == {handle.id}
     else:
         assert re.fullmatch(r"[-\d]+ [:,\d]+ \d+ WARNING warning here", lines[0])
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_hang_up_opens_log_files_anew(
+    pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U4.10 SIGHUP ends no worker: log files that the app writes by handlers of `logging` are
+    opened anew, in all processes of the worker.
+    """
+    tasks.app.use(node.url)
+    path, moved = tmp_path / "app.log", tmp_path / "app.log.1"
+    task = tasks.logs_to_a_file.options(keep_s=60)
+    worker = start_worker("--pool", pool, "-c", "1")
+    assert task.enqueue("first", str(path)).result(60) is None
+    path.rename(moved)
+    worker.signal(signal.SIGHUP)
+    worker.says("log files are opened anew")
+    until(path.exists)
+    assert task.enqueue("second", str(path)).result(60) is None
+    assert (moved.read_text(), path.read_text()) == ("first\n", "second\n")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)

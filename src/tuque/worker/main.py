@@ -4,6 +4,7 @@ worker/run/worker.py."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
@@ -23,12 +24,12 @@ from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
-from tuque.logtext import visible_lines
+from tuque.logtext import facts, visible_lines
 from tuque.nodeoptions import HOST, PORT, NodeOptions
 from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
-from tuque.worker.pools.child import SIGNALS, set_up_log
+from tuque.worker.pools.child import SIGNALS, reopen_logs, set_up_log
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers
@@ -54,6 +55,7 @@ TERM, INT  stop fetching, finish inside --grace, give the rest back;
            a second one gives back at once what runs
 TSTP       stop fetching, stay
 USR1       log what runs, write the stacks to stderr
+HUP        open log files of the app anew
 """
 
 
@@ -381,7 +383,7 @@ async def work(
     ) as client:
         running = Worker(app.tasks, client, pool, settings, table, apart, app)
         workers.append(running)
-        take_signals(running)
+        take_signals(running, pool)
         plans = asyncio.create_task(send_plans_once(app, client, table))  # U9.1
         try:
             is_clean = await running.run()
@@ -394,7 +396,17 @@ async def work(
                 health.drop(settings.health_file)
 
 
-def take_signals(running: Worker) -> None:
+def hang_up(pool: Pool) -> None:
+    """[U4] Opens log files of the app anew, also in child processes (U4.10)."""
+    reopen_logs()
+    log.info("log files are opened anew", extra=facts("logs_reopened"))
+    if isinstance(pool, ProcessPool):
+        for pid in pool.pids:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGHUP)
+
+
+def take_signals(running: Worker, pool: Pool) -> None:
     """The signals of this process are the worker's: they come to this loop."""
     before = handlers(SIGNALS)
     loop = asyncio.get_running_loop()
@@ -402,6 +414,7 @@ def take_signals(running: Worker) -> None:
     loop.add_signal_handler(signal.SIGINT, running.stop)
     loop.add_signal_handler(signal.SIGTSTP, running.quiet)
     loop.add_signal_handler(signal.SIGUSR1, running.dump)
+    loop.add_signal_handler(signal.SIGHUP, hang_up, pool)
     FORKS.keeps(before)
 
 

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +35,7 @@ LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
 HEADER: Final = struct.Struct("!I")
 HALT_OPENS: Final = b"\xc1"  # which begins no msgpack
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1, signal.SIGHUP)
 
 
 # ---- The log as JSON: each line about a job has its facts (SPEC U4)
@@ -76,6 +77,22 @@ def set_up_log(kind: str, level: str | int, verbose: bool = False) -> None:
     logging.basicConfig(handlers=[handler], level=level)
     if verbose:
         logging.getLogger("tuque.worker").setLevel(logging.DEBUG)
+
+
+def reopen_logs() -> None:
+    """[U4] Opens anew the files to which handlers of the app write: they may be moved (U4.10)."""
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    for one in loggers:
+        for handler in one.handlers if isinstance(one, logging.Logger) else []:
+            if isinstance(handler, logging.FileHandler) and handler.stream is not None:
+                with handler.lock or nullcontext():
+                    handler.stream.close()
+                    handler.stream = handler._open()
+
+
+def _on_hang_up(signum: int, stack: object) -> None:
+    """In a thread: the task may be writing to the log."""
+    threading.Thread(target=reopen_logs, daemon=True).start()
 
 
 # ---- The process
@@ -232,6 +249,7 @@ def main(arguments: list[str]) -> None:
     for number in SIGNALS:
         signal.signal(number, _ignore)
     signal.signal(signal.SIGUSR2, HALTS.on_signal)
+    signal.signal(signal.SIGHUP, _on_hang_up)
     FORKS.keeps(before)
     sock = socket.socket(fileno=int(fd))
     sock.set_inheritable(False)  # a program that outlives this process must not hold it

@@ -110,7 +110,7 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except AttributeError:
         log.warning(
-            "this system does not tell a process that its parent has ended: the worker checks each "
+            "this system does not end a process with its parent: the worker checks each "
             "%(every_s).1f s, and a task that holds the GIL delays that",
             facts("parent_watched", every_s=CHECK_S),
         )

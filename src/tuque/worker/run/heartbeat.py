@@ -265,7 +265,7 @@ class Deputy:
                 try:
                     asyncio.run(self._stand_in())
                 except Exception:  # its process is the worker's parent: that goes on
-                    log.exception("the parent cannot send heartbeats")
+                    log.exception("the parent cannot send heartbeats", extra=facts("deputy_failed"))
                     time.sleep(REPLY_S)
 
     def _is_needed(self) -> bool:

@@ -48,7 +48,7 @@ BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
 )
-PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGHUP)
 RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
 STEADY_S: Final = 10.0  # a process that lived so long did start
 
