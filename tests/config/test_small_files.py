@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tuque.server.app import open_log
 from tuque.server.config.config import cluster_secrets, load
 from tuque.server.config.disque_conf import read_directives
 from tuque.server.config.identity import check_places
@@ -19,9 +21,10 @@ from tuque.server.net.tls_keys import check_readable
 from tuque.server.start.doors import UsersError
 from tuque.server.start.doors import read_users as read_wired
 from tuque.server.users.users_file import UsersFileError, read_users
-from tuque.smallfile import SMALL_BYTES, read_small
+from tuque.smallfile import SMALL_BYTES, read_small, stamp_of
 from tuque.web import login, main
 from tuque.worker.app.encryption import Keys
+from until import until
 
 READERS: tuple[Callable[[Path], object], ...] = (
     read_small,
@@ -124,7 +127,7 @@ TEXTS: dict[str, tuple[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("mark", [b"", BOM_UTF8])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -> None:
-    """C1.12 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
+    """C1.13 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
     with CR LF or LF: also files of users, of keys and of secrets.
     """
     text, read = TEXTS[kind]
@@ -137,7 +140,7 @@ def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -
 
 @pytest.mark.parametrize("read", [READERS[8], main.secret_of, Keys.read, login.read])
 def test_utf_16_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    """C1.12 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
+    """C1.13 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
     path = tmp_path / "file"
     path.write_bytes(f"{SECRET}\n".encode("utf-16"))
     path.chmod(0o600)
@@ -152,3 +155,23 @@ def test_sizes(tmp_path: Path) -> None:
     path.write_bytes(bytes(SMALL_BYTES + 1))
     with pytest.raises(OSError, match="more than 1048576 bytes"):
         read_small(path)
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    """An editor or a copy may set the time of the last change back."""
+    path = tmp_path / "users"
+    path.write_text("ann")
+    before = stamp_of(path)
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    until(lambda: time.time_ns() > path.stat().st_ctime_ns + 20_000_000)
+    path.write_text("bob")
+    os.utime(path, ns=times)
+    assert path.stat().st_mtime_ns == times[1]
+    assert stamp_of(path) != before
+
+
+def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    """To open it would wait for a reader, without a word."""
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(ConfigError, match="it is a pipe"):
+        open_log(load(None, {}, {"dir": str(tmp_path), "logfile": "log"}))
