@@ -64,3 +64,12 @@ def holds_the_interpreter(seconds: float) -> int:
     note(current_job().id)
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
     return current_job().starts
+
+
+@app.task(queue="q", attempts=1, retry_s=60)
+def starts_a_program(holds: bool) -> None:
+    program = subprocess.Popen([sys.executable, "-c", WAY])
+    note(str(program.pid))
+    if holds:
+        ctypes.PyDLL(None).sleep(600)
+    program.wait()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 
 import process_tasks as tasks
 import pytest
+from test_worker_crashes import is_alive
 from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
+from until import until
 
 POOLS = ("thread", "async", "process")
 
@@ -65,3 +67,24 @@ def test_no_task_keeps_heartbeats_from_being_sent(
     assert [run.result(120) for run in runs] == [1, 1, 1]
     assert sorted(did()) == sorted(run.id for run in runs)
     assert [client.result(run).attempt for run in runs] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["limit", "cancel", "grace", "parent", "parent, interpreter held"])
+def test_programs_of_a_task_end_with_it(start_worker: StartWorker, did: Did, how: str) -> None:
+    """U13.4 Each process of `--pool process` leads a group of its own. What its tasks started ends
+    with it.
+    """
+    worker = start_worker("-c", "1", "--pool", "process", "--grace", "1", app="process_tasks:app")
+    limit_s = 1.0 if how == "limit" else None
+    task = tasks.starts_a_program.options(time_limit_s=limit_s)
+    run = task.enqueue("held" in how)
+    until(did)
+    (program,) = map(int, did())
+    assert is_alive(program)
+    if how == "cancel":
+        run.cancel()
+    elif how == "grace":
+        worker.signal(SIGTERM)
+    elif "parent" in how:
+        worker.signal(SIGKILL)
+    until(lambda: not is_alive(program))

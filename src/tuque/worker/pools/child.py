@@ -28,7 +28,7 @@ from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
-from tuque.worker.pools.processes import FORKS, handlers
+from tuque.worker.pools.processes import FORKS, guard, handlers
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
@@ -230,6 +230,8 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
             HALTS.begins(call.control)
             outcome = run_call(app.tasks[call.envelope.task], call, runner)
             HALTS.ended()
+            if call.control.is_cancelled and signal.getsignal(signal.SIGTERM) is _ignore:
+                os.killpg(0, signal.SIGTERM)  # what the task had started (U13.4)
             sys.stdout.flush()
             try:
                 with lock:
@@ -240,7 +242,8 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
 
 
 def main(arguments: list[str]) -> None:
-    target, app_dir, fd, log_kind, log_level, keys = arguments
+    target, app_dir, fd, pipe, log_kind, log_level, keys = arguments
+    guard(int(pipe))
     set_up_log(log_kind, int(log_level))
     before = handlers((*SIGNALS, signal.SIGUSR2))
     for number in SIGNALS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.processes import ending, has_room, is_over
+from tuque.worker.pools.processes import end_group, ending, has_room, is_over
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -89,6 +90,7 @@ class Child:
     async def end(self) -> int:
         """Kills the child if it is alive; returns its exit code, negative for a signal."""
         self.writer.close()
+        end_group(self.pid)
         self.process.kill()  # no effect if it has ended already
         return await asyncio.to_thread(self.process.wait)
 
@@ -96,9 +98,11 @@ class Child:
         """Lets an idle child exit by itself, when its socket closes."""
         self.writer.close()
         try:
-            return await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
+            code = await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
         except subprocess.TimeoutExpired:
             return await self.end()
+        end_group(self.pid)
+        return code
 
 
 class ProcessPool:
@@ -130,6 +134,7 @@ class ProcessPool:
         self._rng = random.Random()
         self._stopping = False
         self._is_first = True  # no child has had a job
+        self._guarded = self._guarding = -1  # a pipe, whose end shows guards that this one ended
         self.on_ready: Callable[[], None] = lambda: None
 
     @property
@@ -213,28 +218,17 @@ class ProcessPool:
         self._children.clear()
         await asyncio.gather(*(child.leave() for child in idle), *(child.end() for child in busy))
         await asyncio.gather(*self._leaving)
+        if self._guarded >= 0:
+            os.close(self._guarded)
+            os.close(self._guarding)
+            self._guarded = self._guarding = -1
         return True
 
     async def _spawn(self) -> Child:
         """Starts a child and waits until it has loaded the app; ConfigError if it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    BOOT,
-                    json.dumps(sys.path),
-                    self._target,
-                    self._app_dir,
-                    str(theirs.fileno()),
-                    self._log_kind,
-                    str(logging.root.level),
-                    self._keys,
-                ],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-            )
+            process = self._popen(theirs)
         except BaseException:
             ours.close()
             raise
@@ -264,6 +258,29 @@ class ProcessPool:
         child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
         self._able.add(child)
         return child
+
+    def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        """A process that leads a group, with its end of the socket."""
+        if self._guarded < 0:
+            self._guarded, self._guarding = os.pipe()
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BOOT,
+                json.dumps(sys.path),
+                self._target,
+                self._app_dir,
+                str(theirs.fileno()),
+                str(self._guarded),
+                self._log_kind,
+                str(logging.root.level),
+                self._keys,
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(), self._guarded),
+            process_group=0,  # which ends with it (U13.4)
+        )
 
     async def _discard(self, child: Child) -> int:
         self._children.discard(child)

@@ -6,6 +6,7 @@ the pool waits.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -27,6 +28,7 @@ log: Final = logging.getLogger("tuque.worker")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MB: Final = 1 << 20
 PR_SET_PDEATHSIG: Final = 1
+FILES_MAX: Final = 4096  # that a process has open at its start
 CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
 
 Handler = Callable[[int, FrameType | None], object] | int | None
@@ -131,6 +133,34 @@ def check_memory_shown(limit_mb: int | None) -> None:
             "process has",
             facts("memory_unknown", max_mb=limit_mb),
         )
+
+
+# ---- Groups: what a task started ends with its process (SPEC U13)
+
+
+def guard(pipe: int) -> None:
+    """[U13] Has the group of this process end with its parent, which has the other end (U13.4).
+
+    A fork in the group waits for the parent's end: no task can hold it, as it could a thread. It is
+    made before the app is loaded and threads run.
+    """
+    if os.fork():
+        os.close(pipe)
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_IGN)
+        os.closerange(0, pipe)
+        os.closerange(pipe + 1, FILES_MAX)
+        os.read(pipe, 1)
+    finally:
+        os.killpg(0, signal.SIGKILL)
+
+
+def end_group(pid: int) -> None:
+    """Kills all in the group that the process leads, or led: a guard keeps its number taken."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+        os.killpg(pid, signal.SIGKILL)
 
 
 # ---- How a process ended

@@ -238,7 +238,7 @@ class Holder(ABC):
             self._box.put(held.job.id, held.delivery, state, run=held.run, queue=queue)
 
     def _note_beat(self, at_s: float) -> None:
-        """Tells the parent when heartbeats go on."""
+        """Notes for the parent when heartbeats go on."""
         if self._box is not None:
             self._box.beats_at = at_s
 

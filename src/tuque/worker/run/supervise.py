@@ -28,7 +28,7 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.processes import ending
+from tuque.worker.pools.processes import end_group, ending
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,
@@ -83,6 +83,8 @@ class Supervisor:
                 if self._is_stopping and self._box.phase != LEAVING and self._box.entries():
                     return self._give_back()  # it heard no signal yet (U2.14)
                 return exit_code(code)
+            assert self._process is not None
+            end_group(self._process.pid)  # what its tasks had started (U13.4)
             self._box.ended = ending(code)
             held = len(self._box.entries())
             log.error(
