@@ -68,7 +68,7 @@ def read_small(
 
 
 def unmarked(text: bytes) -> bytes:
-    """[C1] A file without the mark that some editors write first (C1.12). OSError for UTF-16."""
+    """[C1] A file without the mark that some editors write first (C1.13). OSError for UTF-16."""
     if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise OSError(errno.EILSEQ, "it is UTF-16: save it as UTF-8")
     return text.removeprefix(BOM_UTF8)

@@ -127,7 +127,7 @@ TEXTS: dict[str, tuple[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("mark", [b"", BOM_UTF8])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -> None:
-    """C1.12 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
+    """C1.13 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
     with CR LF or LF: also files of users, of keys and of secrets.
     """
     text, read = TEXTS[kind]
@@ -140,7 +140,7 @@ def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -
 
 @pytest.mark.parametrize("read", [READERS[8], main.secret_of, Keys.read, login.read])
 def test_utf_16_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    """C1.12 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
+    """C1.13 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
     path = tmp_path / "file"
     path.write_bytes(f"{SECRET}\n".encode("utf-16"))
     path.chmod(0o600)
