@@ -303,12 +303,12 @@ class Node:
         self.custody: dict[bytes, int] = {}  # at-most-once jobs in transit to or from that slot
         self.denied = Recent(DENIED_MAX)  # copies that this node denied having (R2.7)
         self.pauses: dict[bytes, Pausing] = {}  # the latest PAUSE by queue
-        self.ended_pauses: dict[bytes, None] = {}  # those of them that ended a pause, oldest first
 
     def begin_tables(self) -> None:
         """Jobs and queues by name, and as lists without gaps (core/node/tables.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
+        self.ended_pauses: dict[bytes, None] = {}  # those of `pauses` that ended one, oldest first
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []

@@ -219,14 +219,14 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
     lock = threading.Lock()  # a task may report its progress in any thread
 
-    def tell(data: bytes) -> None:
+    def send_progress(data: bytes) -> None:
         with lock:
             sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress", result=data))))
 
     with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
         while (payload := inbox.next()) is not None:
             call = of_pipe(payload)
-            call.control.tell = tell
+            call.control.send_progress = send_progress
             HALTS.begins(call.control)
             outcome = run_call(app.tasks[call.envelope.task], call, runner)
             HALTS.ended()

@@ -70,14 +70,14 @@ NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.j
 class Control:
     """The way between a running job and those who may cancel it or want to hear of it."""
 
-    def __init__(self, tell: Callable[[bytes], None] | None = None) -> None:
-        """`tell` takes the progress; it may be called in any thread."""
+    def __init__(self, send_progress: Callable[[bytes], None] | None = None) -> None:
+        """`send_progress` takes the progress; it may be called in any thread."""
         self.is_cancelled = False
         self.is_late = False  # because its time limit is over
         self.why = "CANCELLED the job was cancelled"
         self.clock: Callable[[], float] = time.monotonic
         self.ends_at: float | None = None  # by that clock
-        self.tell = tell
+        self.send_progress = send_progress
         self.spare_bytes = 0  # of its progress, for a seal
         self.is_in_task = False  # its function runs
         self._stop: Callable[[], object] | None = None
@@ -172,9 +172,9 @@ class Job(msgspec.Struct, dict=True):
         most = PROGRESS_BYTES - self._control().spare_bytes
         if len(data) > most:
             raise ValueError(f"progress has {len(data)} bytes: at most {most}")
-        tell = self._control().tell
-        if tell is not None:
-            tell(data)
+        send = self._control().send_progress
+        if send is not None:
+            send(data)
 
     def _control(self) -> Control:
         control: Control | None = self.__dict__.get("control")

@@ -183,8 +183,8 @@ class ProcessPool:
             await child.writer.drain()
             outcome = await child.answer()
             while outcome.kind == "progress":
-                if call.control.tell is not None and outcome.result is not None:
-                    call.control.tell(outcome.result)
+                if call.control.send_progress is not None and outcome.result is not None:
+                    call.control.send_progress(outcome.result)
                 outcome = await child.answer()
         except (asyncio.IncompleteReadError, OSError):
             code = await self._replace(child)

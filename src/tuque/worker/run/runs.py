@@ -133,7 +133,7 @@ class Runs:
             job = held.call.attempt
             job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
             held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
-            held.call.control.tell = self.teller_of(held)
+            held.call.control.send_progress = self.teller_of(held)
         if held.verdict is not None:
             self.end_unrun(held, held.verdict)
         elif self._hands.is_stopping():
