@@ -59,6 +59,8 @@ class Teller:
         self.nodes = nodes
         self.chance = chance
         self.told = Told()
+        self.returned: Counter[bytes] = Counter()  # by FAIL or RELEASE, by job
+        self.nacks: Counter[str] = Counter()  # by job
         self.now = 0
 
     def tell(self, number: int, story: str) -> None:
@@ -77,20 +79,22 @@ class Teller:
             self.end(node, job, story)
             if chance.random() < 0.3:  # a copy ends at the other node, too: the first one counts
                 other = self.nodes[1] if node is self.nodes[0] else self.nodes[0]
-                other.deleted(START_MS + self.later(), job, stats.EVICTED)
+                returned = self.returned[job.id]
+                other.deleted(START_MS + self.later(), job, stats.EVICTED, returned)
         elif story != "open":
-            node.dead(START_MS + self.later(), job, b"ValueError: %d" % chance.randrange(9999))
+            reason = b"ValueError: %d" % chance.randrange(9999)
+            node.dead(START_MS + self.later(), job, reason, self.returned[job.id])
             job.queue = queue + b".dead"
             if story == "unread":
                 return
             self.work(node, job, 1, first=False)
             if story == "settled":
-                node.acked(START_MS + self.later(), job)
+                self.end(node, job, "acked")
             if story == "replayed":
                 node.run(START_MS + self.later(), job, ev.REPLAYED, 0, b"failed")
                 job.queue = queue
                 self.work(node, job, 1, first=False)
-                node.acked(START_MS + self.later(), job)
+                self.end(node, job, "acked")
 
     def work(self, node: Events, job: Job, times: int, *, first: bool = True) -> None:
         """So many deliveries, with a return before each but the very first."""
@@ -103,20 +107,25 @@ class Teller:
             self.told.deliveries[job.queue] += 1
             if i + 1 < times:
                 cause = self.chance.choice(["nack", "timeout"])
-                if cause == "nack":  # also FAIL and RELEASE
+                if cause == "nack":
+                    self.nacks[job.id.decode()] += 1
+                    if self.chance.random() < 0.5:
+                        job.nacks += 1
+                    else:
+                        self.returned[job.id] += 1  # FAIL, RELEASE
                     node.nacked(START_MS + self.later(), job, b"ValueError")
                 else:
                     node.requeued(START_MS + self.later(), job, ev.REQUEUE_TIMEOUT)
         self.last = cause
 
     def end(self, node: Events, job: Job, how: str) -> None:
-        at_ms = START_MS + self.later()
+        at_ms, returned = START_MS + self.later(), self.returned[job.id]
         if how == "acked":
-            node.acked(at_ms, job)
+            node.acked(at_ms, job, returned)
         elif how == "expired":
-            node.expired(at_ms, job)
+            node.expired(at_ms, job, returned)
         else:
-            node.deleted(at_ms, job, stats.ADMIN_DELETED)
+            node.deleted(at_ms, job, stats.ADMIN_DELETED, returned)
 
     def later(self) -> int:
         """Some time passes, ms after START_MS."""
@@ -137,6 +146,8 @@ def make(place: Path, seed: int) -> tuple[Told, pipeline.Figures]:
     segments = pipeline.find_segments(place / "events", place / "scratch")
     with DuckEngine(threads=1) as duck:
         pipeline.build(duck, segments, place / "out", quiet)
+        rows = duck.rows("SELECT job_id, nacks FROM jobs WHERE nacks > 0")
+        assert {row["job_id"]: row["nacks"] for row in rows} == teller.nacks
         return teller.told, pipeline.figures(duck, segments, quiet)
 
 

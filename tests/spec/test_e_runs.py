@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from test_w_work import start
 
 from told_events import Told
@@ -103,3 +104,89 @@ def test_without_runs_nothing_is_added(world: World) -> None:
     world.run("DONE", other, "-")
     assert world.node().kinds(id) == ["added", "delivered", "acked"]
     assert world.node().kinds(other) == ["added", "acked"]
+
+
+ENDS = ("acked", "dead", "expired", "deleted")
+NO_WAIT = ("BACKOFF", "0", "0", "0")
+
+
+def returns_and_end(world: World, id: bytes, i: int = 0) -> tuple[int, list[int]]:
+    """How many events nacked the node wrote of the job, and the nacks in those of its ends."""
+    node = world.node(i)
+    events = node.core.events
+    assert events is not None
+    count = node.kinds(id).count("nacked")
+    ends: list[int] = []
+    for chunk in map(Told, events.full):
+        stamps = iter(chunk.nacks)
+        for kind, of in zip(chunk.kinds, chunk.job_ids, strict=True):
+            if KIND_NAMES[kind] in ENDS:
+                nacks = next(stamps)
+                ends += [nacks] if of == id else []
+    return count, ends
+
+
+def go_back(world: World, queue: str, id: bytes) -> None:
+    """The job goes back in each way in which a client or silence gives it back: six times."""
+    assert world.get(queue) == [id]
+    world.run("NACK", id)
+    assert world.get(queue) == [id]
+    world.run("RELEASE", id, "-")
+    assert world.get(queue) == [id]
+    world.run("RELEASE", id, start(world, id))
+    for delay in (0, 1):
+        assert world.get(queue) == [id]
+        world.run("FAIL", id, start(world, id), "DELAY", delay)
+    world.pass_ms(1_100)
+    assert world.get(queue) == [id]
+    start(world, id)
+    world.pass_ms(11_000)  # silent
+    world.pass_ms(1_100)
+    assert world.get(queue) == [id]
+
+
+@pytest.mark.parametrize("queue", ["q", "t"])
+@pytest.mark.parametrize("terms", [{}, {"ATTEMPTS": 9}])
+@pytest.mark.parametrize("end", ["ACKJOB", "DONE", "FINAL", "DELJOB"])
+def test_nacks_of_an_end_are_the_events_before_it(
+    world: World, queue: str, terms: dict[str, int], end: str
+) -> None:
+    """E1.11 The nacks of an end are the events nacked of its job: by NACK, FAIL, RELEASE and the
+    silence of a run. They last over a restart.
+    """
+    world.run("TUBE", "CREATE", "t", "tasks")
+    id = world.add(queue, "b", *NO_WAIT, RETRY=10, **terms)
+    go_back(world, queue, id)
+    if end == "ACKJOB":
+        world.run("ACKJOB", id)
+    elif end == "DONE":
+        world.run("DONE", id, start(world, id))
+    elif end == "FINAL":
+        world.run("FAIL", id, start(world, id), "FINAL")
+    else:
+        world.run("DELJOB", id)
+    assert returns_and_end(world, id) == (6, [6])
+
+
+@pytest.mark.parametrize("queue", ["q", "t"])
+def test_nacks_last_over_a_restart(world: World, queue: str) -> None:
+    """E1.11 They last over a restart."""
+    world.run("TUBE", "CREATE", "t", "tasks")
+    id = world.add(queue, "b", *NO_WAIT, RETRY=10)
+    go_back(world, queue, id)
+    world.restart(how="kill", off_ms=20_000)
+    world.run("ACKJOB", id)
+    assert returns_and_end(world, id) == (0, [6])
+
+
+def test_a_letter_that_is_read_counts_what_came_before(world: World) -> None:
+    """E1.11 The nacks of an end are the events nacked of its job."""
+    id = world.add("q", "b", *NO_WAIT, RETRY=10, ATTEMPTS=2)
+    for _ in range(2):
+        world.get()
+        world.run("FAIL", id, start(world, id))
+    assert world.get("q.dead") == [id]
+    world.run("NACK", id)
+    assert world.get("q.dead") == [id]
+    world.run("ACKJOB", id)
+    assert returns_and_end(world, id) == (2, [1, 2])

@@ -245,11 +245,13 @@ class Events:
         if c is not None:
             write_i64_le(c.consumer_raw, consumer)
 
-    def acked(self, now_ms: i64, job: Job) -> None:
+    # `returned`: how often FAIL, RELEASE or silence of a run put the job back (E1.11)
+
+    def acked(self, now_ms: i64, job: Job, returned: i64 = 0) -> None:
         """The job is done."""
         c = self._row(ACKED, now_ms, job)
         if c is not None:
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
     def nacked(self, now_ms: i64, job: Job, reason: bytes = b"") -> None:
         """A client returned the job; no `requeued` follows for it."""
@@ -263,25 +265,25 @@ class Events:
         if c is not None:
             _put_reason(c, REQUEUE_CAUSES[cause])
 
-    def expired(self, now_ms: i64, job: Job) -> None:
+    def expired(self, now_ms: i64, job: Job, returned: i64 = 0) -> None:
         """The job's time to live ended before it was acknowledged."""
         c = self._row(EXPIRED, now_ms, job)
         if c is not None:
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
-    def dead(self, now_ms: i64, job: Job, reason: bytes) -> None:
+    def dead(self, now_ms: i64, job: Job, reason: bytes, returned: i64 = 0) -> None:
         """The job was given up: its body continues in a dead-letter queue under a new id."""
         c = self._row(DEAD, now_ms, job)
         if c is not None:
             _put_reason(c, reason)
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
-    def deleted(self, now_ms: i64, job: Job, cause: i64) -> None:
+    def deleted(self, now_ms: i64, job: Job, cause: i64, returned: i64 = 0) -> None:
         """The job was removed unfinished; `cause` as in core/model/stats.py."""
         c = self._row(DELETED, now_ms, job)
         if c is not None:
             _put_reason(c, DELETE_CAUSES[cause])
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
     def run(self, now_ms: i64, job: Job, kind: i64, attempt: i64, text: bytes) -> None:
         """A run of the job began or ended; `kind` is RUN_STARTED or a later one (E1.7)."""
@@ -411,7 +413,7 @@ class Events:
         return c
 
 
-def _stamps(c: Chunk, job: Job) -> None:
+def _stamps(c: Chunk, job: Job, returned: i64) -> None:
     """The history of an ending job, so that one event has all of it."""
     delay_ms: i64 = i64(job.delay_s) * 1000
     write_i32_le(c.size_raw, i32(len(job.body)))
@@ -420,7 +422,7 @@ def _stamps(c: Chunk, job: Job) -> None:
     write_i64_le(c.first_raw, job.first_ms)
     write_i64_le(c.last_raw, job.last_ms)
     write_i32_le(c.deliveries_raw, job.delivered_count)
-    write_i32_le(c.nacks_raw, job.nacks)
+    write_i32_le(c.nacks_raw, job.nacks + i32(returned))
     write_i32_le(c.timeouts_raw, job.deliveries)
 
 

@@ -391,7 +391,7 @@ def end_cancelled(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None
             n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
     if n.events is not None:
         tell_run(n, task, life, RUN_CANCELLED, life.cancel_reason)
-        n.events.acked(n.now_ms, task)
+        n.events.acked(n.now_ms, task, n.returned(task.id))
     leave_life(n, task)
     conclude_life(n, task, life, CANCELLED, life.run, None, life.cancel_reason)
     tube.calls.delete += 1
@@ -407,7 +407,7 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     calls.done += 1
     n.book.expire(task)
     if n.events is not None:
-        n.events.expired(n.now_ms, task)
+        n.events.expired(n.now_ms, task, n.returned(task.id))
     end(n, t, tube, task, stats.EXPIRED, options.TTL)
 
 
