@@ -28,7 +28,8 @@ from tuque.spark.history import charts, pipeline, report
 from tuque.spark.history.duck import DuckEngine
 from written import Written
 
-STORIES = ("open", "unread", "acked", "expired", "deleted", "dead", "read", "settled", "replayed")
+STORIES = ("open", "unread", "dead", "read", "settled", "replayed")
+PLAIN = ("acked", "expired", "deleted", "cancelled")  # ends of a job that is no dead letter
 JOBS = 120
 
 
@@ -46,9 +47,7 @@ class Told:
     again: Counter[bytes] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     ends: dict[str, Counter[bytes]] = field(
-        default_factory=lambda: {
-            name: Counter() for name in ("acked", "dead", "expired", "deleted", "open")
-        }
+        default_factory=lambda: {name: Counter() for name in ("dead", "open", *PLAIN)}
     )
 
 
@@ -75,7 +74,7 @@ class Teller:
         if story == "open" and chance.random() < 0.5:
             return
         self.work(node, job, chance.randrange(1, 4))
-        if story in ("acked", "expired", "deleted"):
+        if story in PLAIN:
             self.end(node, job, story)
             if chance.random() < 0.3:  # a copy ends at the other node, too: the first one counts
                 other = self.nodes[1] if node is self.nodes[0] else self.nodes[0]
@@ -124,6 +123,8 @@ class Teller:
             node.acked(at_ms, job, returned)
         elif how == "expired":
             node.expired(at_ms, job, returned)
+        elif how == "cancelled":
+            node.cancelled(at_ms, job, b"no need", returned)
         else:
             node.deleted(at_ms, job, stats.ADMIN_DELETED, returned)
 
@@ -138,7 +139,8 @@ def make(place: Path, seed: int) -> tuple[Told, pipeline.Figures]:
     logs = [Written(place / "events", name) for name in ("n1", "n2")]
     nodes = [log.start(START_MS) for log in logs]
     teller = Teller(nodes, chance)
-    stories = [*STORIES, *(chance.choice(STORIES) for _ in range(JOBS - len(STORIES)))]
+    kinds = [*STORIES, *PLAIN]
+    stories = [*kinds, *(chance.choice(kinds) for _ in range(JOBS - len(kinds)))]
     for number, story in enumerate(stories):
         teller.tell(number, story)
     for log, said in zip(logs, nodes, strict=True):

@@ -69,7 +69,6 @@ from tuque.core.queues.procedures import (
     retry_due_ms,
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
-from tuque.core.records.events import CANCELLED as EV_CANCELLED
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
@@ -619,7 +618,6 @@ def end_cancelled(n: Node, job: Job, life: Life) -> None:
     if life.run_state == LIVE:
         life.run_state = RELEASED
     if n.events is not None:
-        tell_run(n, job, life, EV_CANCELLED, life.cancel_reason)
-        n.events.acked(n.now_ms, job, n.returned(job.id))
+        n.events.cancelled(n.now_ms, job, life.cancel_reason, life.returned)
     conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)
     retire(n, job)

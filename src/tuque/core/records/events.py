@@ -37,7 +37,7 @@ RUN_FAILED: Final = 12
 RUN_CRASHED: Final = 13
 RUN_TIMED_OUT: Final = 14
 RUN_DONE: Final = 15
-CANCELLED: Final = 16
+CANCELLED: Final = 16  # an end, as ACKED
 REPLAYED: Final = 17
 HOME_CHANGED: Final = 18  # of a tube, not of a job
 GROUP_CREATED: Final = 19  # of groups of jobs, which are no jobs; in the order of their states
@@ -164,7 +164,7 @@ class Chunk:
         self.ids_raw = BytesWriter()
         # one value per `delivered`
         self.consumer_raw = BytesWriter()  # i64
-        # one value per `added`, `acked`, `expired`, `dead`, `deleted`
+        # one value per `added`, `acked`, `expired`, `dead`, `deleted`, `cancelled`
         self.size_raw = BytesWriter()  # i32
         self.delay_raw = BytesWriter()  # i64
         # ttl and retry, both i64, per `added`
@@ -173,7 +173,8 @@ class Chunk:
         # one value per `nacked`, `requeued`, `dead`, `deleted`, and event of a run, tube or group
         self.reason_lens = BytesWriter()  # i32: length
         self.reason_raw = BytesWriter()
-        # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
+        # one value per end: `acked`, `expired`, `dead`, `deleted`, `cancelled`; instants i64 ms,
+        # 0 = never
         self.enqueued_raw = BytesWriter()
         self.first_raw = BytesWriter()
         self.last_raw = BytesWriter()
@@ -283,6 +284,13 @@ class Events:
         c = self._row(DELETED, now_ms, job)
         if c is not None:
             _put_reason(c, DELETE_CAUSES[cause])
+            _stamps(c, job, returned)
+
+    def cancelled(self, now_ms: i64, job: Job, reason: bytes, returned: i64 = 0) -> None:
+        """The job ended because it was cancelled."""
+        c = self._row(CANCELLED, now_ms, job)
+        if c is not None:
+            _put_reason(c, reason)
             _stamps(c, job, returned)
 
     def run(self, now_ms: i64, job: Job, kind: i64, attempt: i64, text: bytes) -> None:
