@@ -234,13 +234,35 @@ def test_poison_that_is_alone_lets_others_pass(broker: RealServer, client: Clien
     """It is put aside when others could be worked on, not before."""
     fill(client, 1)
     below = Downstream(broker, 10, 2, 0)
-    for _ in range(8):
+    for _ in range(4):
         assert not below.attempt()
     assert dead(client) == []
     fill(client, 5, first=1)
     below.until_done()
     assert dead(client) == [0]
     assert sorted(below.query.seen) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_last_job_of_a_quiet_queue_is_set_aside(
+    broker: RealServer, client: Client, count: int
+) -> None:
+    """Y11.6 A query with n attempts makes the last job of its queues a dead letter, if it failed
+    2 n times, at least n of them alone, also if no batch succeeded: nothing could go before it.
+    """
+    fill(client, count)
+    below = Downstream(broker, 10, 2, *range(count))
+    if count > 1:
+        for _ in range(20):
+            assert not below.attempt()
+        by_hand(client, *range(1, count))
+    attempts = 0
+    while not below.attempt():
+        attempts += 1
+        assert attempts <= 6
+    assert count > 1 or attempts == 4
+    assert 0 in dead(client)
+    assert client.qlen("q") == 0
 
 
 @pytest.mark.parametrize("is_by_hand", [False, True])
