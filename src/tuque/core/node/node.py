@@ -303,6 +303,7 @@ class Node:
         self.custody: dict[bytes, int] = {}  # at-most-once jobs in transit to or from that slot
         self.denied = Recent(DENIED_MAX)  # copies that this node denied having (R2.7)
         self.pauses: dict[bytes, Pausing] = {}  # the latest PAUSE by queue
+        self.ended_pauses: dict[bytes, None] = {}  # those of them that ended a pause, oldest first
 
     def begin_tables(self) -> None:
         """Jobs and queues by name, and as lists without gaps (core/node/tables.py)."""
