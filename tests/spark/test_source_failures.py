@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from lab import RealServer
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts as leases_parts
-from tuque.spark.leases.leases import Leases
+from tuque.spark.leases.leases import IDLE_S, Leases
 from tuque.spark.options import source
 from until import until
 
@@ -338,3 +339,14 @@ def test_what_others_had_is_said(broker: RealServer, client: Client) -> None:
     with pytest.raises(SourceError, match="1 jobs of g/.* are gone: 1 acknowledged or deleted"):
         query(broker).run(end)
     assert query(broker, failOnDataLoss="false").run(end) == 2
+
+
+def test_an_idle_stream_asks_ten_times_a_second(broker: RealServer, client: Client) -> None:
+    """Spark asks again at once when there was nothing: the source makes it wait."""
+    leases = query(broker).leases
+    start = leases.latest({}, 10)
+    began_s = time.monotonic()
+    assert [leases.latest(start, 10) for _ in range(3)] == [start] * 3
+    assert time.monotonic() - began_s >= 3 * IDLE_S
+    fill(client, 1)
+    assert leases.latest(start, 10) != start
