@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import select
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -82,38 +80,3 @@ def test_memory_of_a_node_under_attack(
     assert said.startswith("OOM used memory is above 75 %")
     assert 0.7 * MOST < most < fixed + 1.25 * MOST
     assert wire("DEBUG", "CHECK") == b"OK"
-
-
-def test_memory_that_replies_leave(make_server: Callable[..., RealServer]) -> None:
-    """M1.7 A block of 128 KiB or more goes back to the system when it is freed, with glibc: replies
-    that nobody reads leave no holes that stay.
-    """
-    server = make_server("--set", f"maxmemory={MOST}")
-    wire = server.wire()
-    ids = [wire("ADDJOB", "jobs", size * "b", 0) for size in (20_000, 50_000, 90_000, 120_000)]
-    until_s = time.monotonic() + 8
-    most = 0
-
-    def ask(number: int) -> None:
-        chance = random.Random(number)
-        socks = []
-        while time.monotonic() < until_s:
-            words = [
-                encode("SHOW", chance.choice(ids)) for _ in range(chance.choice([20, 100, 300]))
-            ]
-            sock = socket.create_connection(("127.0.0.1", server.port))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            sock.sendall(b"".join(words))
-            socks.append(sock)
-            if len(socks) > 200:
-                socks.pop(0).close()
-        for sock in socks:
-            sock.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        asking = [pool.submit(ask, number) for number in range(4)]
-        while not all(one.done() for one in asking):
-            wire("ADDJOB", "small", 1_000 * "b", 0)
-            most = max(most, server.rss_bytes())
-    print(f"{most / MB:.0f} MB at most")
-    assert most < 1.25 * MOST

@@ -126,7 +126,7 @@ class Slowly:
 def test_a_turn_ends_by_time_where_units_are_too_cheap(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """L2.11 When the commands of a turn, without short ADDJOB, GETJOB and acks, have taken 10 ms,
+    """L2.11 When the commands of a turn, without short ADDJOB, GETJOB and acks, have taken 5 ms,
     the turn counts as one that has done 5,000 units.
     """
     fill(world, 10)

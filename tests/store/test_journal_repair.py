@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
-from tuque.store.disk import MemoryDisk, PowerCut
+from tuque.store.disk import Disk, MemoryDisk, PowerCut
 from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError, decode_header
 from tuque.store.repair import DAMAGED, TORN, check_dir, named_in, repair_dir
 
@@ -435,3 +437,11 @@ def test_a_header_that_is_cut_moves_no_clock(at: int, size: int) -> None:
     again = Lab(disk)
     loader = again.start()
     assert (loader.shift_ms, len(again.n.jobs)) == (0, 20)
+
+
+def test_a_pipe_in_the_place_of_a_segment_is_an_error(tmp_path: Path) -> None:
+    """To open it would wait for another program."""
+    os.mkfifo(tmp_path / "journal-00000001.log")
+    for use in (lambda path: Disk().read(path, 0, 10), Disk().open_append):
+        with pytest.raises(OSError):
+            use(str(tmp_path / "journal-00000001.log"))

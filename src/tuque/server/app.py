@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from pathlib import Path
@@ -157,6 +158,8 @@ def open_log(cfg: Config) -> None:
     if cfg.logfile:
         path = in_dir(cfg, cfg.logfile)
         try:
+            if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+                raise OSError(0, "it is a pipe, and to open it would wait for a reader")
             handler = LogFile(path)
             close_to_others(path)
         except OSError as error:

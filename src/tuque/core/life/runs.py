@@ -351,9 +351,10 @@ def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
 
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
+    task = n.jobs.get(id)
+    if isinstance(task, Task):
+        return policy_of(n).release(n, task, run, delay_ms, client)
     job, _ = open_job(n, id)
-    if isinstance(job, Task):
-        return policy_of(n).release(n, job, run, delay_ms, client)
     if job is None or job.flags & LEASED or is_held(n, id):
         return False
     life = life_of(n, id)
