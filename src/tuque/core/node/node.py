@@ -370,6 +370,11 @@ class Node:
             "other": int(self.other_bytes),
         }
 
+    def returned(self, id: bytes) -> i64:
+        """[E1] How often FAIL, RELEASE or silence of a run put the job back (E1.11)."""
+        work = self.life.by_id.get(id)
+        return 0 if work is None else work.returned
+
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than all earlier ones on this node (G6.4)."""
         ctime_ns = self.now_ms * 1_000_000

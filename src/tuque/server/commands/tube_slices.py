@@ -111,7 +111,7 @@ class TubeChore(Chore):
             return True
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
         end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         self.done += 1
         return True
