@@ -284,8 +284,10 @@ class TubePolicy(Tubes):
         return runs.at_work(n, self, tube, task, run, client)
 
     def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
-        """[T48] RELEASE (T48.5)."""
+        """[T48] RELEASE (T48.5); of a task without runs with `-` only (T1.13)."""
         tube = self.tube_of(task)
+        if not self.has_runs(task) and (run != 0 or tube.driver.has_keys):
+            return False
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             return False

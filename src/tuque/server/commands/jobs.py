@@ -53,7 +53,7 @@ BADID: Final = b"BADID Invalid Job ID format."
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 NOT_ABOVE_ALL: Final = (JOBS, ELSEWHERE, GROWS)
 FEW_IDS: Final = 500  # run at once, uncounted
-LOOKS: Final = 5  # ids checked per unit of work
+LOOKS: Final = 2  # ids checked per unit of work
 DISKFULL: Final = (
     b"DISKFULL the disk of the journal is nearly full: this node takes no more jobs until it has "
     b"room; acknowledge jobs, free space, or use another node"

@@ -209,7 +209,7 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
         end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         count += 1
     return count
