@@ -549,8 +549,8 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
         if not peer.is_linked or wish.until_ms <= now_ms or peer.is_leaving:  # F2.1
             del d.wishes[slot]
             continue
-        if not wish.is_waiting and d.rate(now_ms) > 0 and d.seen_ms + LINGER_MS > now_ms:
-            look_at(n, d, d.seen_ms + LINGER_MS)
+        if not wish.is_waiting and d.rate(now_ms) > 0 and d.kept_until_ms() > now_ms:
+            look_at(n, d, d.kept_until_ms())
             continue
         if not peer.has_room:
             n.offers[q.name] = None

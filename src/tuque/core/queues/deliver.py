@@ -88,7 +88,7 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
     q.jobs_out += 1
     q.atime_ms = n.now_ms
     if q.demand is not None:
-        q.demand.seen_ms = n.now_ms
+        q.demand.note_seen(n.now_ms)
         if q.length == 0:
             n.asks[q.name] = None  # F1.1
 
@@ -230,7 +230,7 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
             if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
                 d.lack = lack
             d.poll_ms = n.now_ms
-            d.seen_ms = n.now_ms
+            d.note_seen(n.now_ms)
             n.asks[name] = None
 
 
