@@ -1,4 +1,4 @@
-"""Processes of tasks: a worker and the programs that its tasks start leave each other alone."""
+"""Processes of tasks: a worker and what its tasks start leave each other alone (SPEC U13)."""
 
 from __future__ import annotations
 

@@ -53,9 +53,8 @@ SOME_FAILED: Final = 3  # exit code of --burst
 EPILOG: Final = """\b
 TERM, INT  stop fetching, finish inside --grace, give the rest back;
            a second one gives back at once what runs
-TSTP       stop fetching, stay
+TSTP       stop fetching, stay; HUP  open log files anew
 USR1       log what runs, write the stacks to stderr
-HUP        open log files of the app anew
 """
 
 

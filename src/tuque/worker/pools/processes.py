@@ -34,7 +34,7 @@ CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-# ---- Forks of tasks: multiprocessing, os.fork (SPEC U13)
+# ---- Forks of tasks: multiprocessing, os.fork (SPEC U13.1)
 #
 # A fork has the signal handlers of its parent, and the descriptor that wakes the parent's loop: a
 # signal to the child was written there, and the worker took it for its own.
