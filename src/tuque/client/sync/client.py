@@ -63,7 +63,7 @@ class Client(Runner):
 
     Without a URL it uses TUQUE_URL, else the node on this machine. `timeout` (seconds) bounds
     every call in addition to the time it asks the node to wait, and the search for a node; a
-    call may override it.
+    call may override it. `search_timeout`, if given, ends the search sooner while none is there.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Client(Runner):
         timeout: float | None = None,
         connect_timeout: float | None = None,
         login_timeout: float | None = None,
+        search_timeout: float | None = None,
         retry: Retry | None = None,
         max_connections: int | None = None,
         name: str | None = None,
@@ -93,6 +94,7 @@ class Client(Runner):
                 timeout=timeout,
                 connect_timeout=connect_timeout,
                 login_timeout=login_timeout,
+                search_timeout=search_timeout,
                 retry=retry,
                 max_connections=max_connections,
                 name=name,

@@ -326,7 +326,8 @@ class Runner(Face):
                     self._on_stale(link.address)
                 link.close()
                 pool.close_idle()
-            return self._connect(deadline_s) if at is None else self._visit(at, deadline_s)
+            until_s = self._search_by_s(deadline_s)
+            return self._connect(until_s) if at is None else self._visit(at, until_s)
         except BaseException:
             pool.give(None)
             raise

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, 
 
 from tuque import aio
 from tuque.client.sync import Client
+from tuque.client.url import parse
 from tuque.errors import ConfigError
 from tuque.worker.app.arguments import UNTYPED, wanted_type
 from tuque.worker.app.dead_letters import DeadLetters
@@ -51,6 +52,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL: Final = "tuque://127.0.0.1:7711"
+SEARCH_S: Final = 1.0  # what a request of a web server can wait for
 URL_VARIABLE: Final = "TUQUE_URL"
 
 
@@ -62,6 +64,12 @@ class Clients(Protocol):
 
     def aio_client_of(self, app: App) -> aio.Client:
         """The client for the running event loop."""
+
+
+def search_s_of(url: str) -> float:
+    """[U1] How long calls of an app look for a node while none can be reached (U1.10)."""
+    given_s = parse(url).search_timeout_s
+    return SEARCH_S if given_s is None else given_s
 
 
 class Register(Protocol):
@@ -151,7 +159,8 @@ class App(Hooks):
             if self._given is not None:
                 return self._given
             if self._client is None:
-                self._client = Client(self.url or DEFAULT_URL)
+                url = self.url or DEFAULT_URL
+                self._client = Client(url, search_timeout=search_s_of(url))
             return self._client
 
     @property
@@ -167,7 +176,8 @@ class App(Hooks):
                     raise ConfigError(
                         "this app was built around a client; asyncio needs an App with a URL"
                     )
-                client = self._aio[loop] = aio.Client(self.url)
+                found_s = search_s_of(self.url)
+                client = self._aio[loop] = aio.Client(self.url, search_timeout=found_s)
             return client
 
     @property
