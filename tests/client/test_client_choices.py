@@ -181,7 +181,7 @@ def test_the_search_for_a_node_ends_before_the_call() -> None:
 
 
 def test_a_search_has_a_shorter_time_while_no_node_is_there() -> None:
-    """The error names the setting; a node that is there, and says not now, has the time of a call."""
+    """A node that is there, and says not now, has the time of a call."""
     looking = tries(repeat=True, down_s=1.0)
     looking.pause_s(NoNode("x"), sent=False, now_s=0.5)
     looking.pause_s(Leaving("x"), sent=True, now_s=5.0)
