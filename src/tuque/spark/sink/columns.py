@@ -67,7 +67,10 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise SinkError("column 'lease' goes with option ackGroup: drop it, or set the option")
 
 
-IN_ALREADY: Final = "; rows before it and of other tasks may be in the queue already: mode=staged writes all or none"
+IN_ALREADY: Final = (
+    "; rows before it and of other tasks may be in the queue already: "
+    "mode=staged writes all or none"
+)
 
 
 class Tails:
