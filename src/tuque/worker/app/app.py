@@ -15,7 +15,18 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from tuque import aio
 from tuque.client.sync import Client
@@ -72,6 +83,19 @@ def search_s_of(url: str) -> float:
     return SEARCH_S if given_s is None else given_s
 
 
+class LaterGroup(Protocol):
+    """A group, as its id alone shows it."""
+
+    def results(self, timeout: float | None) -> Any:
+        """What the children returned, in order."""
+
+    async def results_async(self, timeout: float | None) -> Any:
+        """Like `results`, for asyncio programs."""
+
+
+LaterGroups: TypeAlias = Callable[["App", str, str], LaterGroup]
+
+
 class Register(Protocol):
     """What `app.task(...)` returns: a decorator."""
 
@@ -93,6 +117,7 @@ class App(Hooks):
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
+    groups: ClassVar[LaterGroups | None] = None  # set by what knows of groups
     made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
     _numbers: ClassVar[Iterator[int]] = count()
 
@@ -313,6 +338,11 @@ class App(Hooks):
     def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]:
         """A handle of a job that another program enqueued; `returns` is its task's result."""
         return Handle(job_id, self, wanted_type(returns))
+
+    def later_group(self, tube: str, id: str) -> LaterGroup:
+        """A handle of a group that another program made."""
+        assert App.groups is not None  # tuque.worker has it
+        return App.groups(self, tube, id)
 
     def close(self) -> None:
         """Closes the client that the app made; one that was passed in stays open."""

@@ -18,8 +18,7 @@ from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import JobCancelled, NoJob, NoJobGroup, NoResult, ResultTimeout
 from tuque.worker.app.app import App
 from tuque.worker.app.arguments import UNTYPED
-from tuque.worker.app.handle import Handle
-from tuque.worker.workflow.create import next_of
+from tuque.worker.app.handle import Handle, next_of
 from tuque.worker.workflow.group_handle import AnyGroupHandle, LaterHandle
 
 R = TypeVar("R")
@@ -75,6 +74,10 @@ class ChainHandle(Generic[R]):
         self.group = group
         self._app = app
         self._stops = stops
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled it is a handle of its id: `app.handle(id)` asks for it again."""
+        return Handle, (self.id,)
 
     @property
     def url_id(self) -> str:

@@ -343,6 +343,14 @@ class LaterHandle(AnyGroupHandle[Any]):
         return found
 
 
+def _later(app: App, tube: str, id: str) -> LaterHandle:
+    """A group of which nothing but its id is known."""
+    return LaterHandle(app, tube, id, [])
+
+
+App.groups = _later
+
+
 def some(children: list[Any]) -> Iterable[list[Any]]:
     """The children, as many at once as one CANCEL takes."""
     return (children[at : at + CANCELLED_MAX] for at in range(0, len(children), CANCELLED_MAX))
