@@ -150,7 +150,7 @@ class Runner(Face):
             if all(isinstance(one, ConnectionError) for one in replies):
                 raise cast(ConnectionError, replies[-1])
         self._ask_homes(asked, replies)
-        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+        return self._seen(asked, list(pipeline.read_each(asked, replies)), time.monotonic())
 
     def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
         """Asks the leaders of tubes for the calls of a pipeline that were redirected to them."""
