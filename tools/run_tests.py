@@ -277,6 +277,7 @@ def over_budget(parts: Sequence[Part]) -> list[str]:
         return []
     times, exempt, factor = merged(parts)
     limits = budget.read()
+    factor = budget.busy(times, limits, factor)
     for line in budget.told(times, exempt, limits, factor):
         print(line, flush=True)
     return [lines[0] for lines in budget.over(times, limits, factor, SHARE).values()]

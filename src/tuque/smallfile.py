@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import stat
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import log2
@@ -58,12 +59,19 @@ def read_small(
         while left > 0:
             part = os.read(file, left)
             if len(part) == 0:
-                return b"".join(parts)
+                return unmarked(b"".join(parts))
             parts.append(part)
             left -= len(part)
     finally:
         os.close(file)
     raise OSError(errno.EFBIG, f"more than {most} bytes")
+
+
+def unmarked(text: bytes) -> bytes:
+    """[C1] A file without the mark that some editors write first (C1.13). OSError for UTF-16."""
+    if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise OSError(errno.EILSEQ, "it is UTF-16: save it as UTF-8")
+    return text.removeprefix(BOM_UTF8)
 
 
 def is_open_file(path: str | os.PathLike[str]) -> bool:
@@ -81,12 +89,12 @@ def closing(path: str | os.PathLike[str]) -> str:
 
 
 def stamp_of(path: str | os.PathLike[str]) -> Stamp:
-    """What changes with the file: inode, size, time; zeros if there is none."""
+    """What changes with the file: inode, size, time of the last change; zeros if there is none."""
     try:
         found = os.stat(path)
     except OSError:
         return (0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
+    return (found.st_ino, found.st_size, max(found.st_mtime_ns, found.st_ctime_ns))
 
 
 class Renewed(Generic[T]):
@@ -143,6 +151,9 @@ class Renewed(Generic[T]):
 # of.
 
 
+FEW: Final = 8  # times as long as it has different characters: these are its alphabet
+
+
 def bits_of(secret: str) -> int:
     """[B1] Estimate how many bits of chance it has: characters times what they allow (B1.5)."""
     plain = secret.translate(SEPARATORS)
@@ -156,6 +167,9 @@ def bits_of(secret: str) -> int:
         each, text = WORD_BITS, "".join(PIECES.findall(secret))
     else:
         each, text = log2(alphabet(secret)), secret
+    used = len(set(text))
+    if used * FEW < len(text):
+        each = min(each, log2(used + 1))
     return int(new_characters(text) * each)
 
 

@@ -121,10 +121,15 @@ def test_slots_never_exceed_their_limit(steps: list[str]) -> None:
         assert held == 3 or not waiting
 
 
-def tries(*, repeat: bool, attempts: int | None = None) -> Tries:
-    retry = Retry(base_s=0.1, cap_s=0.4, attempts=attempts)
+def tries(*, repeat: bool, attempts: int | None = None, down_s: float | None = None) -> Tries:
     return Tries(
-        retry, repeat=repeat, deadline_s=100.0, search_s=40.0, now_s=0.0, rng=random.Random(3)
+        Retry(base_s=0.1, cap_s=0.4, attempts=attempts),
+        repeat=repeat,
+        deadline_s=100.0,
+        search_s=40.0,
+        down_s=down_s,
+        now_s=0.0,
+        rng=random.Random(3),
     )
 
 
@@ -173,6 +178,15 @@ def test_the_search_for_a_node_ends_before_the_call() -> None:
     with pytest.raises(NoNode):
         looking.pause_s(NoNode("x"), sent=False, now_s=90.0)
     assert looking.deadline_s == 100.0
+
+
+def test_a_search_has_a_shorter_time_while_no_node_is_there() -> None:
+    """A node that is there, and says not now, has the time of a call."""
+    looking = tries(repeat=True, down_s=1.0)
+    looking.pause_s(NoNode("x"), sent=False, now_s=0.5)
+    looking.pause_s(Leaving("x"), sent=True, now_s=5.0)
+    with pytest.raises(NoNode, match="x; search_timeout is 1 s"):
+        looking.pause_s(NoNode("x"), sent=False, now_s=6.0)
 
 
 def test_a_refusal_that_names_another_node_is_followed_at_once_only_the_first_time() -> None:

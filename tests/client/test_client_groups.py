@@ -9,6 +9,7 @@ from client_nodes import Connect, ScriptedNode
 
 from lab import RealServer
 from tuque import Client
+from tuque.client.api import url_id
 from tuque.client.commands import groups
 from tuque.client.commands.calls import Call
 from tuque.client.commands.groups import ChildEnd, GroupChild, JobGroup
@@ -100,7 +101,8 @@ def test_a_group_on_a_node(real_node: RealServer) -> None:
             client.group_show("sums", client.addjob("kept", "x"))
         group = client.group_create("sums", 40, body="all", pri=3)
         ids = [client.addjob("numbers", str(i), keep=600) for i in range(40)]
-        assert client.group_add("sums", group, dict(enumerate(ids))) == 40
+        assert client.group_add("sums", url_id(group), dict(enumerate(map(url_id, ids)))) == 40
+        assert client.group_show("sums", url_id(group).encode()).id == group
         assert [one.id for one in client.groups("sums")] == [group]
         for i, id in enumerate(ids):
             client.done(id, "-", result=b"r%d" % i)

@@ -9,7 +9,7 @@ from typing import Any
 
 import hiredis
 import pytest
-from client_nodes import ScriptedNode, hello_of
+from client_nodes import Connect, ScriptedNode, hello_of
 
 import tuque.aio
 from lab import RealServer
@@ -23,6 +23,7 @@ from tuque.errors import (
     Acked,
     AtWork,
     Cancelled,
+    Closed,
     Dead,
     IsTube,
     NoJob,
@@ -129,6 +130,38 @@ def test_a_cancel_that_a_node_may_still_do() -> None:
     found = work.cancel(ID, ID, ID).read([*map(reply_error, texts), b"ended"])
     assert [getattr(one, "may_be_done", one) for one in found] == [True, False, "ended"]
     assert tuple(map(str, found[:2])) == texts
+
+
+NOTHING = [
+    ("ackjob", {}, 0), ("fastack", {}, 0), ("deljob", {}, 0), ("nack", {"delay": 1}, 0),
+    ("enqueue", {}, 0), ("dequeue", {}, 0), ("done_many", {}, 0), ("release", {"delay": 1}, 0),
+    ("start", {"worker": "w"}, []), ("cancel", {"reason": "user"}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "found"), NOTHING)
+def test_calls_about_nothing_ask_no_node(
+    connect: Connect, node: ScriptedNode, name: str, options: dict[str, Any], found: Any
+) -> None:
+    """W1.8 DONE, RELEASE, START and CANCEL without a further word are about no job, and reply as
+    ACKJOB does then: 0, or an empty array. The client replies so itself, and asks no node."""
+    client = connect(node.url)
+    assert getattr(client, name)(**options) == found
+    assert node.connections == 0
+
+
+def test_a_closed_client_says_so_also_of_nothing() -> None:
+    client = Client()
+    client.close()
+    with pytest.raises(Closed):
+        client.done_many()
+
+
+def test_calls_about_nothing_have_their_place_in_a_pipeline(real_node: RealServer) -> None:
+    with Client(real_node.url) as client, client.pipeline() as pipe:
+        for name, options, _ in NOTHING:
+            getattr(pipe, name)(**options)
+        assert pipe.execute() == [found for *_, found in NOTHING]
 
 
 def test_calls_that_cannot_mean_anything_are_refused() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.server.config.config import ConfigError, load
-from tuque.server.config.disque_conf import looks_like_toml, split_line
+from tuque.server.config.disque_conf import looks_like_toml, read_directives, split_line
 
 
 def conf(tmp_path: Path, text: str) -> str:
@@ -100,3 +100,9 @@ def test_no_file_raises_anything_but_config_error(
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with contextlib.suppress(ConfigError):
         load(str(path))
+
+
+@pytest.mark.parametrize("text", ["\0" * 100, "port 1\n\0", "''"])
+def test_a_line_without_a_name_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="the name of an option in each line"):
+        read_directives(text, "disque.conf", Path())

@@ -87,6 +87,10 @@ def test_the_estimate() -> None:
     assert bits_of("abcdef0123456789" * 9) == bits_of("abcdef0123456789") + 20
     assert bits_of("aB3") == 12 and bits_of("zB3") == 17
     assert bits_of("words, and 2026.") == 24 and bits_of("w, 0") > 12
+    assert (
+        bits_of("0110100110010110" * 4) < 64
+        and bits_of("".join(Random(1).choices("01", k=64))) < 102
+    )
     assert not is_weak_secret("")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tuque.server.app import open_log
 from tuque.server.config.config import cluster_secrets, load
 from tuque.server.config.disque_conf import read_directives
 from tuque.server.config.identity import check_places
@@ -18,8 +21,10 @@ from tuque.server.net.tls_keys import check_readable
 from tuque.server.start.doors import UsersError
 from tuque.server.start.doors import read_users as read_wired
 from tuque.server.users.users_file import UsersFileError, read_users
-from tuque.smallfile import SMALL_BYTES, read_small
+from tuque.smallfile import SMALL_BYTES, read_small, stamp_of
 from tuque.web import login, main
+from tuque.worker.app.encryption import Keys
+from until import until
 
 READERS: tuple[Callable[[Path], object], ...] = (
     read_small,
@@ -101,6 +106,48 @@ def test_without_protected_mode_the_modes_of_files_are_free(tmp_path: Path) -> N
     assert len(cluster_secrets(load(None, {}, sets))) == 1
 
 
+SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
+TEXTS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "secret": (f"{SECRET}\n{SECRET[::-1]}\n", READERS[8]),
+    "console": (f"{SECRET}\n", main.secret_of),
+    "conf": ("maxclients 500\nport 7799\n", lambda path: load(str(path)).maxclients),
+    "toml": ("maxclients = 500\nport = 7799\n", lambda path: load(str(path)).maxclients),
+    "users": (
+        "user bob off\n",
+        lambda path: [(one.name, one.rules) for one in read_users(str(path))],
+    ),
+    "keys": (
+        "one sign f58c44e2e199841313887709e86236e1c3d39cf7df0a7543bf2636d3b3a58a41\n",
+        lambda path: Keys.read(path)._keys.keys(),
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -> None:
+    """C1.13 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
+    with CR LF or LF: also files of users, of keys and of secrets.
+    """
+    text, read = TEXTS[kind]
+    plain, other = tmp_path / f"plain.{kind}", tmp_path / f"other.{kind}"
+    for path, data in ((plain, text.encode()), (other, mark + text.replace("\n", end).encode())):
+        path.write_bytes(data)
+        path.chmod(0o600)
+    assert read(other) == read(plain)
+
+
+@pytest.mark.parametrize("read", [READERS[8], main.secret_of, Keys.read, login.read])
+def test_utf_16_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """C1.13 UTF-16 is refused: `it is UTF-16: save it as UTF-8`."""
+    path = tmp_path / "file"
+    path.write_bytes(f"{SECRET}\n".encode("utf-16"))
+    path.chmod(0o600)
+    with pytest.raises(ERRORS, match="it is UTF-16: save it as UTF-8"):
+        read(path)
+
+
 def test_sizes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(SMALL_BYTES))
@@ -108,3 +155,23 @@ def test_sizes(tmp_path: Path) -> None:
     path.write_bytes(bytes(SMALL_BYTES + 1))
     with pytest.raises(OSError, match="more than 1048576 bytes"):
         read_small(path)
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    """An editor or a copy may set the time of the last change back."""
+    path = tmp_path / "users"
+    path.write_text("ann")
+    before = stamp_of(path)
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    until(lambda: time.time_ns() > path.stat().st_ctime_ns + 20_000_000)
+    path.write_text("bob")
+    os.utime(path, ns=times)
+    assert path.stat().st_mtime_ns == times[1]
+    assert stamp_of(path) != before
+
+
+def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    """To open it would wait for a reader, without a word."""
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(ConfigError, match="it is a pipe"):
+        open_log(load(None, {}, {"dir": str(tmp_path), "logfile": "log"}))

@@ -135,7 +135,7 @@ def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
         assert done.returncode == 1 and b"hint: " + hint in done.stderr
     assert tuque("cli", "-p", port, "ADDJOB", "plain", "body", 100).returncode == 0
     done = tuque("cli", "-p", port, "TUBE", "CREATE", "plain", "fifo", "IFNOTEXISTS")
-    assert b"a queue that has jobs cannot become a tube" in done.stderr
+    assert b"a queue that has jobs can only become one of type tasks" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "NIX")
     assert b"arguments: use TUBE CREATE, PUT, TAKE, " in done.stdout
     done = tuque("cli", "-p", port, "TUBE", "TAKE", "nowhere")

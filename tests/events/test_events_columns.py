@@ -45,7 +45,7 @@ def test_delivered_keeps_number_and_consumer() -> None:
     assert chunk.consumer == [12]
 
 
-@pytest.mark.parametrize("kind", [ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED])
+@pytest.mark.parametrize("kind", [ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED, ev.CANCELLED])
 def test_an_end_tells_the_whole_life(kind: int) -> None:
     events = Events(100, 0)
     job = a_job()
@@ -57,6 +57,8 @@ def test_an_end_tells_the_whole_life(kind: int) -> None:
         events.expired(NOW_MS + 9900, job)
     elif kind == ev.DEAD:
         events.dead(NOW_MS + 9900, job, b"why")
+    elif kind == ev.CANCELLED:
+        events.cancelled(NOW_MS + 9900, job, b"not")
     else:
         events.deleted(NOW_MS + 9900, job, stats.EVICTED)
     chunk = only_chunk(events)
@@ -67,7 +69,7 @@ def test_an_end_tells_the_whole_life(kind: int) -> None:
     assert chunk.deliveries == [4]
     assert chunk.nacks == [1]
     assert chunk.timeouts == [2]
-    expected = {ev.DEAD: [b"why"], ev.DELETED: [b"evicted"]}.get(kind, [])
+    expected = {ev.DEAD: [b"why"], ev.DELETED: [b"evicted"], ev.CANCELLED: [b"not"]}.get(kind, [])
     assert chunk.reason == expected
 
 

@@ -60,6 +60,17 @@ def test_a_long_in_process_test_is_shown() -> None:
     assert budget.told(TIMES, frozenset(), LIMITS, 20.0)[0].endswith("all kept")
 
 
+def test_beside_other_programs_folders_are_judged_by_their_shares() -> None:
+    limits = budget.Budget(0.1, 0.5, frozenset(), {"core": 10.0, "wire": 10.0, "others": 5.0})
+    slow = {"tests/core/test_a.py::test_1": 15.0, "tests/wire/test_b.py::test_2": 17.0}
+    assert budget.busy(slow, limits, 1.0) == 1.6
+    assert not budget.over(slow, limits, 1.6, share=1.3)
+    slow["tests/wire/test_b.py::test_2"] = 25.0
+    assert list(budget.over(slow, limits, budget.busy(slow, limits, 1.0))) == ["wire"]
+    assert budget.busy({"tests/core/test_a.py::test_1": 90.0}, limits, 1.0) == 1.0
+    assert budget.busy(slow | {"tests/core/test_a.py::test_3": 90.0}, limits, 1.1) == 2.0
+
+
 def test_every_budget_is_of_a_folder() -> None:
     limits = budget.read()
     folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}

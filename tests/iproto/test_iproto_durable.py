@@ -111,6 +111,7 @@ def test_both_ports_and_users_are_checked_at_start(tmp_path: Path) -> None:
     first = IprotoServer(tmp_path, users="")
     first.start()
     try:
+        assert "nobody can use IPROTO" not in first.log()
         second = tmp_path / "second"
         second.mkdir()
         other = IprotoServer(second, "--iproto-port", first.iproto_port, users="")
@@ -120,6 +121,10 @@ def test_both_ports_and_users_are_checked_at_start(tmp_path: Path) -> None:
         bad = IprotoServer(second, "--iproto-users-file", "users", users="")
         with pytest.raises(AssertionError, match="a line has a name, a password"):
             bad.start()
+        closed = IprotoServer(second, "--requirepass", "a password that nobody has", users="")
+        closed.start()
+        closed.end()
+        assert "nobody can use IPROTO" in closed.log()
     finally:
         first.end()
 

@@ -146,7 +146,7 @@ def test_resetstat(world: World) -> None:
 
 
 def test_cluster_of_one(world: World) -> None:
-    line = name_of(0) + b" :7711 myself 0 0 connected\n"
+    line = name_of(0) + b" 10.0.0.1:7711 myself 0 0 connected\n"
     assert world.value("CLUSTER NODES") == line
     assert world.value("CLUSTER MYID") == name_of(0)
     assert world.value("CLUSTER INFO").split(b"\r\n")[:4] == [

@@ -121,7 +121,7 @@ def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[Real
     until(lambda: reachable(wire) == 1)
     assert wire.show(wire.add())["repl"] == 2
     for _ in range(2):  # the first waits until the node is suspected
-        refused = wire("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
+        refused = wire("ADDJOB", "q", "b", 0, "REPLICATE", 3)
         # R1.8, or R5.3 of one that began before
         known = ("NOREPL Not enough reachable nodes", "NOREPL Too few nodes are left")
         assert isinstance(refused, Err) and refused.startswith(known)

@@ -6,6 +6,7 @@ Python, so that work which nobody counts is found, too.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +145,45 @@ def test_reasons_are_counted_in_slices(world: World) -> None:
     assert rows == [[cause, reason, -count] for count, cause, reason in sorted(wanted)[:1_000]]
     assert len(spent) > 1 and max(work for work, _ in spent) <= TURN_WORK + 2_000
     assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
+    del n.life.letters[b"q"]
+
+
+class Compared(bytes):
+    """A reason that counts how often one is compared."""
+
+    times = 0
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+    def __lt__(self, other: bytes) -> bool:
+        Compared.times += 1
+        return super().__lt__(other)
+
+    def __gt__(self, other: bytes) -> bool:
+        Compared.times += 1
+        return super().__gt__(other)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "mixed"])
+def test_to_compare_reasons_is_work_too(world: World, order: str) -> None:
+    """W12.3 It counts in slices (L2.2)."""
+    n = world.n
+    letters = n.life.letters[b"q"] = Letters()
+    names = [Compared(b"%05d" % i) for i in range(20_000)]
+    if order == "falling":
+        names.reverse()
+    elif order == "mixed":
+        random.Random(1).shuffle(names)
+    letters.reasons = {(b"failed", name): 1 for name in names}
+    Compared.times = 0
+    rows, spent = run(world, "DEAD", "STAT", "q")
+    assert rows == [[b"failed", b"%05d" % i, 1] for i in range(1_000)]
+    assert Compared.times < 24 * sum(work for work, _ in spent)
     del n.life.letters[b"q"]
 
 

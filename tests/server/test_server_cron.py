@@ -216,3 +216,19 @@ def test_instants_that_were_missed(missed: int, fires: str, noted: str) -> None:
     plan.noted_ms = ms("2026-11-20T12:30")
     step = step_of(plan, ms("2026-11-20T13:00:09"), 0)
     assert (step.fires_ms, step.is_late) == (ms("2026-11-20T13:00"), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("0 9 * * MON-SUN", "0 9 * * *"),
+        ("0 9 * * fri-sun", "0 9 * * 0,5,6"),
+        ("0 9 * * MON-SUN/2", "0 9 * * 1,3,5,7"),
+        ("0 9 * * WED,SAT-Sun", "0 9 * * 0,3,6"),
+    ],
+)
+def test_a_range_ends_with_sunday(text: str, same: str) -> None:
+    """T46.1 Sunday is 0 and 7, and the last day of a range such as `MON-SUN`."""
+    begin = datetime(2027, 1, 15, tzinfo=ZoneInfo("UTC"))
+    ours, theirs = times_from(text, begin), times_from(same, begin)
+    assert [next(ours) for _ in range(30)] == [next(theirs) for _ in range(30)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from tuque.core.dispatch.timers import tick
 from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import FAR, check, memory_level
-from tuque.server.admin.registry import COMMANDS
+from tuque.server.admin.registry import COMMANDS, register
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.config.config import load
 from tuque.server.loop.housekeeping import keep_house
@@ -254,6 +256,31 @@ def test_a_stop_while_loading_leaves_the_journal_as_it_is(tmp_path: Path) -> Non
     load_journal(start.pump)
     assert len(start.s.n.jobs) == 1
     start.end()
+
+
+def test_a_short_load_is_not_noticed(tmp_path: Path) -> None:
+    """J5.7 A command that comes in the first 100 ms of the load waits until it is read or they are
+    over: a node with little or nothing to load replies to nobody with -LOADING.
+    """
+    register()
+    for expected in (b":0\r\n", b":1\r\n"):
+        start = AtStart(tmp_path)
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            door.setblocking(False)
+            start.pump.listen(door)
+            with socket.create_connection(door.getsockname()) as client:
+                client.sendall(b"QLEN q\r\n")
+                load_journal(start.pump)
+                client.settimeout(0.001)
+                reply = b""
+                while not reply.endswith(b"\r\n"):
+                    start.pump.turn(0)
+                    with suppress(TimeoutError):
+                        reply += client.recv(100)
+                assert reply == expected
+                if expected == b":0\r\n":
+                    on_addjob(start.s.n, b"q", b"b", settle(start.s.n, PLAIN), -1, 0, 0)
+            start.end()
 
 
 def test_after_a_load_the_oldest_delivery_is_still_evicted_first(

@@ -169,8 +169,8 @@ def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C3.12 The node then checks all its tables and goes on if they are consistent."""
-    monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     world = make_world(journal="off")
+    monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     assert world("PING") == b"-ERR internal error, the log of the server says more\r\n"
     assert world.info("stats")["internal_errors"] == "1"
     assert world("QLEN q") == b":0\r\n"

@@ -19,7 +19,7 @@ def bulk(text: bytes) -> bytes:
 
 
 def test_hello_of_disque(world: World) -> None:
-    node = b"*4\r\n" + bulk(name_of(0)) + b"$0\r\n\r\n$4\r\n7711\r\n$1\r\n1\r\n"
+    node = b"*4\r\n" + bulk(name_of(0)) + bulk(b"10.0.0.1") + b"$4\r\n7711\r\n$1\r\n1\r\n"
     assert world("HELLO") == b"*3\r\n:1\r\n" + bulk(name_of(0)) + node
     world("CLUSTER LEAVING yes")
     assert world("HELLO").endswith(b"$4\r\n7711\r\n$3\r\n100\r\n")

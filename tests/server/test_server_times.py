@@ -14,9 +14,11 @@ SLOW_S = 1.0  # longer than the system lets a short command wait for a core
 
 
 @pytest.fixture
-def world(make_world: Callable[..., World]) -> World:
+def world(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> World:
     """A node without a bus, in which DEBUG may sleep: commands take real time."""
-    return make_world(journal="off", cluster_enabled=False, enable_debug_command="yes")
+    made = make_world(journal="off", cluster_enabled=False, enable_debug_command="yes")
+    monkeypatch.setattr(made.server.system, "work_ns", time.perf_counter_ns)
+    return made
 
 
 def longest_ping_s(world: World) -> float:

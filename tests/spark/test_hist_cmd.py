@@ -50,7 +50,7 @@ def test_the_report_of_one_machine(history: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "8 jobs in 6 s: 3 acked, 1 dead, 1 expired, 1 deleted, 2 open",
+        "8 jobs in 6 s: 3 acked, 1 dead, 1 expired, 1 deleted, 0 cancelled, 2 open",
         "7 deliveries, 2 of them again",
         f"report: {out / 'report.html'}",
     ]

@@ -28,7 +28,8 @@ from tuque.spark.history import charts, pipeline, report
 from tuque.spark.history.duck import DuckEngine
 from written import Written
 
-STORIES = ("open", "unread", "acked", "expired", "deleted", "dead", "read", "settled", "replayed")
+STORIES = ("open", "unread", "dead", "read", "settled", "replayed")
+PLAIN = ("acked", "expired", "deleted", "cancelled")  # ends of a job that is no dead letter
 JOBS = 120
 
 
@@ -46,9 +47,7 @@ class Told:
     again: Counter[bytes] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     ends: dict[str, Counter[bytes]] = field(
-        default_factory=lambda: {
-            name: Counter() for name in ("acked", "dead", "expired", "deleted", "open")
-        }
+        default_factory=lambda: {name: Counter() for name in ("dead", "open", *PLAIN)}
     )
 
 
@@ -59,6 +58,8 @@ class Teller:
         self.nodes = nodes
         self.chance = chance
         self.told = Told()
+        self.returned: Counter[bytes] = Counter()  # by FAIL or RELEASE, by job
+        self.nacks: Counter[str] = Counter()  # by job
         self.now = 0
 
     def tell(self, number: int, story: str) -> None:
@@ -73,24 +74,26 @@ class Teller:
         if story == "open" and chance.random() < 0.5:
             return
         self.work(node, job, chance.randrange(1, 4))
-        if story in ("acked", "expired", "deleted"):
+        if story in PLAIN:
             self.end(node, job, story)
             if chance.random() < 0.3:  # a copy ends at the other node, too: the first one counts
                 other = self.nodes[1] if node is self.nodes[0] else self.nodes[0]
-                other.deleted(START_MS + self.later(), job, stats.EVICTED)
+                returned = self.returned[job.id]
+                other.deleted(START_MS + self.later(), job, stats.EVICTED, returned)
         elif story != "open":
-            node.dead(START_MS + self.later(), job, b"ValueError: %d" % chance.randrange(9999))
+            reason = b"ValueError: %d" % chance.randrange(9999)
+            node.dead(START_MS + self.later(), job, reason, self.returned[job.id])
             job.queue = queue + b".dead"
             if story == "unread":
                 return
             self.work(node, job, 1, first=False)
             if story == "settled":
-                node.acked(START_MS + self.later(), job)
+                self.end(node, job, "acked")
             if story == "replayed":
                 node.run(START_MS + self.later(), job, ev.REPLAYED, 0, b"failed")
                 job.queue = queue
                 self.work(node, job, 1, first=False)
-                node.acked(START_MS + self.later(), job)
+                self.end(node, job, "acked")
 
     def work(self, node: Events, job: Job, times: int, *, first: bool = True) -> None:
         """So many deliveries, with a return before each but the very first."""
@@ -103,20 +106,27 @@ class Teller:
             self.told.deliveries[job.queue] += 1
             if i + 1 < times:
                 cause = self.chance.choice(["nack", "timeout"])
-                if cause == "nack":  # also FAIL and RELEASE
+                if cause == "nack":
+                    self.nacks[job.id.decode()] += 1
+                    if self.chance.random() < 0.5:
+                        job.nacks += 1
+                    else:
+                        self.returned[job.id] += 1  # FAIL, RELEASE
                     node.nacked(START_MS + self.later(), job, b"ValueError")
                 else:
                     node.requeued(START_MS + self.later(), job, ev.REQUEUE_TIMEOUT)
         self.last = cause
 
     def end(self, node: Events, job: Job, how: str) -> None:
-        at_ms = START_MS + self.later()
+        at_ms, returned = START_MS + self.later(), self.returned[job.id]
         if how == "acked":
-            node.acked(at_ms, job)
+            node.acked(at_ms, job, returned)
         elif how == "expired":
-            node.expired(at_ms, job)
+            node.expired(at_ms, job, returned)
+        elif how == "cancelled":
+            node.cancelled(at_ms, job, b"no need", returned)
         else:
-            node.deleted(at_ms, job, stats.ADMIN_DELETED)
+            node.deleted(at_ms, job, stats.ADMIN_DELETED, returned)
 
     def later(self) -> int:
         """Some time passes, ms after START_MS."""
@@ -129,7 +139,8 @@ def make(place: Path, seed: int) -> tuple[Told, pipeline.Figures]:
     logs = [Written(place / "events", name) for name in ("n1", "n2")]
     nodes = [log.start(START_MS) for log in logs]
     teller = Teller(nodes, chance)
-    stories = [*STORIES, *(chance.choice(STORIES) for _ in range(JOBS - len(STORIES)))]
+    kinds = [*STORIES, *PLAIN]
+    stories = [*kinds, *(chance.choice(kinds) for _ in range(JOBS - len(kinds)))]
     for number, story in enumerate(stories):
         teller.tell(number, story)
     for log, said in zip(logs, nodes, strict=True):
@@ -137,6 +148,8 @@ def make(place: Path, seed: int) -> tuple[Told, pipeline.Figures]:
     segments = pipeline.find_segments(place / "events", place / "scratch")
     with DuckEngine(threads=1) as duck:
         pipeline.build(duck, segments, place / "out", quiet)
+        rows = duck.rows("SELECT job_id, nacks FROM jobs WHERE nacks > 0")
+        assert {row["job_id"]: row["nacks"] for row in rows} == teller.nacks
         return teller.told, pipeline.figures(duck, segments, quiet)
 
 

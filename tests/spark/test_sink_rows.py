@@ -103,6 +103,14 @@ def test_a_bad_row_is_named(columns: dict[str, Any], text: str) -> None:
         built({"queue": "q"}, **columns)
 
 
+def test_a_bad_row_says_what_is_in_already() -> None:
+    """Only a staged write is all or none."""
+    for mode, is_in in (("append", True), ("staged", False)):
+        with pytest.raises(SinkError) as refused:
+            built({"queue": "q", "mode": mode}, body=[b"x", None])
+        assert ("mode=staged writes all or none" in str(refused.value)) is is_in
+
+
 def test_priorities_that_are_none() -> None:
     assert len(built({"queue": "q"}, body=[b"x", b"y"], priority=[0, None])) == 2
 

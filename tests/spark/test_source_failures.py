@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from lab import RealServer
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts as leases_parts
-from tuque.spark.leases.leases import Leases
+from tuque.spark.leases.leases import IDLE_S, Leases
 from tuque.spark.options import source
 from until import until
 
@@ -234,13 +235,35 @@ def test_poison_that_is_alone_lets_others_pass(broker: RealServer, client: Clien
     """It is put aside when others could be worked on, not before."""
     fill(client, 1)
     below = Downstream(broker, 10, 2, 0)
-    for _ in range(8):
+    for _ in range(4):
         assert not below.attempt()
     assert dead(client) == []
     fill(client, 5, first=1)
     below.until_done()
     assert dead(client) == [0]
     assert sorted(below.query.seen) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_last_job_of_a_quiet_queue_is_set_aside(
+    broker: RealServer, client: Client, count: int
+) -> None:
+    """Y11.6 A query with n attempts makes the last job of its queues a dead letter, if it failed
+    2 n times, at least n of them alone, also if no batch succeeded: nothing could go before it.
+    """
+    fill(client, count)
+    below = Downstream(broker, 10, 2, *range(count))
+    if count > 1:
+        for _ in range(20):
+            assert not below.attempt()
+        by_hand(client, *range(1, count))
+    attempts = 0
+    while not below.attempt():
+        attempts += 1
+        assert attempts <= 6
+    assert count > 1 or attempts == 4
+    assert 0 in dead(client)
+    assert client.qlen("q") == 0
 
 
 @pytest.mark.parametrize("is_by_hand", [False, True])
@@ -316,3 +339,14 @@ def test_what_others_had_is_said(broker: RealServer, client: Client) -> None:
     with pytest.raises(SourceError, match="1 jobs of g/.* are gone: 1 acknowledged or deleted"):
         query(broker).run(end)
     assert query(broker, failOnDataLoss="false").run(end) == 2
+
+
+def test_an_idle_stream_asks_ten_times_a_second(broker: RealServer, client: Client) -> None:
+    """Spark asks again at once when there was nothing: the source makes it wait."""
+    leases = query(broker).leases
+    start = leases.latest({}, 10)
+    began_s = time.monotonic()
+    assert [leases.latest(start, 10) for _ in range(3)] == [start] * 3
+    assert time.monotonic() - began_s >= 3 * IDLE_S
+    fill(client, 1)
+    assert leases.latest(start, 10) != start

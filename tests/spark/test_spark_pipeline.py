@@ -78,20 +78,20 @@ def test_one_row_per_queue_and_second(
     spark: SparkSession, built: tuple[Path, pipeline.Figures]
 ) -> None:
     columns = (
-        "queue second added delivered acked nacked requeued expired dead deleted redelivered "
-        "backlog wait_p50_ms wait_p95_ms wait_p99_ms "
+        "queue second added delivered acked nacked requeued expired dead deleted cancelled "
+        "redelivered backlog wait_p50_ms wait_p95_ms wait_p99_ms "
         "process_p50_ms process_p95_ms process_p99_ms"
     ).split()
     none = (None, None, None)
     # fmt: off
     expected = [
-        ("q", 0, 3, 2, 1, 1, 0, 0, 0, 0, 0, 2, 250.0, 385.0, 397.0, 200.0, 200.0, 200.0),
-        ("q", 1, 1, 2, 2, 0, 0, 0, 0, 0, 1, 1, 20.0, 20.0, 20.0, 130.0, 193.0, 198.6),
-        ("q", 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 50.0, 50.0, 50.0, *none),
-        ("q", 5, 0, 1, 0, 0, 1, 0, 1, 0, 1, 0, *none, 100.0, 100.0, 100.0),
-        ("r", 1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 3, 200.0, 200.0, 200.0, *none),
-        ("r", 3, 1, 0, 0, 0, 0, 0, 0, 1, 0, 3, *none, *none),
-        ("r", 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, *none, *none),
+        ("q", 0, 3, 2, 1, 1, 0, 0, 0, 0, 0, 0, 2, 250.0, 385.0, 397.0, 200.0, 200.0, 200.0),
+        ("q", 1, 1, 2, 2, 0, 0, 0, 0, 0, 0, 1, 1, 20.0, 20.0, 20.0, 130.0, 193.0, 198.6),
+        ("q", 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 50.0, 50.0, 50.0, *none),
+        ("q", 5, 0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 0, *none, 100.0, 100.0, 100.0),
+        ("r", 1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 200.0, 200.0, 200.0, *none),
+        ("r", 3, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 3, *none, *none),
+        ("r", 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 2, *none, *none),
     ]
     # fmt: on
     found = table(spark, built[0] / "seconds", "queue second")
@@ -106,8 +106,9 @@ def test_figures(built: tuple[Path, pipeline.Figures]) -> None:
     _, found = built
     total = found.total
     assert (found.first_s, found.last_s) == (START_MS // 1000, START_MS // 1000 + 5)
-    assert {k: total[k] for k in ("jobs", "acked", "dead", "expired", "deleted", "open")} == {
-        "jobs": 8, "acked": 3, "dead": 1, "expired": 1, "deleted": 1, "open": 2,
+    names = "jobs acked dead expired deleted cancelled open".split()
+    assert {k: total[k] for k in names} == {
+        "jobs": 8, "acked": 3, "dead": 1, "expired": 1, "deleted": 1, "cancelled": 0, "open": 2,
     }  # fmt: skip
     assert (total["deliveries"], total["redelivered"]) == (7, 2)
     assert total["wait_ms"] == pytest.approx([100.0, 360.0, 392.0, 400.0])  # of 20 50 100 200 400

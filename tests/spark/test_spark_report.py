@@ -22,8 +22,8 @@ from tuque.spark.history.pipeline import Figures
 
 def figures() -> Figures:
     queue = {
-        "jobs": 1234, "acked": 1200, "dead": 3, "expired": 1, "deleted": 0, "open": 30,
-        "deliveries": 1300, "redelivered": 66,
+        "jobs": 1234, "acked": 1200, "dead": 3, "expired": 1, "deleted": 0, "cancelled": 0,
+        "open": 30, "deliveries": 1300, "redelivered": 66,
         "wait_ms": [1.5, 20.0, 61_000.0, 62_000.0], "process_ms": None,
     }  # fmt: skip
     queue["process_ms"] = [100.0, 1500.0, 2000.0, 3000.0]
@@ -216,7 +216,7 @@ def test_the_command_writes_everything(history: Path, tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
-        "8 jobs in 6 s: 3 acked, 1 dead, 1 expired, 1 deleted, 2 open",
+        "8 jobs in 6 s: 3 acked, 1 dead, 1 expired, 1 deleted, 0 cancelled, 2 open",
         "7 deliveries, 2 of them again",
         f"report: {out / 'report.html'}",
     ]

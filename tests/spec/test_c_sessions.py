@@ -421,6 +421,17 @@ def test_hello_of_disque(world: World) -> None:
     assert reply[2][2].isdigit()
 
 
+def test_a_node_knows_its_address(make_world: Callable[..., World]) -> None:
+    """C5.1 The node's own address is `cluster-announce-ip`, else the address that the client has
+    connected to; over a unix socket it is empty. CLUSTER NODES shows the same.
+    """
+    for options in ({}, {"cluster_announce_ip": "node-1.example"}):
+        world = make_world(**options)
+        own = str(options.get("cluster_announce_ip", world.run.c.sock.getsockname()[0]))
+        assert own and world.run("HELLO")[2][1] == own.encode()
+        assert b" %s:" % own.encode() in world.run("CLUSTER", "NODES")
+
+
 def test_hello_of_redis(world: World) -> None:
     """C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and replies as Redis
     does, with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO

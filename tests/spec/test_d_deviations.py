@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import NULL
+from tuque.wire.proto.strict_reader import split_inline
 from world import World
 
 
@@ -44,12 +45,18 @@ def test_counts_have_64_bits(world: World, most: str) -> None:
         ("maxmemory-policy", "NoEviction", b"noeviction"),
         ("slowlog-log-slower-than", "-1", b"-1"),
         ("tcp-keepalive", "YES", b"60"),
+        ("tcp-keepalive", " 5", b"5"),
+        ("maxmemory", " 100mb ", b"104857600"),
+        ("loglevel", " notice ", b"notice"),
     ],
 )
 def test_config_set_takes_what_the_file_takes(
     world: World, name: str, value: str, shown: bytes
 ) -> None:
-    """C7.9 CONFIG SET takes a value in every form that the file accepts:"""
+    """C7.9 CONFIG SET takes a value in every form that the file accepts:
+
+    C7.9 Blanks around a number, a size or a word do not count.
+    """
     assert world.run("CONFIG", "SET", name, value) == b"OK"
     assert world.run("CONFIG", "GET", name) == [name.encode(), shown]
 
@@ -67,3 +74,30 @@ def test_no_journal_to_rewrite(make_world: Callable[..., World]) -> None:
     """
     told = "ERR there is no journal to rewrite: CONFIG SET appendonly yes starts one"
     assert make_world(journal="off").run("BGREWRITEAOF") == told
+
+
+def test_inline_words_that_are_empty() -> None:
+    """C2.1 `""` is an empty word. A NUL byte stands between words, as a blank does."""
+    assert split_inline(b'ECHO ""') == [b"ECHO", b""]
+    assert split_inline(b"ECHO a\0b\0") == [b"ECHO", b"a", b"b"]
+
+
+def test_working_takes_one_id(world: World) -> None:
+    """W3.1 A run token that cannot be read: `-ERR invalid run token`, of several ids `-ERR invalid
+    run token of <id>`.
+    """
+    first, second = (world.run("ADDJOB", "q", "b", 0) for _ in range(2))
+    world.run("GETJOB", "COUNT", 2, "FROM", "q")
+    for more in ([second], [second, "x"]):
+        assert world.run("WORKING", first, *more) == "ERR invalid run token"
+
+
+def test_an_empty_node_counts_to_maxmemory(world: World) -> None:
+    """M1.1 Used memory is what the process holds: jobs with bodies, queues, what clients hold
+    (M5.1), and journal and events not yet written, in addition to the memory measured at start.
+    """
+    world.n.base_bytes = 45 << 20
+    assert world.run("CONFIG", "SET", "maxmemory", "3mb") == b"OK"
+    assert str(world.run("ADDJOB", "q", "b", 0)).startswith("OOM command not allowed")
+    assert world.run("CONFIG", "SET", "maxmemory", "64mb") == b"OK"
+    assert len(world.run("ADDJOB", "q", "b", 0)) == 40

@@ -16,9 +16,9 @@ from world_machines import name_of
 
 
 def test_one_row_an_event(world: World) -> None:
-    """E1.1 With `events yes` each of added, delivered, acked, nacked, requeued, expired, dead and
-    deleted is one row: a number that grows by one per node (E2), time, node, event, queue, id,
-    number of the delivery, consumer.
+    """E1.1 With `events yes` each of added, delivered, acked, nacked, requeued, expired, dead,
+    deleted and cancelled is one row: a number that grows by one per node (E2), time, node, event,
+    queue, id, number of the delivery, consumer.
     """
     one = world.add(RETRY=5)
     world.pass_ms(100)
@@ -29,11 +29,12 @@ def test_one_row_an_event(world: World) -> None:
     world.run("ACKJOB", one)
     world.run("DEADLETTER", world.add(), "dead")
     world.run("DELJOB", world.add())
+    world.run("CANCEL", world.add())
     world.add(TTL=1)
     world.pass_ms(1_100)
     kinds = [kind for kind, _ in world.node().events()]
     assert kinds[:6] == ["added", "delivered", "nacked", "delivered", "requeued", "acked"]
-    assert set(kinds) == set(KIND_NAMES[:8])
+    assert set(kinds) == {*KIND_NAMES[:8], "cancelled"}
     events = world.n.events
     assert events is not None
     (chunk,) = map(Told, events.full)
@@ -70,8 +71,8 @@ def test_why_a_job_is_queued_again(world: World) -> None:
 
 
 def test_ends_tell_it_all(world: World) -> None:
-    """E1.2 acked, expired, dead and deleted also have due (added and delay), first and last
-    delivery time, the counts, size and delay, so that a reader needs no join.
+    """E1.2 acked, expired, dead, deleted and cancelled also have due (added and delay), first and
+    last delivery time, the counts, size and delay, so that a reader needs no join.
     """
     world.run("DELJOB", world.add())
     job_id = world.add(RETRY=1)

@@ -111,6 +111,64 @@ def test_a_client_that_goes(world: World) -> None:
         assert n.queues[b"q"].pause == 0
 
 
+class Slowly:
+    """A clock that goes on by `step_ms` each time that somebody looks."""
+
+    def __init__(self, step_ms: int) -> None:
+        self.step_ns = step_ms * 1_000_000
+        self.at_ns = 0
+
+    def __call__(self) -> int:
+        self.at_ns += self.step_ns
+        return self.at_ns
+
+
+def test_a_turn_ends_by_time_where_units_are_too_cheap(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L2.11 When the commands of a turn, without short ADDJOB, GETJOB and acks, have taken 5 ms,
+    the turn counts as one that has done 5,000 units.
+    """
+    fill(world, 10)
+    monkeypatch.setattr(world.server.system, "work_ns", Slowly(3))
+    line = world.wire()
+    line.put(b"JSCAN 0 COUNT 1\r\n" * 40)
+    calls = []
+    while sum(calls) < 40:
+        before = world.server.table[b"JSCAN"].calls
+        world.turn()
+        calls.append(world.server.table[b"JSCAN"].calls - before)
+        assert len(calls) < 100
+    assert max(calls) == 2
+    line = world.wire()
+    line.put(b"ADDJOB q x 0\r\n" * 40)
+    world.turn()
+    assert world.server.table[b"ADDJOB"].calls == 40
+
+
+def test_a_long_command_goes_on_in_turns_that_others_use_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L2.2 One piece at least runs in each turn.
+
+    L2.3 If no long command has run in a turn, the first of those that wait does.
+    """
+    ids = fill(world, 1_500)
+    monkeypatch.setattr(world.server.system, "work_ns", Slowly(11))
+    line, light = world.wire(), world.wire()
+    line.put(encode("DELJOB", *ids))
+    for _ in range(40):
+        light.put(b"QLEN q\r\n")  # it takes more than the time of a turn
+        world.turn()
+    assert len(world.n.jobs) == 0
+    assert line.values() == [1_500]
+    line.put(b"JSCAN 0 COUNT 4000\r\n")
+    for _ in range(3):
+        light.put(b"QLEN q\r\n")
+        world.turn()
+    assert len(line.values()) == 1
+
+
 @pytest.mark.long
 def test_a_turn_has_its_share_for_long_commands_together(world: World) -> None:
     """L2.3 When a turn has done 5,000 units, a long command that then arrives waits for the next

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from test_a_cluster import sent
 
-from tuque.core.copies.federation import pause_queue
+from tuque.core.copies.federation import PAUSES_MAX, pause_queue
 from tuque.core.dispatch.restore import restore_pause
 from tuque.core.msgs import NeedJobs, Pause
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
@@ -204,6 +204,18 @@ def test_the_instant_of_a_pause_is_in_the_journal(make_world: Make, *, is_rewrit
         world.restart(i)
         world.link()
     assert pauses(world) == [0, 0, 0], "the last one counts though all that heard it started anew"
+
+
+def test_ends_of_pauses_are_dropped_above_the_limit_and_pauses_are_not(world: World) -> None:
+    for i in range(PAUSES_MAX):
+        pause_queue(world.n, b"paused %d" % i, PAUSE_IN, False)
+    for i in range(20):
+        pause_queue(world.n, b"open %d" % i, 0, False)
+    assert len(world.n.pauses) <= PAUSES_MAX + 1
+    assert all(world.n.pauses[b"paused %d" % i].bits == PAUSE_IN for i in range(PAUSES_MAX))
+    pause_queue(world.n, b"paused 7", 0, False)
+    pause_queue(world.n, b"one more", PAUSE_IN, False)
+    assert b"paused 7" not in world.n.pauses
 
 
 def test_the_end_of_a_pause_is_kept_where_there_was_none(world: World) -> None:

@@ -41,8 +41,8 @@ def test_a_node_that_restarts_is_waited_for(make_world: Make, replicate: int) ->
 
 
 def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> None:
-    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the producer gets
-    `-NOREPL Too few nodes are left for the copies: the job is withdrawn` without further waiting.
+    """R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
+    impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`.
     """
     world = make_world(2, journal="off")
     world.restart(1)
@@ -53,6 +53,24 @@ def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> N
     assert told(world, 0) == [LOST]
     world.at(0).send_add("q", "body", replicate=2)
     assert told(world, 0) == [NOREPL]
+
+
+def test_a_node_that_is_away_is_waited_for_until_the_timeout(make_world: Make) -> None:
+    """R5.3 One with a timeout waits for it: a node that comes back meanwhile takes its copy."""
+    world = make_world(2, journal="off")
+    world.restart(1)
+    id = world.at(0).begin_add(replicate=2, timeout_ms=90_000)
+    world.pass_ms(5_000 + SUSPECTED_MS)
+    assert told(world, 0) == []
+    world.link(0, 1)
+    world.pass_ms(2_000)
+    assert told(world, 0) == [id] and world.holders(id) == [0, 1]
+    world.restart(1)
+    world.at(0).begin_add(replicate=2, timeout_ms=90_000)
+    world.pass_ms(89_999)
+    assert told(world, 0) == []
+    world.pass_ms(1)
+    assert told(world, 0) == [TIMEOUT]
 
 
 def test_with_async_the_copy_is_made_when_the_node_is_back(make_world: Make) -> None:

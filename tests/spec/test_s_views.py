@@ -194,6 +194,15 @@ def test_ids_for_urls(world: World) -> None:
     assert world.run("NACK", word, ids[0]) == 2
     assert isinstance(world.run("DEADLETTER", word, "dead"), Status)
     assert world.state(odd) == "gone"
+    world.run("TUBE", "CREATE", "t", "tasks")
+    group = next(id for id in iter(lambda: world.run("GROUP", "CREATE", "t", 2), 0) if b"/" in id)
+    called = group.replace(b"-", b"_").replace(b"+", b"-").replace(b"/", b"_")
+    assert world.run("GROUP", "ADD", "t", called, 0, word) == 1
+    assert world.run("GROUP", "SHOW", "t", called) == world.run("GROUP", "SHOW", "t", group)
+    (child,) = world.run("GROUP", "RESULTS", "t", called)[1]
+    assert child[1] == odd
+    assert len(world.run("GROUP", "CHILDREN", "t", called)[1]) == 1
+    assert world.run("GROUP", "CANCEL", "t", called) == 0, "its only child is gone"
     places = [word[:i] + b"x" + word[i + 1 :] for i in (0, 1, 10, 35)]
     for bad in (word[:39], b"D_" + odd[2:], *places):
         assert world.run("SHOW", bad) == "BADID Invalid Job ID format."

@@ -12,6 +12,17 @@ PAIRS = "takes an id and a run in turn"
 
 
 @pytest.mark.parametrize(
+    ("word", "reply"),
+    [("DONE", 0), ("RELEASE", 0), ("START", []), ("CANCEL", []), ("ACKJOB", 0), ("NACK", 0)],
+)
+def test_commands_about_nothing(word: str, reply: object, world: World) -> None:
+    """W1.8 DONE, RELEASE, START and CANCEL without a further word are about no job, and reply as
+    ACKJOB does then: 0, or an empty array."""
+    assert world.run(word) == reply
+    assert world.run(word.lower()) == reply
+
+
+@pytest.mark.parametrize(
     ("words", "error"),
     [
         (("START", "WORKER", "w"), "START WORKER needs a name, and an id"),

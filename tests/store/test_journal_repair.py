@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
-from tuque.store.disk import MemoryDisk, PowerCut
+from tuque.store.disk import Disk, MemoryDisk, PowerCut
 from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError, decode_header
-from tuque.store.repair import DAMAGED, TORN, check_dir, repair_dir
+from tuque.store.repair import DAMAGED, TORN, check_dir, named_in, repair_dir
 
 
 def journal_of(count: int, rewrite: bool = False) -> tuple[Lab, list[bytes], list[int]]:
@@ -289,6 +291,88 @@ def test_a_repair_that_ends_while_files_move_goes_on() -> None:
         assert len(restarted(disk, START_MS).n.jobs) == 30
 
 
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_manifest_that_is_older_or_newer_than_the_files(is_older: bool) -> None:
+    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it."""
+    disk, ids = two_states(is_older)
+    with pytest.raises(JournalError, match="cannot read"):
+        restarted(disk, START_MS)
+    disk.process_crash()
+    held = {bytes(file.data) for name, file in disk.names.items() if MANIFEST not in name}
+    report = check_dir(disk, PATH, BOOT_ID)
+    assert (report.manifest_problem, report.is_ok()) == (
+        "older or newer than the files here",
+        False,
+    )
+    repair_dir(disk, report)
+    assert check_dir(disk, PATH, BOOT_ID).is_ok()
+    assert set(restarted(disk, START_MS).n.jobs) == ids
+    disk.process_crash()
+    assert held <= {bytes(file.data) for file in disk.names.values()}
+
+
+def test_a_repair_keeps_what_the_manifest_does_not_name() -> None:
+    """J7.5 After any repair, files with records that the manifest does not name get a name with
+    `.left`, so that the next start does not remove them.
+    """
+    disk, ids = two_states(True)
+    for name, file in two_states(False)[0].names.items():
+        if name not in disk.names:
+            put(disk, name, bytes(file.data))
+    disk.unlink(f"{PATH}/{MANIFEST}")
+    held = {bytes(file.data) for file in disk.names.values()}
+    repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+    assert set(restarted(disk, START_MS).n.jobs) == ids
+    assert held <= {bytes(file.data) for file in disk.names.values()}
+    assert disk.exists(f"{PATH}/journal-00000001.log.left")
+
+
+def test_a_file_without_a_header_in_the_place_of_a_segment() -> None:
+    """J7.2 A file that has the place of another one gets back its own, by the number in its header.
+
+    The segment that was made for later has no header yet, and was swapped with the last one.
+    """
+    disk, paths = three_segments()
+    later = paths[-1].replace("3.log", "4.log")
+    put(disk, later, bytes(disk.file(paths[-1]).data))
+    put(disk, paths[-1], bytes(4096))
+    repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+    assert len(restarted(disk, START_MS).n.jobs) == 30
+
+
+def two_states(is_older: bool) -> tuple[MemoryDisk, set[bytes]]:
+    """The files of before a rewrite with the manifest of after it, or the other way round."""
+    lab, ids, _ = journal_of(6)
+    before = {name: bytes(file.data) for name, file in lab.disk.names.items()}
+    lab = restarted(lab.disk, START_MS, seed=2)
+    lab.rewrite(3)
+    lab.committer.close(START_MS)
+    lab.disk.process_crash()
+    after = {name: bytes(file.data) for name, file in lab.disk.names.items()}
+    files, other = (after, before) if is_older else (before, after)
+    disk = MemoryDisk()
+    for name, data in files.items():
+        put(disk, name, other[name] if name.endswith(MANIFEST) else data)
+    return disk, set(ids)
+
+
+def test_a_snapshot_without_its_end_is_not_the_newest_whole_one() -> None:
+    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it."""
+    disk, ids = two_states(False)
+    name = max(n for n in named_in(check_dir(two_states(True)[0], PATH).manifest)[0])
+    assert name.endswith(".snap")
+    put(disk, f"{PATH}/{name}", torn_snapshot())
+    repair_dir(disk, check_dir(disk, PATH, BOOT_ID))
+    assert set(restarted(disk, START_MS).n.jobs) == ids
+
+
+def torn_snapshot() -> bytes:
+    """The first half of a snapshot."""
+    lab, _, _ = journal_of(6, rewrite=True)
+    data = bytes(lab.disk.file(path_of(lab.disk, ".snap")).data)
+    return data[: len(data) // 2]
+
+
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_file_of_another_journal_is_moved_away(at: int) -> None:
     """J7.3 A file whose salt is not the one that the manifest has for it is of another journal: the
@@ -353,3 +437,11 @@ def test_a_header_that_is_cut_moves_no_clock(at: int, size: int) -> None:
     again = Lab(disk)
     loader = again.start()
     assert (loader.shift_ms, len(again.n.jobs)) == (0, 20)
+
+
+def test_a_pipe_in_the_place_of_a_segment_is_an_error(tmp_path: Path) -> None:
+    """To open it would wait for another program."""
+    os.mkfifo(tmp_path / "journal-00000001.log")
+    for use in (lambda path: Disk().read(path, 0, 10), Disk().open_append):
+        with pytest.raises(OSError):
+            use(str(tmp_path / "journal-00000001.log"))

@@ -20,6 +20,7 @@ import pytest
 FILE: Final = Path(__file__).parents[1] / "budget.toml"
 SLOWEST: Final = 10  # tests shown of a folder
 EXEMPT: Final = frozenset(("long", "slow", "sources"))
+BUSY_MAX: Final = 2.0  # times the whole may take before all folders are over
 ROUNDS: Final = 40  # short: neighbours slow some of them, not all
 
 
@@ -64,6 +65,17 @@ def folder_of(nodeid: str) -> str:
     """tests/FOLDER/test_x.py::test_y: FOLDER."""
     parts = nodeid.partition("::")[0].split("/")
     return parts[1] if parts[0] == "tests" and len(parts) > 2 else parts[0]
+
+
+def busy(times: Mapping[str, float], budget: Budget, factor: float) -> float:
+    """The factor for a run of all folders: if all took longer, as beside other programs, each is
+    judged by its share of the whole. A run of some folders keeps its factor.
+    """
+    folders = {folder_of(nodeid) for nodeid in times}
+    if not folders >= set(budget.slot_s) - {"others"}:
+        return factor
+    whole = sum(budget.of(folder) for folder in folders)
+    return max(factor, min(sum(times.values()) / whole, BUSY_MAX))
 
 
 def over(

@@ -250,7 +250,7 @@ class TestTrouble:
         assert tuque_app.jobs()[0].state == "back-off"
         tuque_app.advance(1)
         tuque_app.run_until_idle()
-        assert (tuque_app.jobs()[0].due_s, tuque_app.jobs()[0].attempt) == (2, 1)
+        assert (tuque_app.jobs()[0].due_s, tuque_app.jobs()[0].attempt) == (0.2, 0)
         tuque_app.advance(90_000)
         tuque_app.run_until_idle()
         (letter,) = tuque_app.dead()

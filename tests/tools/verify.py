@@ -51,11 +51,11 @@ FROM (
   SELECT job_id, 0, 0, 0,
          CASE WHEN event = 'added' THEN 1 ELSE 0 END,
          CASE WHEN event = 'delivered' THEN 1 ELSE 0 END,
-         CASE WHEN event IN ('acked', 'dead', 'expired', 'deleted') THEN 1 ELSE 0 END,
+         CASE WHEN event IN ('acked', 'cancelled', 'dead', 'expired', 'deleted') THEN 1 ELSE 0 END,
          CASE WHEN retry_ms = 0 THEN 1 ELSE 0 END,
          NULL, NULL,
          CASE WHEN event = 'delivered' THEN unix_micros(ts) END,
-         CASE WHEN event IN ('acked', 'dead') THEN unix_micros(ts) END,
+         CASE WHEN event IN ('acked', 'cancelled', 'dead') THEN unix_micros(ts) END,
          NULL
   FROM events WHERE job_id <> ''
 ) f GROUP BY job_id

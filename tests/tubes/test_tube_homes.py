@@ -125,6 +125,42 @@ def test_a_name_that_another_node_uses_is_refused() -> None:
         world.make(0, if_not_exists=True)
 
 
+@pytest.mark.parametrize("node", [0, 1])
+def test_jobs_of_a_queue_do_not_hinder_a_tube_of_tasks(node: int) -> None:
+    """T2.3 Jobs of a plain queue do not hinder a tube of type `tasks`, at whatever node they are:
+    they stay plain jobs (T1.8), so that a task that runs already can be given a limit.
+    """
+    world = TubesWorld(2, has_journal=True)
+    ids = {world.wire(node).add("t", replicate=1) for _ in range(3)}
+    world.make(0, b"tasks")
+    assert world.tube(1).home == world.machines[0].node_id
+    world.wire(0).add("t")
+    for _ in range(2):
+        world.until(lambda: world.tube(0).length == 4)
+        world.settle()
+        world.restart(0)
+        world.rejoin(0)
+    world.until(lambda: world.states_at()[0] == "RUNNING")
+    got = [world.wire(0).get("t") for _ in range(4)]
+    assert {one[0] for one in got[:3]} == ids
+    assert got[3] and got[3][0] not in ids
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_claims_of_a_name_with_jobs_make_one_tube(first: int) -> None:
+    """T17.5 A node that claims the name itself and has the lower node id replies once its own claim
+    has ended."""
+    world = TubesWorld(2)
+    for node in (0, 1):
+        world.wire(node).add("t", replicate=1)
+    for node in (first, 1 - first):
+        world.claim(node, b"tasks")
+    world.settle()
+    world.pass_ms(100)
+    assert sorted(bool(world.tube(node).is_mine) for node in (0, 1)) == [False, True]
+    assert [world.tube(node).conflict for node in (0, 1)] == [b"", b""]
+
+
 def test_numbers_go_on_after_a_move_and_a_crash() -> None:
     """T20.5 Tokens and numbers continue above all that were given."""
     world = TubesWorld(2, has_journal=True)

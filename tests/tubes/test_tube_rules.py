@@ -232,6 +232,31 @@ def test_a_job_that_was_on_its_way_is_no_task(home: TubeWorld) -> None:
     assert on_getjob(home.n, 1, [b"t"], 5) == [stray]
 
 
+def test_a_queue_with_jobs_becomes_a_tube_of_tasks(home: TubeWorld) -> None:
+    """T1.8 So are the jobs of a queue that became a tube of type `tasks` (T2.3). GETJOB gets them
+    before its tasks, and they have no keys: a limit does not count them.
+    """
+    ids = [on_addjob(home.n, b"t", b"%d" % i, settle(home.n, AddSpec())) for i in range(4)]
+    taken, *_ = on_getjob(home.n, 1, [b"t"], 1)
+    refused(32, "Space 't' already exists", lambda: home.make("fifo"))
+    tube = home.make("tasks")
+    task = home.put(tube)
+    check(home.n)
+    assert qstat(home.n, tube)["len"] == 4
+    assert home.take(tube) == task.number
+    operations.release(home.n, home.t, tube, 1, task.number, 0)
+    assert on_nack(home.n, taken.id, 0)
+    jobs = on_getjob(home.n, 1, [b"t"], 9)
+    assert [job.body for job in jobs] == [b"0", b"1", b"2", b"3", b"body"]
+    for job in ids:
+        assert on_nack(home.n, job.id, 0)
+    home.tick_ms(90_000_000)  # all jobs are over
+    home.put(tube, b"new")
+    assert [job.body for job in on_getjob(home.n, 1, [b"t"], 9)][-1] == b"new"
+    home.tick_ms(1)
+    check(home.n)
+
+
 def tube_policy(home: TubeWorld, tube: Tube) -> Tubes:
     """Give node and tube their policy back."""
     fresh = tubes_of(home.n)

@@ -278,3 +278,17 @@ def ends_so(how: str, name: str) -> str:
 @app.task(queue="q", retry_s=0, keep_s=60, dead="graves")
 def ends_so_once(how: str, name: str) -> str:
     return ends_so(how, name)
+
+
+@app.task(queue="q", retry_s=60)
+def logs_at_each_level(text: str) -> None:
+    for level in ("DEBUG", "INFO", "WARNING"):
+        logging.getLogger("shop").log(getattr(logging, level), "%s %s", level.lower(), text)
+
+
+@app.task(queue="q", retry_s=60)
+def logs_to_a_file(text: str, path: str) -> None:
+    log = logging.getLogger("shop.file")
+    if not log.handlers:
+        log.addHandler(logging.FileHandler(path))
+    log.warning("%s", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ from contextvars import ContextVar
 
 from e2e_tasks import note
 
+from tuque.errors import Cancelled
 from tuque.worker import App, Backoff, Failure, Job, Outgoing, RetryLater, current_job
 
 app = App()
@@ -123,7 +125,9 @@ def ends_its_process(text: str) -> None:
 
 @app.task(queue="q", attempts=1, time_limit_s=0.3, keep_s=60)
 def hangs(text: str) -> None:
-    time.sleep(3600)
+    while True:  # what it is told to do, it does not do
+        with contextlib.suppress(Cancelled):
+            time.sleep(3600)
 
 
 @app.task(queue="once", retry_s=0, keep_s=60)

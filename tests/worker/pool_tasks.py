@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 from tuque.errors import Cancelled
@@ -156,3 +157,51 @@ async def hears_of_a_cancel_async() -> None:
 @app.task
 def where() -> None:
     raise Reject(app.url or "")
+
+
+@app.task
+def cleans_up(out: str) -> None:
+    path = Path(out)
+    try:
+        path.write_text("begun")
+        time.sleep(60)
+    finally:
+        path.write_text("cleaned up")
+
+
+@app.task
+async def cleans_up_async(out: str) -> None:
+    path = Path(out)
+    try:
+        path.write_text("begun")
+        await asyncio.sleep(60)
+    finally:
+        path.write_text("cleaned up")
+
+
+@app.task
+def resists(out: str) -> None:
+    while True:
+        try:
+            Path(out).write_text("begun")
+            time.sleep(60)
+        except Cancelled:
+            continue
+
+
+@app.task
+def tells_its_process(out: str) -> None:
+    Path(out).write_text(str(os.getpid()))
+
+
+loops: list[asyncio.AbstractEventLoop] = []
+mark: ContextVar[str] = ContextVar("mark", default="fresh")
+
+
+@app.task
+async def on_its_loop() -> None:
+    loop, was = asyncio.get_running_loop(), mark.get()
+    mark.set("used")
+    if loop not in loops:
+        loops.append(loop)
+    raise Reject(f"loop {len(loops)}, {was}")

@@ -24,6 +24,7 @@ import tuque
 from tuque.worker import App
 from tuque.worker.app.codec import CODECS, Codec, decode
 from tuque.worker.pools.execute import Attempt, Call, instant, of_pipe, to_pipe
+from world import World
 
 if TYPE_CHECKING:
     from nowhere import Ghost
@@ -339,6 +340,26 @@ def test_a_type_that_cannot_be_resolved_is_an_error_where_the_task_is_defined() 
         ):
             app.task(function)
     assert app.tasks == {}
+
+
+def test_a_result_of_any_type_is_kept(world: World) -> None:
+    """U1.9 The result of a task that returns `Any` is kept as that of any other type (`keep_s`),
+    as plain data. That of a task without an annotation is not.
+    """
+    app = App("tuque://127.0.0.1:1")
+
+    def anything() -> Any:
+        return {"at": [1, 2.5, None]}
+
+    def nothing_said():  # type: ignore[no-untyped-def]  # what is tested
+        return 1
+
+    kept, lost = app.task(anything), app.task(nothing_said)
+    assert (kept.keep_s(kept.defaults), lost.keep_s(lost.defaults)) == (600, 0)
+    world.at_work(app)
+    handle = kept.enqueue()
+    world.until(lambda: handle.status().state == "done")
+    assert handle.result(1) == {"at": [1, 2.5, None]}
 
 
 def test_an_unknown_result_type_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 
 import group_tasks as tasks
@@ -40,6 +41,30 @@ def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str)
         assert many.enqueue().result(60) == "<7>"
         with pytest.raises(JobFailed, match="it was to fail"):
             chain(tasks.square.call(1, True), tasks.as_text).enqueue().result(60)
+    finally:
+        program.kill()
+
+
+def test_a_chain_is_asked_for_by_its_id(node: RealServer, place: Path) -> None:
+    """U11.4 `app.handle` with the id of a chain gives that result, too, and a pickled handle of a
+    chain is such a handle.
+    """
+    program = worker(place, node.url, "--pool", "thread")
+    try:
+        made = chain(tasks.plus_one.call(1), tasks.plus_one, tasks.as_text).enqueue()
+        again = pickle.loads(pickle.dumps(made))
+        assert again == made.id
+        assert tasks.app.handle(again).result(60) == "<3>"
+        many = group(tasks.half.call(n) for n in range(3)).then(tasks.total).then(tasks.as_text)
+        assert tasks.app.handle(many.enqueue().id, str).result(60) == "<1>"
+        last = chain(tasks.plus_one.call(1), tasks.as_text).enqueue()
+
+        async def on_a_loop() -> str:
+            found: str = await tasks.app.handle(last.id, str)
+            await tasks.app.aclose()
+            return found
+
+        assert asyncio.run(on_a_loop()) == "<2>"
     finally:
         program.kill()
 

@@ -170,7 +170,7 @@ def test_one_line_says_that_progress_is_not_told(
     noting = Noting()
     caplog.set_level(logging.INFO, "tuque.worker")
 
-    @noting.app.task(queue="q", keep_s=60, name="tells_much")
+    @noting.app.task(queue="q", keep_s=60, retry_s=3, name="tells_much")
     async def tells_much() -> None:
         for number in range(10_000):
             current_job().progress(number)
@@ -202,7 +202,7 @@ def test_a_job_that_the_node_does_not_know_is_dropped(
     noting, client = Noting(), world.client()
     world.at_work(noting.app)
     running, waiting = [
-        noting.until_go.options(retry_s=3, keep_s=60).enqueue(name) for name in ("a", "b")
+        noting.until_go.options(retry_s=1, keep_s=60).enqueue(name) for name in ("a", "b")
     ]
     world.until(lambda: noting.did == ["begin a"])
     world.until(lambda: client.show(waiting).state == "active")  # it is fetched

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import signal
 import sys
+from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
@@ -15,6 +17,7 @@ from worker_lab import StartWorker
 from lab import RealServer
 from tuque import Client
 from tuque.logtext import VisibleFormatter
+from until import until
 
 NASTY = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nWARNING forged \u2028x\u202ey"
 
@@ -81,3 +84,47 @@ def test_the_text_of_an_error_comes_escaped(
     for words in where:
         assert [line for line in lines if words in line and escaped in line], words
     assert not [line for line in lines if line.startswith("WARNING forged")]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize(("level", "kind"), [("info", "json"), ("warning", "text")])
+def test_what_tasks_log_is_written_in_each_pool(
+    pool: str, level: str, kind: str, node: RealServer, start_worker: StartWorker
+) -> None:
+    """U4.8 What tasks log is written as the worker's own lines are, in each pool, from the level
+    of `--log-level` on, unless the app sets up the handlers of its loggers.
+    """
+    tasks.app.use(node.url)
+    handle = tasks.logs_at_each_level.options(keep_s=60).enqueue("here")
+    worker = start_worker("--pool", pool, "-c", "1", "--log", kind, "--log-level", level)
+    assert handle.result(60) is None
+    worker.says("warning here")
+    lines = [line for line in worker.text.splitlines() if " here" in line]
+    words = [word for word in ("debug", "info", "warning") for line in lines if f"{word} h" in line]
+    assert words == (["info", "warning"] if level == "info" else ["warning"])
+    if kind == "json":
+        assert {json.loads(line)["job"] for line in lines} == {handle.id}
+    else:
+        assert re.fullmatch(r"[-\d]+ [:,\d]+ \d+ WARNING warning here", lines[0])
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_hang_up_opens_log_files_anew(
+    pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U4.10 SIGHUP ends no worker: log files that the app writes by handlers of `logging` are
+    opened anew, in all processes of the worker.
+    """
+    tasks.app.use(node.url)
+    path, moved = tmp_path / "app.log", tmp_path / "app.log.1"
+    task = tasks.logs_to_a_file.options(keep_s=60)
+    worker = start_worker("--pool", pool, "-c", "1")
+    assert task.enqueue("first", str(path)).result(60) is None
+    path.rename(moved)
+    worker.signal(signal.SIGHUP)
+    worker.says("log files are opened anew")
+    until(path.exists)
+    assert task.enqueue("second", str(path)).result(60) is None
+    assert (moved.read_text(), path.read_text()) == ("first\n", "second\n")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
+from collections.abc import Iterator
 
 import e2e_tasks as tasks
 import pytest
@@ -13,7 +14,7 @@ from worker_lab import StartWorker
 from lab import RealServer
 from tuque import Client
 from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
-from tuque.worker import App
+from tuque.worker import App, Call
 from tuque.worker.app.codec import decode
 from tuque.worker.app.enqueue import failure
 from until import until
@@ -41,6 +42,36 @@ def test_many_calls_are_added_in_order(world: World) -> None:
     bodies = [client.show(handle).body or b"" for handle in handles]
     assert [decode(body).args for body in bodies] == [[at, 1] for at in range(2501)]
     assert adds.enqueue_many([]) == []
+
+
+def test_others_run_while_many_calls_are_prepared(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U1.11 On an event loop `enqueue_many_async` lets others run each 5 ms"""
+    made: list[int] = []
+    seen: list[int] = []
+
+    def calls() -> Iterator[Call[int]]:
+        for at in range(60):
+            monkeypatch.setattr(time, "perf_counter", lambda at=at: at / 1_000)  # 1 ms for each
+            made.append(at)
+            yield tasks.adds.call(at, 1)
+
+    async def looks() -> None:
+        while len(made) < 60:
+            seen.append(len(made))
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        looking = asyncio.create_task(looks())
+        assert len(await tasks.adds.enqueue_many_async(calls())) == 60
+        await looking
+        await tasks.app.aclose()
+
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    asyncio.run(both())
+    assert len(set(seen)) >= 10
+    assert client.qlen(tasks.adds.defaults.queue) == 60
 
 
 def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:

@@ -21,7 +21,7 @@ from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.main import URL_OPTION, arguments, environment, worker
 from tuque.worker.pools.execute import Attempt, Call, instant
-from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 
 import pool_tasks  # isort: skip  # the app under test; children import it by this name
@@ -31,8 +31,7 @@ TARGET = "pool_tasks:app"
 MakePool = Callable[[int], Pool]
 
 MAKERS: dict[str, MakePool] = {
-    "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c),
-    "async": lambda c: AsyncPool(pool_tasks.app.tasks, c, pool_tasks.app.aclose),
+    "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c, pool_tasks.app.aclose),
     "process": lambda c: ProcessPool(TARGET, HERE, None, c),
 }
 
@@ -129,8 +128,8 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
         ("retry", "later"),
         ("rejected", "never"),
         ("failed", "SystemExit: 3"),
-        ("rejected", "bad arguments: missing a required argument: 'number'"),
-        ("rejected", "bad arguments: argument number: Expected `int`, got `str`"),
+        ("unfit", "bad arguments: missing a required argument: 'number'"),
+        ("unfit", "bad arguments: argument number: Expected `int`, got `str`"),
         ("failed", "Unprintable: <no text: ZeroDivisionError>"),
     ]
     assert outcomes[4].delay_s == 3.5
@@ -192,7 +191,7 @@ def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(
 @pytest.mark.parametrize("delay_s", [-1.0, float("nan"), float("inf"), "soon"])
 def test_a_delay_that_is_none_is_the_tasks_error(delay_s: object) -> None:
     (outcome,) = run_calls(MAKERS["thread"], call("later", delay_s))
-    assert outcome.kind in ("failed", "rejected")  # a str is no argument of the task
+    assert outcome.kind in ("failed", "unfit")  # a str is no argument of the task
     assert outcome.delay_s is None
 
 
@@ -215,7 +214,16 @@ def test_a_task_sees_its_job(run_in: RunCalls, kind: str, tmp_path: Path) -> Non
     assert out.read_text() == "D-id q 2 of 5, 1 nacks"
 
 
-@pytest.mark.parametrize("kind", ["async", "process"])
+def test_coroutine_tasks_share_a_loop(run_in: RunCalls) -> None:
+    """U13.3 All coroutine tasks of a process run on one event loop, whatever the pool, each in a
+    context of its own.
+    """
+    assert {one.text for one in run_in("thread", *[call("on_its_loop")] * 4)} == {"loop 1, fresh"}
+    with_child = run_calls(lambda c: ProcessPool(TARGET, HERE, None, 1), *[call("on_its_loop")] * 3)
+    assert {one.text for one in with_child} == {"loop 1, fresh"}
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
 def test_a_job_over_its_time_limit_is_ended(kind: str) -> None:
     began = time.monotonic()
     ended, fine = run_calls(
@@ -236,7 +244,7 @@ def test_progress_that_cannot_be_written_is_an_error(value: object, error: str) 
 
 
 def test_a_timeout_of_the_task_itself_is_its_own_failure() -> None:
-    (outcome,) = run_calls(MAKERS["async"], call("times_out", time_limit_s=60))
+    (outcome,) = run_calls(MAKERS["thread"], call("times_out", time_limit_s=60))
     assert (outcome.kind, outcome.text) == ("failed", "TimeoutError: mine")
 
 
@@ -280,7 +288,7 @@ def test_a_coroutine_in_a_thread_is_reported_only_if_it_does_not_end(
 def test_a_task_that_blocks_does_not_block_the_worker() -> None:
     async def main() -> None:
         pool_tasks.gate.clear()
-        async with started(MAKERS["async"]) as pool:
+        async with started(MAKERS["thread"]) as pool:
             running = asyncio.create_task(pool.run(call("blocks_its_loop")))
             await asyncio.wait_for(asyncio.to_thread(pool_tasks.blocked.wait), 60)
             assert not running.done()  # and this loop still turns
@@ -307,7 +315,7 @@ def test_stop_reports_threads_left_behind() -> None:
 
 def test_stop_cancels_coroutines() -> None:
     async def main() -> None:
-        pool = MAKERS["async"](1)
+        pool = MAKERS["thread"](1)
         await pool.start()
         running = asyncio.create_task(pool.run(call("sleeps_async", 60)))
         await asyncio.sleep(0)
@@ -383,3 +391,51 @@ class TestChildren:
 
 def test_the_app_is_the_one_children_load() -> None:
     assert load_app(TARGET, HERE) is pool_tasks.app
+
+
+async def cancelled_once_begun(pool: Pool, name: str, out: Path, is_late: bool) -> Outcome:
+    """What a run comes to that is cancelled, or comes to its time limit, after it has begun."""
+    made = call(name, str(out), time_limit_s=1.0 if is_late else None)
+    running = asyncio.create_task(pool.run(made))
+    while not (out.exists() and out.read_text()):
+        await asyncio.sleep(0.01)
+    if not is_late:
+        made.control.cancel("CANCELLED user left")
+    return await running
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("name", ["cleans_up", "cleans_up_async"])
+def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_late: bool) -> None:
+    """U2.21 In `--pool process` a run that is cancelled or over its time limit hears of it first:
+    a coroutine is cancelled, and in a plain function `tuque.errors.Cancelled` is raised, so that
+    its `finally` runs. The process goes on with other jobs.
+    """
+    out, pid = tmp_path / "out", tmp_path / "pid"
+
+    async def main() -> Outcome:
+        async with started(MAKERS["process"], 1) as pool:
+            assert isinstance(pool, ProcessPool)
+            before = pool.pids
+            outcome = await cancelled_once_begun(pool, name, out, is_late)
+            assert (await pool.run(call("tells_its_process", str(pid)))).kind == "done"
+            assert before == pool.pids == [int(pid.read_text())]
+            return outcome
+
+    outcome = asyncio.run(main())
+    assert outcome.kind == ("timeout" if is_late else "cancelled")
+    assert out.read_text() == "cleaned up"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_task_that_resists_is_killed(tmp_path: Path, is_late: bool) -> None:
+    """U2.21 A process whose task has not ended 1 s later is killed."""
+
+    async def main() -> Outcome:
+        async with started(MAKERS["process"], 1) as pool:
+            outcome = await cancelled_once_begun(pool, "resists", tmp_path / "out", is_late)
+            assert (await pool.run(call("fine", 1))).kind == "done"
+            return outcome
+
+    outcome = asyncio.run(main())
+    assert outcome.kind == ("timeout" if is_late else "cancelled")

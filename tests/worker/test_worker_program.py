@@ -25,7 +25,7 @@ from own_log import own_lines
 from tuque import Client
 from tuque.worker import Backoff
 from tuque.worker.main import worker
-from tuque.worker.pools.process_pool import has_room
+from tuque.worker.pools.processes import has_room
 from until import until
 from world import World
 
@@ -41,7 +41,7 @@ def test_a_burst_ends_with_the_queues(world: World) -> None:
     wait, no queue is out of reach, and it holds no job. The exit code is 3 if a job failed and was
     not done since, else 0.
 
-    U2.6 A job of an unknown task is given up there at its first delivery.
+    U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or given up as in U2.6.
     """
     noting, client = Noting(), world.client()
 
@@ -63,7 +63,7 @@ def test_a_burst_ends_with_the_queues(world: World) -> None:
     noting.gives_up.enqueue("x")
     assert burst()
     assert not burst()
-    for body in ("no call, and without ATTEMPTS", '{"task":"no.such","args":[]}'):
+    for body in ("no call, and without ATTEMPTS", '{"task":"no.such","unknown_keep_s":0}'):
         id = client.addjob("q", body)
         assert burst()
         assert client.result(id).state == "dead"

@@ -216,3 +216,20 @@ def test_a_refused_start_gives_the_job_back(
     worker.ends(0)
     assert time.monotonic() - told_at < 15, "nothing runs: no grace of 25 s"
     assert "the broker has no report of" not in worker.text
+
+
+def test_what_is_given_back_does_not_go_to_the_worker_that_leaves(world: World) -> None:
+    """U2.22 A worker that stops gives back what ran when its last GETJOB has ended, also after a
+    second signal
+    """
+    noting = Noting()
+    shift = world.at_work(noting.app, concurrency=1, prefetch=8, grace_s=30.0)
+    handle = noting.until_go.enqueue("x")
+    world.until(lambda: noting.did == ["begin x"])
+    queue = world.node(0).core.queues[b"q"]
+    world.until(lambda: len(queue.waiters) == 1)  # it fetches ahead
+    shift.stop()
+    shift.stop()
+    assert shift.ends()
+    assert shift.worker._fetcher._empty_waits == 1  # the broker has ended it, and not the worker
+    assert handle.status().state == "waiting" and world.qlen() == 1

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import functools
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tuque.errors import ConfigError
-from tuque.worker import App, Backoff, Envelope, RetryLater, load_app
+from lab import free_port
+from tuque.errors import ConfigError, NoNode
+from tuque.testing import job
+from tuque.worker import App, Backoff, ChainHandle, Envelope, GroupHandle, RetryLater, load_app
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import decode, encode
 from tuque.worker.app.enqueue import Adding
@@ -233,3 +237,35 @@ def test_an_app_takes_a_url_or_a_client_only() -> None:
             App(broker)  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(TypeError, match=r"backoff is a tuque\.worker\.Backoff, not 3"):
         add.options(backoff=3)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_handles_have_ids_for_urls_and_take_them() -> None:
+    """G6.6 Every command that takes an id also accepts its URL form"""
+    plain = "D-5a02d844-AOq+vjzc3Ib9fRc/bwXWVmDZ-05a1"
+    url = "D_5a02d844_AOq-vjzc3Ib9fRc_bwXWVmDZ_05a1"
+    app = App("tuque://127.0.0.1:1")
+    for handle in (app.handle(plain), app.handle(url), app.handle(app.handle(url))):
+        assert (handle, handle.id, handle.url_id) == (plain, plain, url)
+    for made in (GroupHandle(app, "t", url, [], {}), ChainHandle(url, app, [], None)):
+        assert (made.id, made.url_id) == (plain, url)
+    with job(id=plain) as running:
+        assert running.url_id == url
+
+
+def test_an_enqueue_without_a_broker_ends_soon() -> None:
+    """U1.10 While no node can be reached, a call of an app raises `NoNode` after `search_timeout`
+    seconds of its URL, 1 by default; the error names it.
+    """
+    for url, limit in (("", "1"), ("?search_timeout=0.3", "0.3")):
+        app = App(f"tuque://127.0.0.1:{free_port()}/{url}")
+
+        @app.task
+        def nothing() -> None:
+            """Does nothing."""
+
+        began_s = time.monotonic()
+        with pytest.raises(NoNode, match=f"search_timeout is {limit} s"):
+            nothing.enqueue()
+        assert time.monotonic() - began_s < 4  # the timeout of a call is 5 s
+        with pytest.raises(NoNode, match=f"search_timeout is {limit} s"):
+            asyncio.run(nothing.enqueue_async())

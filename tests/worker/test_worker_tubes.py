@@ -54,6 +54,28 @@ def test_a_limit_holds_for_all_jobs_of_a_key(world: World) -> None:
     one_after_the_other(noting.did)
 
 
+def test_a_task_that_runs_already_is_given_a_limit(world: World) -> None:
+    """U1.8 Jobs of the task that are in a queue of that name already do not hinder that."""
+    before, noting = Noting(), Noting()
+    world.worker(before.app)
+    old = [before.until_go.enqueue(f"old {n}") for n in range(3)]
+    running = world.at_work(before.app, concurrency=1, max_jobs=1)
+    world.until(lambda: before.did == ["begin old 0"])
+    limited = noting.until_go.options(limit=Limit(1))
+    one = limited.enqueue("one")
+    many = noting.until_go.enqueue_many([limited.call(f"new {n}") for n in range(2)])
+    old.append(before.until_go.enqueue("old 3"))  # by a program of the version before
+    before.go.set()
+    noting.go.set()
+    shift = world.at_work(noting.app, concurrency=2, max_jobs=6)
+    assert running.ends()
+    assert shift.ends()
+    client = world.client()
+    results = [client.result(handle.id).state for handle in (*old, one, *many)]
+    assert results == ["done"] * 7
+    assert client.tube("q").info().type == "tasks"
+
+
 def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(world: World) -> None:
     noting, client = Noting(), world.client()
     tube = client.tube("q")

@@ -132,7 +132,7 @@ def test_a_worker_does_not_know_what_follows(
         rest(tuque_app, 1)
         rest(tuque_app, 2)
         (step,) = tuque_app.jobs(one_more)
-        assert (step.state, step.attempt, ran) == ("back-off", 1, [])
+        assert (step.state, step.attempt, ran) == ("back-off", 0, [])
         assert caplog.text.count(f"unknown task '{lacking.name}': its jobs, and steps of") == 1
     rest(tuque_app, 60)
     assert handle.result(1) == 4 + 3

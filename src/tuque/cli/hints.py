@@ -22,7 +22,7 @@ LOCAL = {
 TUBE_ADVICE = {  # errors in the texts of Tarantool's module
     "Unknown tube type": "`TUBE DRIVERS` lists the types",
     "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type; "
-    "a queue that has jobs cannot become a tube: choose another name then",
+    "a queue that has jobs can only become one of type tasks: choose another name then",
     "There are taken tasks": "`TUBE RELEASEALL` gives them back, `TUBE TRUNCATE` removes all tasks",
 }
 

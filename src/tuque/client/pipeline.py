@@ -213,9 +213,10 @@ def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
         yield batch
 
 
-def read_all(asked: list[Call[Any]], replies: list[Reply]) -> list[Any]:
+def read_each(asked: list[Call[Any]], replies: list[Reply]) -> Iterator[Any]:
     """The typed results, with an exception for each failed call."""
-    return [_read(call, reply) for call, reply in zip(asked, replies, strict=True)]
+    for call, reply in zip(asked, replies, strict=True):
+        yield _read(call, reply)
 
 
 def raise_first(asked: list[Call[Any]], results: list[Any]) -> None:

@@ -16,6 +16,7 @@ from tuque.errors import (
     Loading,
     MaxClients,
     Misconf,
+    NoNode,
     NoQuorum,
     NotTaken,
     OutOfMemory,
@@ -64,7 +65,8 @@ class Tries:
     """The attempts of one call: which failures are retried, and when to give up.
 
     The call ends at `deadline_s`. The search for a node ends after `search_s`, counted from the
-    start and again from the loss of a node that had the call, even if the deadline is later.
+    start and again from the loss of a node that had the call, even if the deadline is later; while
+    none can be reached, after `down_s` if that is less.
     `pinned`: only the node that had the call may get it again. `unsure`: an error of a later one
     does not say that the call was not done.
     """
@@ -78,12 +80,15 @@ class Tries:
         unsure: bool = False,
         deadline_s: float,
         search_s: float,
+        down_s: float | None = None,
         now_s: float,
         rng: random.Random,
     ) -> None:
         self.deadline_s = deadline_s
         self.search_until_s = min(deadline_s, now_s + search_s)
         self._search_s = search_s
+        self._down_s = down_s
+        self._down_until_s = math.inf if down_s is None else now_s + down_s
         self._retry = retry
         self._repeat = repeat
         self._pinned = pinned
@@ -131,11 +136,16 @@ class Tries:
             raise error
         if sent:
             self.search_until_s = min(self.deadline_s, now_s + self._search_s)
+            if self._down_s is not None:
+                self._down_until_s = now_s + self._down_s
         if not self._count:
             self._failed_s = now_s
         delay_s = self._retry.delay_s(self._count, self._rng, now_s - self._failed_s)
         if isinstance(error, FULL):
             delay_s = 0.0  # another node is asked, and none twice
+        if isinstance(error, NoNode) and now_s + delay_s >= self._down_until_s:
+            error.args = (f"{error.message}; search_timeout is {self._down_s:g} s",)
+            raise error
         if now_s + delay_s >= self.search_until_s:
             raise error
         self._count += 1

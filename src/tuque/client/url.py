@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 5.0
     connect_timeout_s: float = 2.0
     login_timeout_s: float = 15.0  # once the node is there (N6.7)
+    search_timeout_s: float | None = None  # while no node can be reached; None: the call's timeout
     retry: Retry = Retry()
     max_connections: int = 32
     name: str = ""
@@ -71,6 +72,7 @@ def settings(
     timeout: float | None = None,
     connect_timeout: float | None = None,
     login_timeout: float | None = None,
+    search_timeout: float | None = None,
     retry: Retry | None = None,
     max_connections: int | None = None,
     name: str | None = None,
@@ -87,6 +89,7 @@ def settings(
                 found.connect_timeout_s if connect_timeout is None else connect_timeout
             ),
             login_timeout_s=found.login_timeout_s if login_timeout is None else login_timeout,
+            search_timeout_s=found.search_timeout_s if search_timeout is None else search_timeout,
             retry=found.retry if retry is None else retry,
             max_connections=found.max_connections if max_connections is None else max_connections,
             name=found.name if name is None else name,
@@ -166,6 +169,8 @@ def _with_query(base: Settings, query: str) -> Settings:
             values["connect_timeout_s"] = _number(key, text)
         elif key == "login_timeout":
             values["login_timeout_s"] = _number(key, text)
+        elif key == "search_timeout":
+            values["search_timeout_s"] = _number(key, text)
         elif key == "retries":
             values["retry"] = Retry(attempts=_count(key, text))
         elif key == "max_connections":
@@ -177,8 +182,8 @@ def _with_query(base: Settings, query: str) -> Settings:
         else:
             raise ConfigError(
                 f"unknown client setting {key!r} in the URL; there are: timeout, "
-                "connect_timeout, login_timeout, retries, max_connections, name, cafile, certfile, "
-                "keyfile, follow, discover"
+                "connect_timeout, login_timeout, search_timeout, retries, max_connections, name, "
+                "cafile, certfile, keyfile, follow, discover"
             )
     return msgspec.structs.replace(base, **values)
 
@@ -212,6 +217,7 @@ def _checked(found: Settings) -> Settings:
         ("timeout", found.timeout_s),
         ("connect_timeout", found.connect_timeout_s),
         ("login_timeout", found.login_timeout_s),
+        ("search_timeout", 1.0 if found.search_timeout_s is None else found.search_timeout_s),
     ):
         if not isinstance(seconds, int | float) or not 0.0 < seconds <= 86400.0:
             raise ConfigError(

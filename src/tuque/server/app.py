@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from pathlib import Path
@@ -39,7 +40,7 @@ from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.events.events import EventLog, EventLogError
 from tuque.server.log.log import LogFile, has_log, send_log_to
-from tuque.server.loop.housekeeping import give_back
+from tuque.server.loop.housekeeping import give_back, settle_heap
 from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics_server import Desk, close_metrics, open_metrics
 from tuque.server.net.listen import (
@@ -157,6 +158,8 @@ def open_log(cfg: Config) -> None:
     if cfg.logfile:
         path = in_dir(cfg, cfg.logfile)
         try:
+            if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+                raise OSError(0, "it is a pipe, and to open it would wait for a reader")
             handler = LogFile(path)
             close_to_others(path)
         except OSError as error:
@@ -167,6 +170,7 @@ def open_log(cfg: Config) -> None:
 
 def build(cfg: Config, identity: Identity) -> Pump:
     """Build the server: node, listeners, journal, event stream."""
+    settle_heap()
     offset_ms = int(time.time() * 1000) - steady_ms()
     now_ms = steady_ms() + offset_ms
     node = Node(identity.node_id, os.urandom(20), now_ms)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tuque.spark.silver import ENDED
 
-COUNTED: Final = "added delivered acked nacked requeued expired dead deleted".split()
+COUNTED: Final = "added delivered acked nacked requeued expired dead deleted cancelled".split()
 LATENCIES: Final = (
     "wait_p50_ms wait_p95_ms wait_p99_ms process_p50_ms process_p95_ms process_p99_ms".split()
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ENDED: Final = "('acked', 'dead', 'deleted', 'expired')"
+ENDED: Final = "('acked', 'cancelled', 'dead', 'deleted', 'expired')"
 
 # All ends in `events`, even several per job. Works for a stream: no state.
 ENDS: Final = f"""
@@ -38,8 +38,8 @@ FROM (
 
 # Which end counts (H2.1): results of the work precede results of copies.
 RANK: Final = """
-CASE outcome WHEN 'dead' THEN 1 WHEN 'acked' THEN 2 WHEN 'expired' THEN 4
-     ELSE CASE WHEN reason = 'admin_deleted' THEN 3 ELSE 5 END END
+CASE outcome WHEN 'dead' THEN 1 WHEN 'acked' THEN 2 WHEN 'cancelled' THEN 3 WHEN 'expired' THEN 5
+     ELSE CASE WHEN reason = 'admin_deleted' THEN 4 ELSE 6 END END
 """
 
 # Of the rows in `ends`: the jobs that end more than once, as hashes. They are few, so that

@@ -58,7 +58,7 @@ class Disk:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only at the end of the file."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             parts: list[bytes] = []
             while size > 0:
@@ -75,6 +75,7 @@ class Disk:
     def open_append(self, path: str) -> int:
         """Open for appending, and create the file if missing; returns a handle."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags |= os.O_NONBLOCK  # a pipe in the place of a file is an error, not a wait
         return os.open(path, flags, 0o640)
 
     def write(self, handle: int, data: bytes | memoryview) -> int:
@@ -111,7 +112,7 @@ class Disk:
 
     def fsync_dir(self, path: str) -> None:
         """Make creations, renames and removals in the directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.fsync(fd)
         finally:

@@ -102,7 +102,7 @@ class DirReport:
         self.files: list[FileReport] = []
         self.places: dict[str, str] = {}  # the file that has what belongs into each name
         self.copies: list[str] = []  # of what is there in its place
-        self.unnamed: list[str] = []  # left by a rewrite; the next start removes them
+        self.unnamed: list[str] = []  # left by a rewrite; the next start removes them (J7.5)
         self.absent: list[str] = []  # named by the manifest, but missing
         self.foreign: list[str] = []  # of another journal, in the place of an absent one
 
@@ -127,6 +127,7 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
     report.places, copies = placed(disk, path, numbered)
     read_or_rebuild(disk, report)
     find_foreign(disk, report)
+    find_stale(disk, report)
     names, salts = named_in(report.manifest)
     expected: i64 = 0
     last_ms: i64 = 0
@@ -210,6 +211,23 @@ def find_foreign(disk: Disk, report: DirReport) -> None:
         report.foreign.append(report.places.pop(name))
 
 
+def find_stale(disk: Disk, report: DirReport) -> None:
+    """[J7] A manifest that names files which are gone, beside whole ones that it does not name, is
+    older or newer than the files: these say what belongs together (J7.5).
+    """
+    names, _ = named_in(report.manifest)
+    if report.manifest_problem != "" or all(name in report.places for name in names):
+        return
+    for name, place in report.places.items():
+        if name in names or name in report.foreign or name.endswith(".tmp"):
+            continue
+        if disk.size(f"{report.path}/{place}") > HEADER_BYTES:
+            report.manifest_problem = "older or newer than the files here"
+            report.manifest = rebuilt_manifest(disk, report.path, report.places)
+            find_foreign(disk, report)
+            return
+
+
 def read_or_rebuild(disk: Disk, report: DirReport) -> None:
     """The manifest of the report; raises JournalError if there is nothing to make one from."""
     path = report.path
@@ -232,10 +250,11 @@ def read_or_rebuild(disk: Disk, report: DirReport) -> None:
 def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], list[str]]:
     """The file of each name, going by the number in its header; copies of what is there already.
 
-    A file whose header is damaged stays where it is.
+    A file whose header is damaged stays where it is, unless another one says that it belongs there.
     """
     places: dict[str, str] = {}
     strayed: list[tuple[str, str]] = []
+    unsaid: set[str] = set()  # names whose file has no header that says so
     for name in sorted(names):
         base = name.removesuffix(MOVING)
         header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
@@ -243,6 +262,7 @@ def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], lis
             number = int(header.number)
         else:
             number = int(number_of(base))
+            unsaid.add(name)
         own = segment_name(number) if kind_of(base) == SEGMENT else snapshot_name(number)
         if name == own or base.endswith(".tmp"):
             places[name] = name
@@ -250,10 +270,13 @@ def placed(disk: Disk, path: str, names: list[str]) -> tuple[dict[str, str], lis
             strayed.append((own, name))
     copies: list[str] = []
     for own, name in strayed:
-        if own in places:
-            copies.append(name)
-        else:
+        if own not in places:
             places[own] = name
+        elif places[own] in unsaid:
+            copies.append(places[own])
+            places[own] = name
+        else:
+            copies.append(name)
     return places, copies
 
 
@@ -263,19 +286,35 @@ def kind_of(name: str) -> i64:
 
 
 def rebuilt_manifest(disk: Disk, path: str, places: dict[str, str]) -> Manifest:
-    """A manifest derived from the files: the newest whole snapshot and what follows."""
+    """A manifest derived from the files: the newest whole snapshot and what follows.
+
+    Without a whole one: the segments if they begin with the first record, else a part of one.
+    """
     m = Manifest()
     first: i64 = 0
+    is_whole = False
+    for name in sorted(places, reverse=True):
+        if not name.endswith(".snap"):
+            continue
+        header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
+        if header is None:
+            continue
+        is_whole = check_file(disk, f"{path}/{places[name]}", name, b"", False, 0, 0).is_ended
+        if m.snapshot == "" or is_whole:
+            first = number_of(name)
+            m.snapshot = name
+            m.snapshot_salt = header.salt
+        if is_whole:
+            break
     for name in sorted(places):
-        if name.endswith(".snap") and number_of(name) >= first:
-            header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
-            if header is not None:
-                first = number_of(name)
-                m.snapshot = name
-                m.snapshot_salt = header.salt
-    for name in sorted(places):
-        if name.endswith(".log") and number_of(name) >= first:
-            header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
+        if not name.endswith(".log"):
+            continue
+        header = decode_header(disk.read(f"{path}/{places[name]}", 0, HEADER_BYTES), name)
+        if not is_whole and header is not None and header.first_seq == 1:
+            first = 0
+            m.snapshot = ""
+            m.snapshot_salt = b""
+        if number_of(name) >= first:
             m.segments.append(name)
             m.salts.append(b"\0" * 8 if header is None else header.salt)
     return m
@@ -427,6 +466,8 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
         if len(file.problems) > 0:
             repair_file(disk, file, done)
     m = report.manifest
+    if not report.is_ok():
+        keep_unnamed(disk, report, done)
     for name in report.absent:
         done.append(f"{name}: gone; taken out of the manifest, what it held is lost")
         if name == m.snapshot:
@@ -472,6 +513,18 @@ def put_in_place(disk: Disk, report: DirReport, done: list[str]) -> None:
         done.append(f"{name.removesuffix(MOVING)}: holds what belongs to {own}; renamed")
     for file in report.files:
         file.path = f"{path}/{file.name}"
+
+
+def keep_unnamed(disk: Disk, report: DirReport, done: list[str]) -> None:
+    """[J7] The next start removes what the manifest does not name: files with records get names
+    that it leaves alone (J7.5).
+    """
+    for name in report.unnamed:
+        if disk.size(f"{report.path}/{name}") <= HEADER_BYTES:
+            continue
+        aside = spare_name(disk, f"{report.path}/{name}.left")
+        disk.rename(f"{report.path}/{name}", aside)
+        done.append(f"{name}: not part of the journal now; moved to {aside}")
 
 
 def spare_name(disk: Disk, path: str) -> str:

@@ -188,6 +188,11 @@ class TubePolicy(Tubes):
                 owner = session_for(n, self, waiter.taker).number
         return operations.take_first(n, self, q, client, owner)
 
+    def has_older(self, q: Queue) -> bool:
+        """[T1] Whether jobs of the queue that it was are left, in a tube of type tasks (T1.8)."""
+        assert isinstance(q, Tube)
+        return q.plain > 0 and q.driver.has_keys
+
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
         tube = self.tube_of(task)
@@ -277,8 +282,10 @@ class TubePolicy(Tubes):
         return runs.at_work(n, self, tube, task, run, client)
 
     def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
-        """[T48] RELEASE (T48.5)."""
+        """[T48] RELEASE (T48.5); of a task without runs with `-` only (T1.13)."""
         tube = self.tube_of(task)
+        if not self.has_runs(task) and (run != 0 or tube.driver.has_keys):
+            return False
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             return False

@@ -4,6 +4,7 @@ worker/run/worker.py."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
@@ -23,14 +24,15 @@ from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
-from tuque.logtext import visible_lines
+from tuque.logtext import facts, visible_lines
 from tuque.nodeoptions import HOST, PORT, NodeOptions
 from tuque.worker.app import app as worker_app
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.encryption import Keys
-from tuque.worker.pools.child import formatter
-from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.child import SIGNALS, reopen_logs, set_up_log
+from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.pools.processes import FORKS, handlers
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
 from tuque.worker.run.holder import WorkerSettings
@@ -51,7 +53,7 @@ SOME_FAILED: Final = 3  # exit code of --burst
 EPILOG: Final = """\b
 TERM, INT  stop fetching, finish inside --grace, give the rest back;
            a second one gives back at once what runs
-TSTP       stop fetching, stay
+TSTP       stop fetching, stay; HUP  open log files anew
 USR1       log what runs, write the stacks to stderr
 """
 
@@ -194,7 +196,7 @@ def worker(
 
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
-    set_up_log(log_kind, "DEBUG" if verbose else "", log_level.upper())
+    set_up_log(log_kind, log_level.upper(), verbose)
     if reload:
         sys.exit(reloader(app_dir, grace).run())
     settings = WorkerSettings(
@@ -217,15 +219,6 @@ def worker(
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
 
 
-def set_up_log(kind: str, own_level: str, level: str) -> None:
-    """Has all logs written to stderr; `own_level` is the worker's, if it is another."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(kind))
-    logging.basicConfig(handlers=[handler], level=level)
-    if own_level:
-        log.setLevel(own_level)
-
-
 def run_here(
     children: Children,
     pool: str,
@@ -245,6 +238,8 @@ def run_here(
         version = settings.app_version or app.version
         settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
         children = replace(children, url=app.url)
+        if table is not None:
+            table.url = app.url or ""
         chosen = make_pool(pool, app, children, settings.concurrency)
         apart = None if table is None else children.pool(1)
         ended = _run(work(app, chosen, settings, table, apart))
@@ -355,9 +350,7 @@ def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool
     """The pool of that name."""
     if kind == "process":
         return children.pool(concurrency)
-    if kind == "async":
-        return AsyncPool(app.tasks, concurrency, app.aclose)
-    return ThreadPool(app.tasks, concurrency)
+    return ThreadPool(app.tasks, concurrency, app.aclose)
 
 
 async def work(
@@ -389,11 +382,7 @@ async def work(
     ) as client:
         running = Worker(app.tasks, client, pool, settings, table, apart, app)
         workers.append(running)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, running.stop)
-        loop.add_signal_handler(signal.SIGINT, running.stop)
-        loop.add_signal_handler(signal.SIGTSTP, running.quiet)
-        loop.add_signal_handler(signal.SIGUSR1, running.dump)
+        take_signals(running, pool)
         plans = asyncio.create_task(send_plans_once(app, client, table))  # U9.1
         try:
             is_clean = await running.run()
@@ -404,6 +393,28 @@ async def work(
             app.close()
             if settings.health_file is not None and not running.is_retired:
                 health.drop(settings.health_file)
+
+
+def hang_up(pool: Pool) -> None:
+    """[U4] Opens log files of the app anew, also in child processes (U4.10)."""
+    reopen_logs()
+    log.info("log files are opened anew", extra=facts("logs_reopened"))
+    if isinstance(pool, ProcessPool):
+        for pid in pool.pids:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGHUP)
+
+
+def take_signals(running: Worker, pool: Pool) -> None:
+    """The signals of this process are the worker's: they come to this loop."""
+    before = handlers(SIGNALS)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, running.stop)
+    loop.add_signal_handler(signal.SIGINT, running.stop)
+    loop.add_signal_handler(signal.SIGTSTP, running.quiet)
+    loop.add_signal_handler(signal.SIGUSR1, running.dump)
+    loop.add_signal_handler(signal.SIGHUP, hang_up, pool)
+    FORKS.keeps(before)
 
 
 async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:

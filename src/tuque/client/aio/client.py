@@ -74,6 +74,7 @@ class Client(Runner):
         timeout: float | None = None,
         connect_timeout: float | None = None,
         login_timeout: float | None = None,
+        search_timeout: float | None = None,
         retry: Retry | None = None,
         max_connections: int | None = None,
         name: str | None = None,
@@ -94,6 +95,7 @@ class Client(Runner):
                 timeout=timeout,
                 connect_timeout=connect_timeout,
                 login_timeout=login_timeout,
+                search_timeout=search_timeout,
                 retry=retry,
                 max_connections=max_connections,
                 name=name,
@@ -360,7 +362,7 @@ class Client(Runner):
     def group_children(
         self,
         queue: Text,
-        id: Text,
+        id: JobId,
         *,
         state: Literal["open", "done", "failed", "dead"] | None = None,
         count: int | None = None,
@@ -374,7 +376,7 @@ class Client(Runner):
         )
 
     def group_results(
-        self, queue: Text, id: Text, *, count: int | None = None, timeout: float | None = None
+        self, queue: Text, id: JobId, *, count: int | None = None, timeout: float | None = None
     ) -> AsyncIterator[ChildEnd]:
         """The children of a group of jobs in the order of their indexes; `NoJobGroup`."""
         return self._scan(

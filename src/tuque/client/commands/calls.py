@@ -214,6 +214,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     `repeat`: it may be sent again even if it was executed; `pinned`: but only to the same node.
     `wait_s`: how long it asks the node to wait, None for ever. `wait_arg`: the index of that time
     in `args`, in ms, if the wait can be cut into slices, else 0; `waits_in_s`: it is in seconds.
+    `of_nothing`: the reply if the call names no job; then no node is asked, except in a pipeline.
     `goes_on` says of a reply that the wait is not over, by default if it is none.
     `after_loss`: what a reply means if the call may have been executed before it was sent again.
     `fetches`: the reply delivers jobs. `in_session`: it needs a connection of this client's
@@ -225,6 +226,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     parse: Callable[[Reply], T]
     repeat: bool = False
     pinned: bool = False
+    of_nothing: Reply = None
     wait_s: float | None = 0.0
     wait_arg: int = 0
     waits_in_s: bool = False
@@ -531,6 +533,7 @@ def _on_ids(
         args=(word, *option, *map(id_bytes, ids)),
         parse=int,
         repeat=repeat,
+        of_nothing=None if ids else 0,
         timeout_s=timeout,
         job_id=id_text(ids[0]) if len(ids) == 1 else None,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, to_bytes, to_text
 from tuque.client.commands.calls import (
     Call,
     add_headers,
@@ -113,8 +113,8 @@ def group_create(
 
 def group_add(
     queue: Text,
-    id: Text,
-    children: Mapping[int, Text],
+    id: JobId,
+    children: Mapping[int, JobId],
     *,
     no_cancel: bool = False,
     timeout: float | None = None,
@@ -123,23 +123,23 @@ def group_add(
 
     With `no_cancel` the group waits for these, and does not cancel them: another one added them.
     """
-    args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), to_bytes(id)]
+    args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), id_bytes(id)]
     if no_cancel:
         args.append("NOCANCEL")
     for index, child in children.items():
-        args += (index, to_bytes(child))
+        args += (index, id_bytes(child))
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
-def group_show(queue: Text, id: Text, *, timeout: float | None = None) -> Call[JobGroup]:
+def group_show(queue: Text, id: JobId, *, timeout: float | None = None) -> Call[JobGroup]:
     """How far a group is; raises `NoJobGroup`."""
-    args = ("GROUP", "SHOW", to_bytes(queue), to_bytes(id))
+    args = ("GROUP", "SHOW", to_bytes(queue), id_bytes(id))
     return Call(args=args, parse=_group, repeat=True, timeout_s=timeout)
 
 
-def group_cancel(queue: Text, id: Text, *, timeout: float | None = None) -> Call[bool]:
+def group_cancel(queue: Text, id: JobId, *, timeout: float | None = None) -> Call[bool]:
     """Cancels a group and its open children; False if it was not open. `NoJobGroup`."""
-    args = ("GROUP", "CANCEL", to_bytes(queue), to_bytes(id))
+    args = ("GROUP", "CANCEL", to_bytes(queue), id_bytes(id))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
@@ -160,17 +160,17 @@ def group_page(
 
 
 def ends_page(
-    queue: Text, id: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+    queue: Text, id: JobId, cursor: str, *, count: int | None = None, timeout: float | None = None
 ) -> Call[tuple[str, list[ChildEnd]]]:
     """One step through the children of a group: the next index, "0" at the end, and children."""
-    args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue), to_bytes(id), cursor]
+    args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue), id_bytes(id), cursor]
     args += ("COUNT", 1_000 if count is None else count)
     return Call(args=tuple(args), parse=_ends, repeat=True, timeout_s=timeout)
 
 
 def children_page(
     queue: Text,
-    id: Text,
+    id: JobId,
     cursor: str,
     *,
     count: int | None = None,
@@ -178,7 +178,7 @@ def children_page(
     timeout: float | None = None,
 ) -> Call[tuple[str, list[GroupChild]]]:
     """Like `ends_page`, without results, and of one state if that is given."""
-    args: list[Arg] = ["GROUP", "CHILDREN", to_bytes(queue), to_bytes(id), cursor]
+    args: list[Arg] = ["GROUP", "CHILDREN", to_bytes(queue), id_bytes(id), cursor]
     args += ("COUNT", 1_000 if count is None else count)
     if state is not None:
         args += ("STATE", state)

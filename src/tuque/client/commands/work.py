@@ -6,7 +6,7 @@ carry. As in calls.py, a builder makes a `Call`; times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -91,12 +91,13 @@ def start(
     worker.
     """
     args: list[Arg] = ["START"]
-    if worker is not None:
+    if worker is not None and ids:
         args += ("WORKER", to_bytes(worker))
     return Call(
         args=(*args, *map(id_bytes, ids)),
         parse=_runs,
         repeat=worker is not None,
+        of_nothing=None if ids else [],
         timeout_s=timeout,
         job_id=_only(ids),
     )
@@ -137,9 +138,9 @@ def release(
     Each is an id and its run, or `-` for a job that was delivered and not begun.
     """
     args: list[Arg] = ["RELEASE"]
-    if delay is not None:
+    if delay is not None and runs:
         args += ("DELAY", seconds("delay", delay))
-    return Call(args=(*args, *_in_turn(runs)), parse=int, repeat=True, timeout_s=timeout)
+    return _on_runs(args, runs, timeout)
 
 
 def fail(
@@ -189,7 +190,7 @@ def done(
 
 def done_many(*runs: tuple[JobId, Text], timeout: float | None = None) -> Call[int]:
     """Ends jobs as done, without results; returns how many ended now."""
-    return Call(args=("DONE", *_in_turn(runs)), parse=int, repeat=True, timeout_s=timeout)
+    return _on_runs(["DONE"], runs, timeout)
 
 
 # Those who wait for jobs
@@ -205,12 +206,13 @@ def cancel(
     `may_be_done` is True, that one may still cancel it.
     """
     args: list[Arg] = ["CANCEL"]
-    if reason is not None:
+    if reason is not None and ids:
         args += ("REASON", to_bytes(reason))
     return Call(
         args=(*args, *map(id_bytes, ids)),
         parse=_cancellings,
         repeat=True,
+        of_nothing=None if ids else [],
         timeout_s=timeout,
         job_id=_only(ids),
     )
@@ -304,11 +306,14 @@ def _only(ids: tuple[JobId, ...]) -> str | None:
     return id_text(ids[0]) if len(ids) == 1 else None
 
 
-def _in_turn(runs: Iterable[tuple[JobId, Text]]) -> list[Arg]:
-    words: list[Arg] = []
+def _on_runs(
+    words: list[Arg], runs: tuple[tuple[JobId, Text], ...], timeout: float | None
+) -> Call[int]:
+    """A call about ids and their runs in turn, which replies with a count."""
     for id, run in runs:
         words += (id_bytes(id), to_bytes(run))
-    return words
+    nothing = None if runs else 0
+    return Call(args=tuple(words), parse=int, repeat=True, of_nothing=nothing, timeout_s=timeout)
 
 
 def _runs(reply: Reply) -> list[Run | ReplyError]:

@@ -63,7 +63,7 @@ class Client(Runner):
 
     Without a URL it uses TUQUE_URL, else the node on this machine. `timeout` (seconds) bounds
     every call in addition to the time it asks the node to wait, and the search for a node; a
-    call may override it.
+    call may override it. `search_timeout`, if given, ends the search sooner while none is there.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Client(Runner):
         timeout: float | None = None,
         connect_timeout: float | None = None,
         login_timeout: float | None = None,
+        search_timeout: float | None = None,
         retry: Retry | None = None,
         max_connections: int | None = None,
         name: str | None = None,
@@ -93,6 +94,7 @@ class Client(Runner):
                 timeout=timeout,
                 connect_timeout=connect_timeout,
                 login_timeout=login_timeout,
+                search_timeout=search_timeout,
                 retry=retry,
                 max_connections=max_connections,
                 name=name,
@@ -356,7 +358,7 @@ class Client(Runner):
     def group_children(
         self,
         queue: Text,
-        id: Text,
+        id: JobId,
         *,
         state: Literal["open", "done", "failed", "dead"] | None = None,
         count: int | None = None,
@@ -370,7 +372,7 @@ class Client(Runner):
         )
 
     def group_results(
-        self, queue: Text, id: Text, *, count: int | None = None, timeout: float | None = None
+        self, queue: Text, id: JobId, *, count: int | None = None, timeout: float | None = None
     ) -> Iterator[ChildEnd]:
         """The children of a group of jobs in the order of their indexes; `NoJobGroup`."""
         return self._scan(

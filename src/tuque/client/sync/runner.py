@@ -119,6 +119,9 @@ class Runner(Face):
 
     def run(self, call: Call[T]) -> T:
         """Sends a call, retries where that is safe, and returns its typed result."""
+        if call.of_nothing is not None:
+            self._check_open()
+            return call.read(call.of_nothing)  # W1.8
         if not call.may_block:
             return self._read(call, self._ask_one(call), time.monotonic())
         ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
@@ -147,7 +150,7 @@ class Runner(Face):
             if all(isinstance(one, ConnectionError) for one in replies):
                 raise cast(ConnectionError, replies[-1])
         self._ask_homes(asked, replies)
-        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+        return self._seen(asked, list(pipeline.read_each(asked, replies)), time.monotonic())
 
     def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
         """Asks the leaders of tubes for the calls of a pipeline that were redirected to them."""
@@ -323,7 +326,8 @@ class Runner(Face):
                     self._on_stale(link.address)
                 link.close()
                 pool.close_idle()
-            return self._connect(deadline_s) if at is None else self._visit(at, deadline_s)
+            until_s = self._search_by_s(deadline_s)
+            return self._connect(until_s) if at is None else self._visit(at, until_s)
         except BaseException:
             pool.give(None)
             raise

@@ -155,6 +155,7 @@ class Face:
             unsure=bool(pinned),
             deadline_s=deadline_s,
             search_s=grace_s,
+            down_s=self.settings.search_timeout_s,
             now_s=now_s,
             rng=self._rng,
         )
@@ -197,6 +198,11 @@ class Face:
     def _connect_by_s(self, deadline_s: float, now_s: float) -> float:
         latest_s = now_s + self.settings.connect_timeout_s
         return min(latest_s, max(deadline_s, now_s + SHORTEST_CONNECT_S))
+
+    def _search_by_s(self, deadline_s: float) -> float:
+        """When a search for a node that can be reached ends."""
+        down_s = self.settings.search_timeout_s
+        return deadline_s if down_s is None else min(deadline_s, time.monotonic() + down_s)
 
     def _left_of(self, asked: list[Call[Any]], deadline_s: float, now_s: float) -> list[Call[Any]]:
         """The calls to send when part of the wait has passed."""

@@ -46,7 +46,8 @@ def ack_job(n: Node, job: Job, client: i64) -> bool:
         return False
     n.book.ack(job, n.now_ms)
     if n.events is not None:
-        n.events.acked(n.now_ms, job)  # A1.5, while the body is still there
+        # A1.5, while the body is still there
+        n.events.acked(n.now_ms, job, n.returned(job.id))
     retire(n, job)
     return True
 
@@ -67,7 +68,7 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
     if not was_acked:
         n.book.ack(job, n.now_ms)
     if n.events is not None and not was_acked:
-        n.events.acked(n.now_ms, job)
+        n.events.acked(n.now_ms, job, n.returned(job.id))
     count_all(n, job)
     if job.holders == 1 and not was_acked:
         retire(n, job)
@@ -104,7 +105,7 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
         send_async(n, dead)
     n.book.die(job, LETTER)
     if n.events is not None:
-        n.events.dead(n.now_ms, job, reason)  # Q10.3
+        n.events.dead(n.now_ms, job, reason, n.returned(job.id))  # Q10.3
     if isinstance(job, Task):
         policy_of(n).finish(n, job)
     else:
@@ -126,11 +127,12 @@ def bury_task(n: Node, task: Task, life: Life, cause: bytes) -> None:
     life.dead_cause = cause
     life.dead_ms = n.now_ms
     life.is_resting = False
+    returned = life.returned
     hand_on(n, task, life, life.terms.dead, n.limits.dead_keep_ms, True)
     n.life.dead += 1
     n.book.die(task, cause)
     if n.events is not None:
-        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause)
+        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause, returned)
     drop_letters(n)
 
 
@@ -140,6 +142,7 @@ def hand_on(n: Node, task: Task, life: Life, queue: bytes, ttl_ms: i64, is_dead:
     job = make_job(n, queue, task.body, spec)
     job.expire_ms = n.now_ms + ttl_ms
     life.client = -1
+    life.returned = 0
     n.has_lives = True
     n.life.enter(job.id, life, job.queue)
     if is_dead:

@@ -9,6 +9,7 @@ in `n.asks` and `n.offers`.
 """
 
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from mypy_extensions import i64
@@ -548,8 +549,8 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
         if not peer.is_linked or wish.until_ms <= now_ms or peer.is_leaving:  # F2.1
             del d.wishes[slot]
             continue
-        if not wish.is_waiting and d.rate(now_ms) > 0 and d.seen_ms + LINGER_MS > now_ms:
-            look_at(n, d, d.seen_ms + LINGER_MS)
+        if not wish.is_waiting and d.rate(now_ms) > 0 and d.kept_until_ms() > now_ms:
+            look_at(n, d, d.kept_until_ms())
             continue
         if not peer.has_room:
             n.offers[q.name] = None
@@ -704,11 +705,14 @@ def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
     if n.pauses.pop(name, None) is None:
         n.pause_bytes += len(name)
     n.pauses[name] = pausing
+    n.ended_pauses.pop(name, None)
+    if pausing.bits == 0:
+        n.ended_pauses[name] = None
     if len(n.pauses) > PAUSES_MAX or n.pause_bytes > PAUSES_BYTES:
-        for other, old in list(n.pauses.items())[:PAUSES_TRIM]:
-            if old.bits == 0:
-                del n.pauses[other]
-                n.pause_bytes -= len(other)
+        for other in list(islice(n.ended_pauses, PAUSES_TRIM)):
+            del n.ended_pauses[other]
+            del n.pauses[other]
+            n.pause_bytes -= len(other)
 
 
 def on_pause_message(n: Node, slot: i64, m: Pause) -> None:

@@ -449,7 +449,7 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 
 def on_reach_changed(n: Node) -> None:
-    """[R5.3] Nodes came or went: producers whose copies are now impossible get an error.
+    """[R5.3] Nodes came or went: producers without a timeout whose copies are impossible now end.
 
     Those that left the number of copies to the node get their ids with as many as are possible.
     """
@@ -464,7 +464,7 @@ def on_reach_changed(n: Node) -> None:
                 adding.needed = count_of(possible)
                 if count_of(adding.job.confirmed & ~n.forgotten) >= adding.needed:
                     on_enough(n, adding)
-            elif is_short:
+            elif is_short and adding.until_ms == 0:
                 fail(n, adding, Refusal(NOREPL_LOST))  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)

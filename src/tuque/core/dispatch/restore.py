@@ -176,6 +176,7 @@ def flush_all(n: Node) -> i64:
         if n.records is not None:
             n.records.pause(name, 0, 0)  # P1.9: nothing remains of its pause
     n.pauses = {}
+    n.ended_pauses = {}
     n.pause_bytes = 0
     while len(n.leases.returning) > 0:
         return_some(n)  # drops them: their jobs are gone

@@ -385,7 +385,7 @@ def ack_leased(n: Node, job: Job) -> bool:
     job.flags &= 0xFF ^ LEASED
     n.book.ack(job, n.now_ms)
     if n.events is not None:
-        n.events.acked(n.now_ms, job)
+        n.events.acked(n.now_ms, job, n.returned(job.id))
     retire(n, job)
     return True
 
@@ -397,7 +397,7 @@ def ack_known(n: Node, b: Batch, i: i64) -> bool:
         return False
     n.book.ack(job, n.now_ms)
     if n.events is not None:
-        n.events.acked(n.now_ms, job)
+        n.events.acked(n.now_ms, job, n.returned(job.id))
     retire(n, job)
     return True
 

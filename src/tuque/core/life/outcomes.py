@@ -93,7 +93,7 @@ def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> 
     if n.events is not None:
         if run != 0:
             n.events.run(n.now_ms, job, RUN_DONE, attempt_of(run), worker_of(life, run))
-        n.events.acked(n.now_ms, job)
+        n.events.acked(n.now_ms, job, n.returned(job.id))
     if life is not None:
         drop_life(n, job, life)
     if n.has_lives:

@@ -69,7 +69,6 @@ from tuque.core.queues.procedures import (
     retry_due_ms,
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
-from tuque.core.records.events import CANCELLED as EV_CANCELLED
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
@@ -352,9 +351,10 @@ def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
 
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
+    task = n.jobs.get(id)
+    if isinstance(task, Task):
+        return policy_of(n).release(n, task, run, delay_ms, client)
     job, _ = open_job(n, id)
-    if isinstance(job, Task):
-        return policy_of(n).release(n, job, run, delay_ms, client)
     if job is None or job.flags & LEASED or is_held(n, id):
         return False
     life = life_of(n, id)
@@ -377,7 +377,7 @@ def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) ->
         if is_over(n, job):
             go_dead_or_end(n, job, life, EXPIRED)
             return True
-    elif delay_ms > 0:
+    elif delay_ms > 0 or n.events is not None:
         life = make_life(n, n.jobs[id])
     give_back(n, job, life, delay_ms, BY_RELEASE)
     if n.events is not None:
@@ -404,6 +404,8 @@ def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
 
 def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -> None:
     """Queue the job again, now or after the delay; no counter of deliveries grows (W4.2)."""
+    if life is not None:
+        life.returned += 1
     leave_line(n, job)
     n.book.requeue(job, cause)
     job.flags &= 0xFF ^ ONCE_QUEUED
@@ -617,7 +619,6 @@ def end_cancelled(n: Node, job: Job, life: Life) -> None:
     if life.run_state == LIVE:
         life.run_state = RELEASED
     if n.events is not None:
-        tell_run(n, job, life, EV_CANCELLED, life.cancel_reason)
-        n.events.acked(n.now_ms, job)
+        n.events.cancelled(n.now_ms, job, life.cancel_reason, life.returned)
     conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)
     retire(n, job)

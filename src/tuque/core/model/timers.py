@@ -28,6 +28,7 @@ Slots = dict[int, list[Job]]
 # one job, queue, client or word that is read or changed; what costs more counts as several. Only
 # long paths are counted: a command about one job is free.
 TURN_WORK: Final = 5_000  # units of all long commands together in one turn
+TURN_NS: Final = 5_000_000  # of work after which a turn counts as done, whatever it has counted
 PIECE: Final = 1_000  # units of one of them before the next one gets its share
 REPLY_BYTES: Final = 4 << 20  # a reply with many elements ends after the one that exceeds it
 

@@ -127,6 +127,7 @@ class Life:
         self.worker = b""  # who runs it
         self.client: i64 = -1  # the connection here that it last spoke on
         self.unstarted: i64 = 0  # deliveries in a row without START (W6.4)
+        self.returned: i64 = 0  # times that FAIL, RELEASE or silence put it back (E1.11)
         self.is_resting = False  # in a back-off: nobody may begin (W2.3)
         self.is_cancelled = False
         self.cancel_reason = b""

@@ -308,6 +308,7 @@ class Node:
         """Jobs and queues by name, and as lists without gaps (core/node/tables.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
+        self.ended_pauses: dict[bytes, None] = {}  # those of `pauses` that ended one, oldest first
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
@@ -368,6 +369,11 @@ class Node:
             "tombstones": int(self.tombs.bytes_used()),
             "other": int(self.other_bytes),
         }
+
+    def returned(self, id: bytes) -> i64:
+        """[E1] How often FAIL, RELEASE or silence of a run put the job back (E1.11)."""
+        work = self.life.by_id.get(id)
+        return 0 if work is None else work.returned
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than all earlier ones on this node (G6.4)."""

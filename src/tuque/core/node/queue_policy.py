@@ -55,6 +55,10 @@ class Policy:
         """GETJOB, or serving a waiting client: the first task that can be taken."""
         raise AssertionError("no policy")
 
+    def has_older(self, q: Queue) -> bool:
+        """Whether plain jobs are there that go before the tasks."""
+        raise AssertionError("no policy")
+
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """ACKJOB, FASTACK; False: the client may not finish it."""
         raise AssertionError("no policy")

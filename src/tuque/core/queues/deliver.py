@@ -32,11 +32,13 @@ STALE_DEADLINES: Final = 1024  # entries of clients served in time that are kept
 def take(n: Node, q: Queue, client: i64) -> Job | None:
     """[V4] PROCEDURE deliver: hand the first job of the queue to the client.
 
-    A tube's tasks go first. Plain jobs that were in flight when the tube was made may follow:
-    GETJOB gets them like any job, TAKE never (T1.8).
+    Plain jobs of a tube were there, or in flight, when it was made. GETJOB gets them after its
+    tasks, of a type with keys before them; TAKE never (T1.8).
     """
-    if q.policy is not None:
-        task = q.policy.take(n, q, client)
+    policy = q.policy
+    is_before = policy is not None and policy.has_older(q) and not is_take(n, client)
+    if policy is not None and not is_before:
+        task = policy.take(n, q, client)
         if task is not None or is_take(n, client):
             return task
     job = q.pop()  # in a tube: a plain job
@@ -46,7 +48,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
         n.passed += 1
         job = q.pop() if n.passed < TURN_WORK or has_live_head(n, q) else None
     if job is None:
-        return None
+        return policy.take(n, q, client) if policy is not None and is_before else None
     count_delivery(n, q, job)  # V4.1, V4.2
     now_ms = n.now_ms
     job.marks = OUT_HERE
@@ -86,7 +88,7 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
     q.jobs_out += 1
     q.atime_ms = n.now_ms
     if q.demand is not None:
-        q.demand.seen_ms = n.now_ms
+        q.demand.note_seen(n.now_ms)
         if q.length == 0:
             n.asks[q.name] = None  # F1.1
 
@@ -228,7 +230,7 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
             if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
                 d.lack = lack
             d.poll_ms = n.now_ms
-            d.seen_ms = n.now_ms
+            d.note_seen(n.now_ms)
             n.asks[name] = None
 
 

@@ -335,6 +335,7 @@ def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hol
 def merge(n: Node, mine: Life, theirs: Life) -> None:
     """[W14] Two views of one life become one, in any order the same (W14.2). Not `is_dead`."""
     mine.starts = max(mine.starts, theirs.starts)
+    mine.returned = max(mine.returned, theirs.returned)
     if theirs.replays < mine.replays:
         return
     if theirs.replays > mine.replays:
@@ -445,7 +446,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     reason = life.last.reason if life.last is not None else b""
     n.book.die(job, cause)
     if n.events is not None:
-        n.events.dead(n.now_ms, job, reason if len(reason) > 0 else cause)
+        n.events.dead(n.now_ms, job, reason or cause, n.returned(job.id))
     life.origin = job.queue
     life.dead_cause = cause
     life.dead_ms = n.now_ms

@@ -233,14 +233,15 @@ def remove(n: Node, job: Job, cause: i64) -> None:
     is_told = tells_end(n, job, cause)
     if is_told and cause == stats.EXPIRED:
         n.book.expire(job)
+    returned = n.returned(job.id)
     unregister(n, job, cause)
     if n.records is not None:
         n.records.remove(job.id, cause)  # G2.5
     if n.events is not None and is_told:
         if cause == stats.EXPIRED:
-            n.events.expired(n.now_ms, job)  # G2.6
+            n.events.expired(n.now_ms, job, returned)  # G2.6
         else:
-            n.events.deleted(n.now_ms, job, cause)
+            n.events.deleted(n.now_ms, job, cause, returned)
 
 
 def tells_end(n: Node, job: Job, cause: i64) -> bool:

@@ -37,7 +37,7 @@ RUN_FAILED: Final = 12
 RUN_CRASHED: Final = 13
 RUN_TIMED_OUT: Final = 14
 RUN_DONE: Final = 15
-CANCELLED: Final = 16
+CANCELLED: Final = 16  # an end, as ACKED
 REPLAYED: Final = 17
 HOME_CHANGED: Final = 18  # of a tube, not of a job
 GROUP_CREATED: Final = 19  # of groups of jobs, which are no jobs; in the order of their states
@@ -164,7 +164,7 @@ class Chunk:
         self.ids_raw = BytesWriter()
         # one value per `delivered`
         self.consumer_raw = BytesWriter()  # i64
-        # one value per `added`, `acked`, `expired`, `dead`, `deleted`
+        # one value per `added`, `acked`, `expired`, `dead`, `deleted`, `cancelled`
         self.size_raw = BytesWriter()  # i32
         self.delay_raw = BytesWriter()  # i64
         # ttl and retry, both i64, per `added`
@@ -173,7 +173,8 @@ class Chunk:
         # one value per `nacked`, `requeued`, `dead`, `deleted`, and event of a run, tube or group
         self.reason_lens = BytesWriter()  # i32: length
         self.reason_raw = BytesWriter()
-        # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
+        # one value per end: `acked`, `expired`, `dead`, `deleted`, `cancelled`; instants i64 ms,
+        # 0 = never
         self.enqueued_raw = BytesWriter()
         self.first_raw = BytesWriter()
         self.last_raw = BytesWriter()
@@ -245,11 +246,13 @@ class Events:
         if c is not None:
             write_i64_le(c.consumer_raw, consumer)
 
-    def acked(self, now_ms: i64, job: Job) -> None:
+    # `returned`: how often FAIL, RELEASE or silence of a run put the job back (E1.11)
+
+    def acked(self, now_ms: i64, job: Job, returned: i64 = 0) -> None:
         """The job is done."""
         c = self._row(ACKED, now_ms, job)
         if c is not None:
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
     def nacked(self, now_ms: i64, job: Job, reason: bytes = b"") -> None:
         """A client returned the job; no `requeued` follows for it."""
@@ -263,25 +266,32 @@ class Events:
         if c is not None:
             _put_reason(c, REQUEUE_CAUSES[cause])
 
-    def expired(self, now_ms: i64, job: Job) -> None:
+    def expired(self, now_ms: i64, job: Job, returned: i64 = 0) -> None:
         """The job's time to live ended before it was acknowledged."""
         c = self._row(EXPIRED, now_ms, job)
         if c is not None:
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
-    def dead(self, now_ms: i64, job: Job, reason: bytes) -> None:
+    def dead(self, now_ms: i64, job: Job, reason: bytes, returned: i64 = 0) -> None:
         """The job was given up: its body continues in a dead-letter queue under a new id."""
         c = self._row(DEAD, now_ms, job)
         if c is not None:
             _put_reason(c, reason)
-            _stamps(c, job)
+            _stamps(c, job, returned)
 
-    def deleted(self, now_ms: i64, job: Job, cause: i64) -> None:
+    def deleted(self, now_ms: i64, job: Job, cause: i64, returned: i64 = 0) -> None:
         """The job was removed unfinished; `cause` as in core/model/stats.py."""
         c = self._row(DELETED, now_ms, job)
         if c is not None:
             _put_reason(c, DELETE_CAUSES[cause])
-            _stamps(c, job)
+            _stamps(c, job, returned)
+
+    def cancelled(self, now_ms: i64, job: Job, reason: bytes, returned: i64 = 0) -> None:
+        """The job ended because it was cancelled."""
+        c = self._row(CANCELLED, now_ms, job)
+        if c is not None:
+            _put_reason(c, reason)
+            _stamps(c, job, returned)
 
     def run(self, now_ms: i64, job: Job, kind: i64, attempt: i64, text: bytes) -> None:
         """A run of the job began or ended; `kind` is RUN_STARTED or a later one (E1.7)."""
@@ -411,7 +421,7 @@ class Events:
         return c
 
 
-def _stamps(c: Chunk, job: Job) -> None:
+def _stamps(c: Chunk, job: Job, returned: i64) -> None:
     """The history of an ending job, so that one event has all of it."""
     delay_ms: i64 = i64(job.delay_s) * 1000
     write_i32_le(c.size_raw, i32(len(job.body)))
@@ -420,7 +430,7 @@ def _stamps(c: Chunk, job: Job) -> None:
     write_i64_le(c.first_raw, job.first_ms)
     write_i64_le(c.last_raw, job.last_ms)
     write_i32_le(c.deliveries_raw, job.delivered_count)
-    write_i32_le(c.nacks_raw, job.nacks)
+    write_i32_le(c.nacks_raw, job.nacks + i32(returned))
     write_i32_le(c.timeouts_raw, job.deliveries)
 
 

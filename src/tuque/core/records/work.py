@@ -8,7 +8,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
-             words: worker, cause, reason, detail
+             words: worker, cause, reason, detail; returned i32, if its bit is set
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
@@ -43,7 +43,8 @@ CANCELLED_BIT: Final = 2
 DEAD_BIT: Final = 4
 HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
-ALL_BITS: Final = 31
+HAS_RETURNED: Final = 32
+ALL_BITS: Final = 63
 
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
@@ -55,6 +56,7 @@ LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
 FAILURE_FIXED: Final = 12
 FAILURE_WORDS: Final = 4
+RETURNED_BYTES: Final = 4
 OUTCOME_FIXED: Final = 70
 OUTCOME_WORDS: Final = 3
 PLACE_FIXED: Final = 8
@@ -63,18 +65,18 @@ SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
 JITTER_MAX: Final = 1_000
 
 
-def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
+def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
     """All of a life except the connection that its run last spoke on."""
-    terms = life.terms
-    first, last = life.first, life.last
+    terms = work.terms
+    first, last = work.first, work.last
     words = [
         terms.dead,
-        life.headers,
-        life.worker,
-        life.cancel_reason,
-        life.progress,
-        life.dead_cause,
-        life.origin,
+        work.headers,
+        work.worker,
+        work.cancel_reason,
+        work.progress,
+        work.dead_cause,
+        work.origin,
     ]
     bits: i64 = 0
     size: i64 = 1 + LIFE_FIXED + words_size(words)
@@ -84,30 +86,35 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
     if last is not None:
         bits |= HAS_LAST
         size += failure_size(last)
-    if life.is_resting:
+    if work.is_resting:
         bits |= RESTING
-    if life.is_cancelled:
+    if work.is_cancelled:
         bits |= CANCELLED_BIT
-    if life.is_dead:
+    if work.is_dead:
         bits |= DEAD_BIT
+    if work.returned > 0:
+        bits |= HAS_RETURNED
+        size += RETURNED_BYTES
     write_i32_le(w, i32(size))
     w.append(kind)
     w.write(id)
     w.append(bits)
-    w.append(life.run_state)
-    for small in (terms.attempts, terms.jitter, life.failed, life.starts, life.unstarted):
+    w.append(work.run_state)
+    for small in (terms.attempts, terms.jitter, work.failed, work.starts, work.unstarted):
         write_i32_le(w, i32(small))
-    for large in (terms.first_ms, terms.max_ms, terms.keep_ms, terms.limit_ms, life.replays):
+    for large in (terms.first_ms, terms.max_ms, terms.keep_ms, terms.limit_ms, work.replays):
         write_i64_le(w, large)
-    for instant in (life.run, life.since_ms, life.expire_ms, life.ttl_ms, life.dead_ms):
+    for instant in (work.run, work.since_ms, work.expire_ms, work.ttl_ms, work.dead_ms):
         write_i64_le(w, instant)
-    write_i64_le(w, life.serial)
-    write_i64_le(w, life.edit)
+    write_i64_le(w, work.serial)
+    write_i64_le(w, work.edit)
     put_words(w, words)
     if first is not None:
         put_failure(w, first)
     if last is not None:
         put_failure(w, last)
+    if work.returned > 0:
+        write_i32_le(w, i32(work.returned))
 
 
 def put_failure(w: BytesWriter, failure: Failure) -> None:
@@ -249,7 +256,17 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
         if life.last is None:
             return False
     r.life = life
+    if bits & HAS_RETURNED:
+        return read_returned(data, end, r, life)
     return r.at == end
+
+
+def read_returned(data: bytes, end: i64, r: LifeRecord, work: Life) -> bool:
+    """Read how often the job was put back, the last field. False if it is malformed."""
+    if end - r.at != RETURNED_BYTES:
+        return False
+    work.returned = i64(read_i32_le(data, r.at))
+    return work.returned > 0
 
 
 def are_sane(small: list[i64], large: list[i64]) -> bool:

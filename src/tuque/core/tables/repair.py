@@ -25,6 +25,7 @@ SETTLE: Final = 6  # jobs queued here may be queued there, too (Q12)
 SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
 BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
 DEMAND_BYTES: Final = 900  # of a demand, without its name
+KEPT_MAX_MS: Final = 60_000  # how long jobs wait at most for clients that poll here
 LINGER_MS: Final = 200  # how long a request outlives the last waiting client
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
@@ -255,7 +256,18 @@ class Demand:
         self.poll_ms: i64 = 0  # when a client last polled in vain
         self.lack: i64 = 1  # how many jobs it lacked
         self.seen_ms: i64 = 0  # when a client here last polled, or got a job
+        self.gap_ms: i64 = 0  # between the last two of these instants
         self.look_ms: i64 = 0  # its next instant in n.looks; 0: none
+
+    def note_seen(self, now_ms: i64) -> None:
+        """A client here polled, or got a job."""
+        if 0 < self.seen_ms < now_ms:
+            self.gap_ms = now_ms - self.seen_ms
+        self.seen_ms = now_ms
+
+    def kept_until_ms(self) -> i64:
+        """[F2.1] Until then the jobs are kept for the clients that poll here."""
+        return self.seen_ms + max(LINGER_MS, min(2 * self.gap_ms, KEPT_MAX_MS))
 
     def count_imports(self, now_ms: i64, count: i64) -> None:
         """Count imported jobs (F3.4)."""

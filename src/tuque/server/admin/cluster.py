@@ -18,6 +18,7 @@ from tuque.server.commands.tube_leaders import cmd_voters
 from tuque.server.config.config import is_loopback
 from tuque.server.net.resolver import is_literal
 from tuque.server.replies.help import reply_help
+from tuque.server.replies.redirects import own_host
 from tuque.server.start.bus import make_card
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server, log
@@ -170,7 +171,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         c.ok()
     elif word == b"NODES" and count == 2:
         refuses = (s.idle or "conflict") if s.n.is_double else ""
-        own = s.identity.line(journal_fails(s.n, 0), refuses)
+        own = s.identity.line(journal_fails(s.n, 0), refuses, own_host(s, c))
         c.reply(own + s.members.lines())
     elif word == b"MYID" and count == 2:
         c.reply(s.n.node_id)

@@ -8,7 +8,6 @@ from typing import Final
 from tuque.logtext import facts
 from tuque.server.access.rights import NOAUTH
 from tuque.server.bus.link import BusFigures
-from tuque.server.bus.reasons import UNSEALED
 from tuque.server.config.config import cluster_secrets, config_get, config_set
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.patterns import MOST
@@ -87,7 +86,6 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name == "maxclients":
         check_files(value)
     before = s.cfg.appendonly
-    check_password(s, name, value)
     try:
         config_set(s.cfg, name, value)
     except ConfigError as error:
@@ -117,13 +115,6 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     elif name in ("loglevel", "log-format"):
         shape_log(s.cfg.loglevel, s.cfg.log_format)
     log.info("CONFIG SET %(option)s", facts("option_set", option=name))
-
-
-def check_password(s: Server, name: str, value: str) -> None:
-    """[B1] Refuse a password while links without a secret are open: they would end (B1.7)."""
-    bus = s.bus
-    if name == "requirepass" and value and bus and not bus.is_guarded() and bus.by_slot:
-        raise ArgError(b"ERR CONFIG SET requirepass: " + UNSEALED.encode())
 
 
 def be_read_only(s: Server) -> None:

@@ -22,10 +22,6 @@ SHUT: Final = (
     "nodes; "
     "`tuque cluster secret` makes a secret, the same for all nodes, or use tls-cluster"
 )
-UNSEALED: Final = (
-    "this node is linked with others without a cluster-secret; give all nodes one first, "
-    "`tuque cluster secret` makes it"
-)
 GONE_SECRET: Final = "its secret is no longer accepted"
 NEW_CERTIFICATES: Final = "the certificates have changed"
 IS_CLEAR: Final = "it speaks no TLS on its bus; tls-cluster must be the same on all nodes"

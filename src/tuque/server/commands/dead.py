@@ -1,5 +1,6 @@
 """DEAD: dead letters listed, shown, counted, replayed and purged (SPEC W12)."""
 
+from bisect import insort
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -316,7 +317,7 @@ class Counts(Chore):
         self.queue = queue
         self.keys: list[tuple[bytes, bytes]] = []
         self.at: i64 = -1  # -1: not started
-        self.found: list[tuple[int, bytes, bytes]] = []
+        self.found: list[tuple[int, bytes, bytes]] = []  # in order, the greatest count first
 
     def step(self, room: i64) -> bool:
         """Look at the next reasons; keep those that are the most frequent."""
@@ -328,25 +329,33 @@ class Counts(Chore):
             self.at = 0
             self.keys = list(letters.reasons)
             n.work += len(self.keys) // COPIED
-        end: i64 = min(len(self.keys), self.at + room * LOOKS)
-        n.work += (end - self.at) // LOOKS
-        found = self.found
-        while self.at < end:
-            cause, reason = self.keys[self.at]
-            count = letters.reasons.get((cause, reason), 0)
+        size: i64 = len(self.keys)
+        most: i64 = room * LOOKS
+        left = most
+        while left > 0 and self.at < size:
+            key = self.keys[self.at]
             self.at += 1
-            if count > 0:
-                found.append((-count, cause, reason))
-        if len(found) > 4 * ROWS_MAX:
-            found.sort()
-            del found[ROWS_MAX:]
-        return self.at == len(self.keys)
+            left -= 1
+            count = letters.reasons.get(key, 0)
+            if count > 0 and self.gets_place((-count, key[0], key[1])):
+                left -= LOOKS
+        n.work += (most - left) // LOOKS
+        return self.at == size
+
+    def gets_place(self, row: tuple[int, bytes, bytes]) -> bool:
+        """Put the row in its place, if it is one of the first; the last one then makes room."""
+        found = self.found
+        if len(found) == ROWS_MAX:
+            if row > found[-1]:
+                return False
+            found.pop()
+        insort(found, row)
+        return True
 
     def tell(self) -> None:
         """Reply with the rows, the greatest first."""
-        self.found.sort()
         rows: list[object] = []
-        for count, cause, reason in self.found[:ROWS_MAX]:
+        for count, cause, reason in self.found:
             rows.append([cause, reason, -count])
         self.s.n.work += len(rows)
         self.client.reply(rows)

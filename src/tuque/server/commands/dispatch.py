@@ -5,7 +5,6 @@ The commands of the job cycle live here; the others are in the modules that
 """
 
 from collections.abc import Callable
-from time import perf_counter_ns
 from typing import Final
 
 from mypy_extensions import i64
@@ -66,6 +65,7 @@ from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
 from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, core_words, error_words, on_fault
 from tuque.server.replies.help import load_share, worded
+from tuque.server.replies.long_commands import note_long
 from tuque.server.replies.redirects import (
     check_queue,
     check_strange,
@@ -112,8 +112,6 @@ from tuque.wire.commands.commands import Command
 from tuque.wire.commands.rights import unit_of
 from tuque.wire.proto.resp import array_head, bulk_head
 
-CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
-
 Handler = Callable[[Server, Client, list[bytes]], None]
 HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by registry.py
 
@@ -125,6 +123,7 @@ LONG_WORD_GIVEN: Final = b"ERR word %d of '%s' has %d bytes: at most %d, only a 
 TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
 
 SMALL_WORDS: Final = 16
+PLAIN_LAST: Final = 4  # ADDJOB, GETJOB and acks cost by L2.8
 NAME_BYTES: Final = 128  # shown of an unknown command's name
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
 HTTP_WORDS: Final = [b"POST", b"HOST:"]
@@ -185,16 +184,18 @@ def begin_ns(s: Server) -> i64:
     """When a command begins: at the end of the last one, unless something else ran since."""
     at_ns = s.mark_ns
     if at_ns == 0:
-        return CLOCK_NS()
+        return s.system.work_ns()
     s.mark_ns = 0
     return at_ns
 
 
 def note_time(s: Server, command: Command, args: list[bytes], start_ns: i64) -> None:
     """Count a command that has ended; keep one that took long for SLOWLOG and LATENCY."""
-    ended_ns: i64 = CLOCK_NS()
+    ended_ns: i64 = s.system.work_ns()
     spent_ns = ended_ns - start_ns
     s.mark_ns = ended_ns  # the next command begins
+    if command.code > PLAIN_LAST or len(args) > SMALL_WORDS:
+        note_long(s, spent_ns)
     command.calls += 1
     command.usec_ns += spent_ns
     s.figures.commands += 1

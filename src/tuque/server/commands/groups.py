@@ -6,6 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.job_id import of_url
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS, Terms
@@ -302,7 +303,7 @@ def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"LIST":
         show_all(s, c, tube, args[3:])
         return
-    task = groups.group_of(s.n, tube, args[3])
+    task = groups.group_of(s.n, tube, of_url(args[3]))  # G6.6
     if word == b"ADD":
         add(s, c, t, tube, task, args)
     elif word == b"SHOW":

@@ -47,7 +47,7 @@ BADID: Final = b"BADID Invalid Job ID format."
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 NOT_ABOVE_ALL: Final = (JOBS, ELSEWHERE, GROWS)
 FEW_IDS: Final = 500  # run at once, uncounted
-LOOKS: Final = 5  # ids checked per unit of work
+LOOKS: Final = 2  # ids checked per unit of work
 DISKFULL: Final = (
     b"DISKFULL the disk of the journal is nearly full: this node takes no more jobs until it has "
     b"room; acknowledge jobs, free space, or use another node"
@@ -105,24 +105,28 @@ def bad_id(word: bytes, is_one_of_many: bool) -> ArgError:
     return ArgError(b"BADID Invalid Job ID format: '%s'." % word[:HEADER_MAX])
 
 
-def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
+def check_ids(
+    s: Server, args: list[bytes], first: i64, step: i64 = 1, is_piece: bool = False
+) -> None:
     """Check that every word from `first` on is a job id, and no task led by another node.
 
-    `step` 2: every second one. Raises before anything changes. URL forms are replaced by the plain
-    form.
+    `step` 2: every second one; `is_piece`: more ids belong to the command. Raises before anything
+    changes. URL forms are replaced by the plain form.
     """
-    check_forms(args, first, step)
+    check_forms(args, first, step, is_piece)
     if s.n.policy is not None:
         check_tasks(s, args, first, step)  # T17.3
 
 
-def check_acted(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
+def check_acted(
+    s: Server, args: list[bytes], first: i64, step: i64 = 1, is_piece: bool = False
+) -> None:
     """As `check_ids`, for a command that changes jobs: nor of a task that only its leader knows."""
-    check_ids(s, args, first, step)
+    check_ids(s, args, first, step, is_piece)
     check_strange(s, args, first, step)  # T17.8
 
 
-def check_forms(args: list[bytes], first: i64, step: i64) -> None:
+def check_forms(args: list[bytes], first: i64, step: i64, is_piece: bool = False) -> None:
     """Check that every word from `first` on is a job id, of a job at whatever node."""
     i = first
     while i < len(args):
@@ -130,7 +134,7 @@ def check_forms(args: list[bytes], first: i64, step: i64) -> None:
             word = args[i]
             args[i] = of_url(word)  # G6.6
             if not is_job_id(args[i]):
-                raise bad_id(word, len(args) - first > step)
+                raise bad_id(word, is_piece or len(args) - first > step)
         i += step
 
 
@@ -195,7 +199,7 @@ class Ids(Chore):
         if self.looked < size:
             end = min(self.looked + room * LOOKS, size)
             words = self.args[self.looked : end]
-            check_acted(self.s, words, 0)
+            check_acted(self.s, words, 0, 1, True)
             account = self.client.user
             if account is not None and len(account.prefix) > 0:
                 hide_ids(self.s, account, words, 0)

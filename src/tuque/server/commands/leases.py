@@ -68,6 +68,7 @@ ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
 COLUMNS_MAX: Final = 50_000
 FETCH_BYTES: Final = 32 << 20
 ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
+QUEUES_OF_UNIT: Final = 2  # of a group, whether the user may see them
 NACKS_MAX: Final = 10_000
 NUMBER_MAX: Final = 1 << 52
 QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
@@ -213,6 +214,41 @@ class Ending(Chore):
         self.client.out.append(int_reply(self.done))
 
 
+@final
+class GroupNames(Chore):
+    """[Y10] LEASE LIST: the groups whose queues the client may all see."""
+
+    def __init__(self, s: Server, c: Client) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.left = list(s.n.leases.groups)
+        self.shown: list[bytes] = []
+
+    def step(self, room: i64) -> bool:
+        """Look at the next groups."""
+        n, c = self.s.n, self.client
+        done: i64 = 0
+        sees_all = c.sees_all()
+        while len(self.left) > 0 and done < room:
+            g = n.leases.groups.get(self.left.pop())
+            done += 1
+            if g is None or not c.is_own(g.name):
+                continue
+            if not sees_all:
+                done += len(g.queues) // QUEUES_OF_UNIT
+            if sees_all or all(c.sees(queue) for queue in g.queues):
+                self.shown.append(c.named(g.name))
+        n.work += done
+        return len(self.left) == 0
+
+    def tell(self) -> None:
+        """Reply with the names, in the order in which the groups were opened."""
+        self.shown.reverse()
+        names: list[object] = [*self.shown]
+        self.client.reply(names)
+
+
 # ---- The command (SPEC Y)
 
 
@@ -254,9 +290,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         fields["queues"] = [c.named(queue) for queue in known.queues]
         c.reply(flat(fields))
     elif word == b"LIST" and count == 2:
-        groups = s.n.leases.groups.values()
-        shown = [g for g in groups if all(c.sees(queue) for queue in g.queues)]
-        c.reply([c.named(g.name) for g in shown if c.is_own(g.name)])
+        begin_long(s, c, GroupNames(s, c))
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"LEASE")
     else:

@@ -175,7 +175,10 @@ def waits_on(s: Server, c: Client, wanted: Wanted) -> bool:
 
 
 def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W8] CANCEL [REASON text] id [id ...]: what became of each (W8.4)."""
+    """[W8] CANCEL [REASON text] [id ...]: what became of each (W8.4)."""
+    if len(args) == 1:
+        c.out.append(array_head(0))  # W1.8
+        return
     first: i64 = 1
     reason = b""
     if args[1].upper() == b"REASON":

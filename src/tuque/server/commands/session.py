@@ -9,6 +9,7 @@ from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
 from tuque.server.access.login import log_in, log_out
 from tuque.server.access.rights import NOAUTH
 from tuque.server.config.config import announced_port
+from tuque.server.replies.redirects import own_host
 from tuque.server.state.client import REPLY_ON, Client
 from tuque.server.state.notices import leave_notices
 from tuque.server.state.server import Server
@@ -32,7 +33,7 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args) == 1:
         if s.is_nobody(c):
             raise ArgError(NOAUTH)
-        c.reply([1, s.n.node_id, *known_nodes(s)])  # C5.1
+        c.reply([1, s.n.node_id, *known_nodes(s, own_host(s, c))])  # C5.1
         return
     version = strict_int(args[1])
     if version is None:
@@ -71,11 +72,11 @@ def greet(s: Server, c: Client, args: list[bytes]) -> None:
     )
 
 
-def known_nodes(s: Server) -> list[list[bytes]]:
-    """[K8] Id, address, port and priority of each node (K8.1), this one first."""
+def known_nodes(s: Server, own: str) -> list[list[bytes]]:
+    """[K8] Id, address, port and priority of each node (K8.1), this one at `own` first."""
     priority = PRIORITY_AVOID if s.is_parting() or s.conflict else PRIORITY_UP
     port = announced_port(s.cfg)
-    rows = [[s.n.node_id, s.cfg.cluster_announce_ip.encode(), b"%d" % port, b"%d" % priority]]
+    rows = [[s.n.node_id, own.encode(), b"%d" % port, b"%d" % priority]]
     for one in s.members.alive():
         if one.host and one.port:
             rows.append([one.node_id, one.host.encode(), b"%d" % one.port, b"%d" % one.priority()])

@@ -28,6 +28,7 @@ RELEASE_ALL: Final = 1
 DROP: Final = 2
 KICK: Final = 3
 LOOKS: Final = 4  # tasks, or tubes, visited per unit of work
+CHANGED: Final = 3  # units more for a task that is ended or given back
 COPIED: Final = 100  # numbers of tasks that are copied per unit of work
 WRITTEN: Final = 4  # units of work to write a task
 MERGED: Final = 16  # keys that are merged per unit of work
@@ -65,13 +66,15 @@ class TubeChore(Chore):
         except TubeError:
             self.undo()
             raise
-        end: i64 = min(len(self.numbers), self.at + room)
-        n.work += end - self.at
-        while self.at < end:
+        left = room
+        size: i64 = len(self.numbers)
+        while self.at < size and left > 0:
             task = tube.tasks.get(self.numbers[self.at])
-            if task is not None:
-                self.change(task)
+            left -= 1
+            if task is not None and self.change(task):
+                left -= CHANGED
             self.at += 1
+        n.work += room - left
         if self.at < len(self.numbers):
             return False
         if self.what == DROP:
@@ -98,19 +101,21 @@ class TubeChore(Chore):
             if len(self.tube.waiters) > 0:
                 mark_ready(self.n, self.tube)
 
-    def change(self, task: Task) -> None:
-        """Apply the command to one task."""
+    def change(self, task: Task) -> bool:
+        """Apply the command to one task; False: it does not concern it."""
         n, t, tube = self.n, self.t, self.tube
         if self.what == RELEASE_ALL:
-            if task.status == TAKEN:
-                give_back(n, t, tube, task)
-                self.done += 1
-            return
+            if task.status != TAKEN:
+                return False
+            give_back(n, t, tube, task)
+            self.done += 1
+            return True
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
         end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         self.done += 1
+        return True
 
     def kick(self, room: i64) -> bool:
         """Kick the next buried tasks."""

@@ -106,7 +106,10 @@ def check_pairs(s: Server, args: list[bytes], first: i64) -> bool:
 
 
 def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W2] START [WORKER name] id [id ...]: for each id a run, or an error (W2.6)."""
+    """[W2] START [WORKER name] [id ...]: for each id a run, or an error (W2.6)."""
+    if len(args) == 1:
+        c.out.append(array_head(0))  # W1.8
+        return
     first: i64 = 1
     worker = b""
     if len(args[1]) == 6 and args[1].upper() == b"WORKER":
@@ -171,7 +174,10 @@ def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W4] RELEASE [DELAY s] id run [id run ...]: the reply is how many were given back (W4.1)."""
+    """[W4] RELEASE [DELAY s] [id run ...]: the reply is how many were given back (W4.1)."""
+    if len(args) == 1:
+        c.out.append(int_reply(0))  # W1.8
+        return
     first: i64 = 1
     delay_ms: i64 = 0
     if args[1].upper() == b"DELAY":
@@ -251,7 +257,10 @@ def put_failed(c: Client, became: i64, wait_ms: i64, dead_in: bytes) -> None:
 
 
 def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W7] DONE id run [RESULT bytes] | DONE id run [id run ...]: how many ended now (W7.1)."""
+    """[W7] DONE id run [RESULT bytes] | DONE [id run ...]: how many ended now (W7.1)."""
+    if len(args) == 1:
+        c.out.append(int_reply(0))  # W1.8
+        return
     result: bytes | None = None
     words = args
     if len(args) == 5 and args[3].upper() == b"RESULT":

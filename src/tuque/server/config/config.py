@@ -254,7 +254,7 @@ def cluster_secrets(cfg: Config) -> list[bytes]:
     except OSError as err:
         allowed = f"a file this user can read ({err.strerror})"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None
-    lines = [line[:1024].strip() for line in [*text.split(b"\n", 2), b"", b""][:2]]
+    lines = [line[:1024].strip() for line in [*text.splitlines()[:2], b"", b""][:2]]
     try:
         kind = OPTIONS["cluster_secret"].kind
         found = [kind.parse(line.decode()).encode() for line in lines if line]

@@ -115,6 +115,8 @@ def read_directives(
             words = split_line(line.strip())
         except ValueError:
             raise ConfigError(line.split()[0], line.strip(), "closed quotes", where=where) from None
+        if not words or not words[0] or not words[0].isprintable():
+            raise ConfigError("config file", where, "the name of an option in each line")
         name = words[0].lower()
         if name == "include":
             found.extend(_included(words, where, base, depth, files))

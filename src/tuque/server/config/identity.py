@@ -54,15 +54,16 @@ class Identity:
             self.node_id = token_hex(20).encode()
             self.is_leaving = False
 
-    def line(self, fails: bool = False, refuses: str = "") -> str:
+    def line(self, fails: bool = False, refuses: str = "", own_host: str = "") -> str:
         """The node's own line in CLUSTER NODES; without an address unless one is announced.
 
-        `refuses` is the word for why it does no work (C3.11).
+        `refuses` is the word for why it does no work (C3.11). `own_host` is where who asks finds
+        the node (C5.1).
         """
         flags = "myself,leaving" if self.is_leaving else "myself"
         flags += ",journal-fails" if fails else ""
         flags += f",{refuses}" if refuses else ""
-        host = self.cfg.cluster_announce_ip
+        host = own_host or self.cfg.cluster_announce_ip
         host = f"[{host}]" if ":" in host else host
         port = announced_port(self.cfg)
         return f"{self.node_id.decode()} {host}:{port} {flags} 0 0 connected\n"

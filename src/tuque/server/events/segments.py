@@ -70,7 +70,7 @@ _SINCE_RUNS: Final = range(ev.RUN_STARTED, len(ev.KIND_NAMES))
 _HAS_REASON: Final = pa.array(
     [ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED, *_SINCE_RUNS], pa.int8()
 )
-_HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED], pa.int8())
+_HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED, ev.CANCELLED], pa.int8())
 _HAS_NO_JOB: Final = pa.array(ev.WITHOUT_JOB, pa.int8())
 _COUNT = pa.array([], pa.int64())
 _SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")

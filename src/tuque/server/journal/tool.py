@@ -351,8 +351,10 @@ def print_dir(report: DirReport) -> None:
         click.echo(f"{name}  a copy of a file that is there")
     for name in report.foreign:
         click.echo(f"{name}  of another journal: its salt is not the one in the manifest")
+    is_sure = report.manifest_problem == "" and len(report.absent) == 0
+    then = "the next start removes it" if is_sure else "a repair moves it aside"
     for name in report.unnamed:
-        click.echo(f"{name}  left over, does not count; the next start removes it")
+        click.echo(f"{name}  left over, does not count; {then}")
     records = sum(file.records for file in report.files)
     size = sum(file.bytes for file in report.files)
     click.echo(f"{len(report.files)} files, {records:,} records, {size:,} bytes: ", nl=False)

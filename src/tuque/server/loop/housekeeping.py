@@ -200,6 +200,22 @@ def find_trim() -> ctypes._NamedFuncPointer | None:
 
 
 TRIM = find_trim()
+MMAP_THRESHOLD: Final = -3  # numbers of glibc's mallopt
+TRIM_THRESHOLD: Final = -1
+LARGE: Final = 128 << 10  # blocks from this size on go back to the system when they are freed
+TOP: Final = 16 << 20  # so much may stay free at the end of the heap
+
+
+def settle_heap() -> None:
+    """[M1] Large blocks never come from the heap, where what is freed between small ones stays
+    (M1.7). By default glibc raises the limit to the size of what was freed, up to 32 MB.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not glibc
+    mallopt(MMAP_THRESHOLD, LARGE)
+    mallopt(TRIM_THRESHOLD, TOP)
 
 
 def leaves_too_much(s: Server, c: Connection) -> bool:

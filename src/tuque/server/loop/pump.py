@@ -14,7 +14,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_NS, TURN_WORK
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready, wake_all
@@ -275,6 +275,8 @@ class Pump:
         self.gather = Gather(s, self.poller)
         self.gate = Gate(s, self.poller, self.outlet, self.gather)
         self.share = Share(s)
+        self.has_had_long = False  # a long command ran in this turn
+        self.is_going_on = False  # those that have waited run
         self.iproto = IprotoDoor(s, self.outlet)
         self.signal_fd: i64 = -1
         self.bells: dict[int, Callable[[], None]] = {}  # rung by threads, and what to do then
@@ -400,6 +402,8 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
+        s.long_ns = 0
+        self.has_had_long = False
         s.mark_ns = 0
         self.share.begin()
         self.take(ready)
@@ -534,12 +538,14 @@ class Pump:
         s.resumed = []
         s.mark_ns = 0
         self.share.begin()
+        self.is_going_on = True
         for i, c in enumerate(resumed):
             if self.share.is_used():
                 s.resumed = resumed[i:] + s.resumed  # L2.8
                 break
             if not c.is_closed:
                 self.go_on(c)
+        self.is_going_on = False
         if len(s.n.added) > 0:
             waiting.tell_added(s)
 
@@ -662,9 +668,14 @@ class Pump:
                 c.put_off(commands[i:], True)
                 return
             if s.n.work >= TURN_WORK and is_long(s, commands[i]):
-                c.put_off(commands[i:], True)  # L2.3
-                return
+                if self.has_had_long or not self.is_going_on:
+                    c.put_off(commands[i:], True)  # L2.3
+                    return
+                self.has_had_long = True
+            before = s.n.work
             execute(s, c, commands[i])
+            if s.n.work - before > LIGHT_WORK and not self.has_had_long:
+                self.has_had_long = s.long_ns < TURN_NS or is_long(s, commands[i])
             i += 1
             if s.n.work + i >= most:  # L2.10: each command is a unit for its connection
                 c.spent_turn = s.figures.turns

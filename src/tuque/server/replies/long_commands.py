@@ -4,9 +4,11 @@ A command longer than a turn continues in the next ones. Meanwhile its client is
 waiting GETJOB; all other clients are served.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
-from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_NS, TURN_WORK
 from tuque.core.queues.procedures import FAR
 from tuque.server.replies.errors import INTERNAL, look_into, on_fault
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
@@ -26,10 +28,21 @@ from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError
 from tuque.wire.proto.iproto import E_PROC, error_reply
 
+LEAST_PIECE: Final = 100  # units of one long command, in a turn that others have used up
+
+
+def note_long(s: Server, spent_ns: i64) -> None:
+    """[L2] So much time went to commands that may be long: enough of it ends their share of the
+    turn, whatever they have counted (L2.11).
+    """
+    s.long_ns += spent_ns
+    if s.long_ns >= TURN_NS:
+        s.n.work = max(s.n.work, TURN_WORK)
+
 
 def begin(s: Server, c: Client, chore: Chore) -> None:
     """[L2] Run the command as far as this turn allows, the rest later (L2.2)."""
-    room = TURN_WORK - s.n.work
+    room = min(TURN_WORK - s.n.work, PIECE)
     if room > 0 and len(s.chores) == 0 and chore.step(room):
         chore.is_over = True
         chore.tell()
@@ -43,7 +56,7 @@ def begin(s: Server, c: Client, chore: Chore) -> None:
 
 def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
     """The same for an IPROTO call."""
-    room = TURN_WORK - s.n.work
+    room = min(TURN_WORK - s.n.work, PIECE)
     if room > 0 and len(s.chores) == 0 and chore.step(room):
         chore.tell()
         return
@@ -61,17 +74,23 @@ def run_chores(s: Server) -> None:
     if len(s.resting) > 0:
         wake_rested(s)
     most = s.figures.much_bytes + TURN_BYTES
-    while len(s.chores) > 0 and n.work < TURN_WORK and s.figures.much_bytes < most:  # L2.8
+    has_run = False
+    while len(s.chores) > 0 and s.figures.much_bytes < most:  # L2.8
+        if has_run and n.work >= TURN_WORK:
+            return
         chore = s.chores.pop(0)
         if chore.is_over or (chore.c.is_closed and not chore.goes_on):
             chore.drop()
             continue
+        has_run = True
         before = n.work
-        room = TURN_WORK - before
+        began_ns: i64 = s.system.work_ns()
+        room = max(LEAST_PIECE, min(TURN_WORK - before, PIECE))
         if isinstance(chore.c, Client):
-            run_piece(s, chore, chore.c, min(room, PIECE))
+            run_piece(s, chore, chore.c, room)
         elif isinstance(chore.c, Wired):
-            run_call(s, chore, chore.c, min(room, PIECE))
+            run_call(s, chore, chore.c, room)
+        note_long(s, s.system.work_ns() - began_ns)
         if not chore.is_over and n.policy is not None:
             tubes_of(n).to_sync = {}  # the last slice waits for the copies of all
         if n.work == before:

@@ -46,21 +46,24 @@ def address_of(s: Server, node_id: bytes, c: Client | None = None) -> bytes:
     For this node: the announced address, else the one that the client `c` connected to.
     """
     if node_id == s.n.node_id:
-        host = s.cfg.cluster_announce_ip.encode()
-        if len(host) == 0 and c is not None:
-            host = own_host(c)
-        return join_address(host, int(s.members.port))
+        host = s.cfg.cluster_announce_ip if c is None else own_host(s, c)
+        return join_address(host.encode(), int(s.members.port))
     one = s.members.by_id.get(node_id)
     return b":0" if one is None else join_address(one.host.encode(), int(one.port))
 
 
-def own_host(c: Client) -> bytes:
-    """The address of this machine that the client connected to; empty for a unix socket."""
+def own_host(s: Server, c: Client) -> str:
+    """[C5] Where the client finds this node: `cluster-announce-ip`, else what it connected to.
+
+    Empty for a unix socket (C5.1).
+    """
+    if s.cfg.cluster_announce_ip:
+        return s.cfg.cluster_announce_ip
     try:
         name = c.sock.getsockname()
     except OSError:
-        return b""
-    return str(name[0]).encode() if isinstance(name, tuple) else b""
+        return ""
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 def iproto_address_of(s: Server, t: Tubes, node_id: bytes) -> bytes:

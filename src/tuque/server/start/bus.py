@@ -51,23 +51,25 @@ def take_secrets(s: Server, secrets: list[bytes]) -> None:
 
 def apply_doors(s: Server) -> None:
     """[B1] Closed doors without a secret shut the bus, an open one opens it (B1.7)."""
-    if s.bus is not None:
-        s.bus.take_secrets(s.bus.secrets, why_shut(s, s.bus.secrets))
+    bus = s.bus
+    if bus is None:
+        return
+    was_shut = bool(bus.shut)
+    bus.take_secrets(bus.secrets, why_shut(s, bus.secrets))
+    if not was_shut:
+        log_shut(s, bus)
+
+
+def log_shut(s: Server, bus: Bus) -> None:
+    """[B1] Log that a node which knows others has no links to them (B1.7)."""
+    if bus.shut and len(s.members.by_id) > 0:
+        log.warning("no links: %(reason)s", facts("bus_shut", reason=bus.shut))
 
 
 def why_shut(s: Server, secrets: list[bytes]) -> str:
     """[B1] Why the node has no links at all; empty if it may have some (B1.7)."""
     is_bare = not secrets and not s.cfg.tls_cluster
     return SHUT if is_bare and not is_any_door_open(s.cfg, s.acl.newcomer) else ""
-
-
-def ends_links(s: Server, default: Account) -> bool:
-    """[B1] Whether links without a secret are open, which such a `default` would end (B1.7)."""
-    bus = s.bus
-    if bus is None or bus.is_guarded() or not bus.by_slot:
-        return False
-    is_open = default.is_on and default.secrets.needs_none()
-    return not is_any_door_open(s.cfg, default if is_open else None)
 
 
 def is_any_door_open(cfg: Config, newcomer: Account | None) -> bool:
@@ -155,8 +157,7 @@ def open_bus(pump: Pump) -> None:
     bus.card = make_card(s, bus, not s.n.remembers)
     bus.open()
     log.info("The bus listens on port %(port)d", facts("bus_listening", port=bus.port))
-    if bus.shut and len(s.members.by_id) > 0:
-        log.warning("no links: %(reason)s", facts("bus_shut", reason=bus.shut))
+    log_shut(s, bus)
     if 0 < s.members.port != bus.port - BUS_OFFSET and not is_port_chosen(s.cfg):
         log.warning(
             "the bus is not 10000 above the clients' port: CLUSTER MEET needs it as a third "

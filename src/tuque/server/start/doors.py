@@ -137,7 +137,7 @@ def prepare_iproto(pump: Pump) -> None:
         return
     log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))
     has_users = s.users.is_from_file or cfg.users_file != ""
-    if not has_users and not s.users.guest.is_admin:
+    if not has_users and s.acl.newcomer is None:
         log.warning(
             "requirepass is set and there is no users file: nobody can use IPROTO",
             extra=facts("iproto_unusable"),

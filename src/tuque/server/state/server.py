@@ -167,6 +167,7 @@ class Server:
 
     def begin_work(self) -> None:
         """Long commands, and the work on jobs."""
+        self.long_ns: i64 = 0  # what all but the plainest commands have taken in this turn (L2.11)
         self.mark_ns: i64 = 0  # when the last command ended; 0: something else took time since
         self.specs = Specs()
         self.chores: list[Chore] = []  # long commands in progress

@@ -101,7 +101,8 @@ def summary_text(found: Figures) -> str:
     t = found.total
     lines = [
         f"{t['jobs']} jobs in {found.last_s - found.first_s + 1} s: {t['acked']} acked, "
-        f"{t['dead']} dead, {t['expired']} expired, {t['deleted']} deleted, {t['open']} open",
+        f"{t['dead']} dead, {t['expired']} expired, {t['deleted']} deleted, "
+        f"{t['cancelled']} cancelled, {t['open']} open",
         f"{t['deliveries'] or 0} deliveries, {t['redelivered'] or 0} of them again",
     ]
     missing = sum(node["missing"] for node in found.nodes)

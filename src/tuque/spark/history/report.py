@@ -26,16 +26,18 @@ TILES = (
     ("dead", "dead-lettered"),
     ("expired", "expired"),
     ("deleted", "deleted"),
+    ("cancelled", "cancelled"),
     ("deliveries", "deliveries"),
     ("redelivered", "redelivered"),
 )
 BAD = ("dead", "expired")
+OF_QUEUES = "jobs acked dead expired deleted cancelled open".split()
 BY_EVENTS = "<small>events of each</small>"
 NOTES = (
     (
         "open",
-        "Jobs without an end: neither acked, dead-lettered, expired nor deleted. They wait, are "
-        "being worked on, or their end was lost with a node that was killed.",
+        "Jobs without an end: neither acked, dead-lettered, expired, deleted nor cancelled. They "
+        "wait, are being worked on, or their end was lost with a node that was killed.",
     ),
     (
         "redelivered",
@@ -124,7 +126,7 @@ def _nodes(found: Figures) -> str:
 def verdict(found: Figures) -> str:
     """The headline: whether anything is lost, and whether the history is complete."""
     t = found.total
-    ended = t["acked"] + t["dead"] + t["expired"] + t["deleted"]
+    ended = t["jobs"] - t["open"]
     missing = sum(node["missing"] for node in found.nodes)
     lines = completeness(found)
     is_whole = not missing and not len(found.kills) and not lines
@@ -251,7 +253,7 @@ def table_sections(found: Figures) -> list[str]:
     """Queues, dead letters, slowest jobs."""
     queues: list[Column] = [
         ("queue", "text", lambda r: escape(r["queue"])),
-        *[_count(name) for name in ("jobs", "acked", "dead", "expired", "deleted", "open")],
+        *[_count(name) for name in OF_QUEUES],
         _count("redelivered"),
         ("wait 50 / 95 / 99 % / most", "", lambda r: _all(r["wait_ms"])),
         ("process 50 / 95 / 99 % / most", "", lambda r: _all(r["process_ms"])),

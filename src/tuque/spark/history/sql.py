@@ -15,7 +15,8 @@ from typing import Final
 ODD: Final = """
 SELECT job FROM (
   SELECT xxhash64(job_id) AS job, xxhash64(node) AS place, xxhash64(queue) AS line,
-         CASE WHEN event IN ('acked', 'dead', 'deleted', 'expired') THEN 1 ELSE 0 END AS is_end
+         CASE WHEN event IN ('acked', 'cancelled', 'dead', 'deleted', 'expired') THEN 1 ELSE 0
+         END AS is_end
   FROM events WHERE job_id <> ''
 ) e GROUP BY job HAVING sum(is_end) <> 1 OR min(place) <> max(place)
   OR min(line) <> max(line)
@@ -44,12 +45,14 @@ WITH e AS (
   FROM events WHERE job_id <> ''
   AND EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(events.job_id))
 ), t AS (
-  SELECT job_id, queue, CASE WHEN event IN ('dead', 'deleted') THEN reason END AS reason,
+  SELECT job_id, queue,
+         CASE WHEN event IN ('cancelled', 'dead', 'deleted') THEN reason END AS reason,
          row_number() OVER (
            PARTITION BY job_id ORDER BY
-             CASE WHEN event = 'dead' THEN 1 WHEN event = 'acked' THEN 2 WHEN deletion = 1 THEN 3
-                  WHEN event = 'expired' THEN 4 WHEN deletion = 2 THEN 5
-                  WHEN event = 'added' THEN 6 ELSE 7 END, ts, node, seq
+             CASE WHEN event = 'dead' THEN 1 WHEN event = 'acked' THEN 2
+                  WHEN event = 'cancelled' THEN 3 WHEN deletion = 1 THEN 4
+                  WHEN event = 'expired' THEN 5 WHEN deletion = 2 THEN 6
+                  WHEN event = 'added' THEN 7 ELSE 8 END, ts, node, seq
          ) AS place
   FROM e
 ), g AS (
@@ -61,6 +64,7 @@ WITH e AS (
          max(last_us) AS last_us,
          min(CASE WHEN event = 'acked' THEN us END) AS acked_us,
          min(CASE WHEN event = 'dead' THEN us END) AS dead_us,
+         min(CASE WHEN event = 'cancelled' THEN us END) AS cancelled_us,
          min(CASE WHEN deletion = 1 THEN us END) AS deleted_us,
          min(CASE WHEN event = 'expired' THEN us END) AS expired_us,
          min(CASE WHEN deletion = 2 THEN us END) AS dropped_us,
@@ -71,9 +75,10 @@ WITH e AS (
   FROM e GROUP BY job_id
 ), o AS (
   SELECT *,
-         coalesce(dead_us, acked_us, deleted_us, expired_us, dropped_us) AS ended_us,
+         coalesce(dead_us, acked_us, cancelled_us, deleted_us, expired_us, dropped_us) AS ended_us,
          CASE WHEN dead_us IS NOT NULL THEN 'dead'
               WHEN acked_us IS NOT NULL THEN 'acked'
+              WHEN cancelled_us IS NOT NULL THEN 'cancelled'
               WHEN deleted_us IS NOT NULL THEN 'deleted'
               WHEN expired_us IS NOT NULL THEN 'expired'
               WHEN dropped_us IS NOT NULL THEN 'deleted'
@@ -104,7 +109,7 @@ UNION ALL
 SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_at,
        CASE WHEN outcome = 'acked' THEN ended_at END AS acked_at,
        ended_at, outcome, deliveries, nacks, timeouts, size, wait_ms, process_ms, total_ms,
-       CASE WHEN outcome IN ('dead', 'deleted') THEN reason END AS reason,
+       CASE WHEN outcome IN ('cancelled', 'dead', 'deleted') THEN reason END AS reason,
        to_date(coalesce(added_at, ended_at)) AS date
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(ends.job_id))
 """
@@ -177,6 +182,7 @@ WITH parts AS (
          CAST(count_if(event = 'expired') AS BIGINT) AS expired,
          CAST(count_if(event = 'dead') AS BIGINT) AS dead,
          CAST(count_if(event = 'deleted') AS BIGINT) AS deleted,
+         CAST(count_if(event = 'cancelled') AS BIGINT) AS cancelled,
          CAST(count_if(event = 'again') AS BIGINT) AS redelivered,
          sum(change) AS change,
          percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait,
@@ -184,7 +190,7 @@ WITH parts AS (
   FROM parts GROUP BY queue, s
 )
 SELECT queue, timestamp_seconds(s) AS second,
-       added, delivered, acked, nacked, requeued, expired, dead, deleted, redelivered,
+       added, delivered, acked, nacked, requeued, expired, dead, deleted, cancelled, redelivered,
        CAST(sum(change) OVER (PARTITION BY queue ORDER BY s) AS BIGINT) AS backlog,
        element_at(wait, 1) AS wait_p50_ms, element_at(wait, 2) AS wait_p95_ms,
        element_at(wait, 3) AS wait_p99_ms,
@@ -226,7 +232,7 @@ QUEUES: Final = """
 SELECT queue, CAST(sum(jobs) AS BIGINT) AS jobs,
        count_if(outcome = 'acked') AS acked, count_if(outcome = 'dead') AS dead,
        count_if(outcome = 'expired') AS expired, count_if(outcome = 'deleted') AS deleted,
-       count_if(outcome = 'open') AS open,
+       count_if(outcome = 'cancelled') AS cancelled, count_if(outcome = 'open') AS open,
        CAST(sum(delivered) AS BIGINT) AS deliveries,
        CAST(sum(redelivered) AS BIGINT) AS redelivered,
        percentile(wait_ms, array(0.5, 0.95, 0.99, 1e0)) AS wait_ms,

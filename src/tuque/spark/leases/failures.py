@@ -1,9 +1,10 @@
 """Batches that keep failing: finds the job at fault, and sets it alone aside.
 
 With maxBatchAttempts=n a batch that failed n times is split in halves, and so on, until the job is
-alone (SPEC Y11). It becomes a dead letter if it failed alone while other batches succeeded; if none
-succeeded, the target of the query is down, and nothing is set aside. An attempt is a start of the
-query: retries of tasks within one do not count.
+alone (SPEC Y11). It becomes a dead letter if it failed alone while other batches succeeded. If none
+succeeded, the target of the query may be down, and nothing is set aside but the last job there is,
+which nothing could go before: after 2 n attempts, at least n of them alone. An attempt is a start
+of the query: retries of tasks within one do not count.
 
 A batch of the query has a batch of each node, its pieces. It fails as a whole, so a piece may be
 blamed only while all others are empty.
@@ -91,6 +92,10 @@ def _shrink(
     elif found.proof == PROVEN:
         leases.begun[piece.key] = True
         _bury(leases, piece, found.times - 1)
+    elif found.proof == UNPROVEN and _is_last(leases):
+        if found.times > 2 * most:
+            leases.begun[piece.key] = True
+            _bury(leases, piece, found.times - 1)
     elif found.proof == UNPROVEN:
         # Those of another node, or else of this one, may prove that some succeed.
         for other in empty:
@@ -98,6 +103,15 @@ def _shrink(
                 _split(leases, piece, 0, found.times)
                 return
         _defer(leases, piece, leases.options.max_jobs)
+
+
+def _is_last(leases: Leases) -> bool:
+    """Whether no other job of the query is there, queued or leased, at any node."""
+    jobs = 0
+    for place in leases.places.values():
+        found = place.node.ask(lambda c: c.lease_info(leases.options.group))
+        jobs += found.queued + sum(batch.jobs for batch in found.batches)
+    return jobs <= 1 and not leases.unmet
 
 
 def _split(leases: Leases, piece: Piece, keep: int, begun: int) -> bool:

@@ -28,6 +28,7 @@ from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node
 from tuque.spark.options.source import SourceOptions
 
 Offset = dict[str, list[int]]
+IDLE_S: Final = 0.1  # Spark asks again at once when there are no jobs
 OTHER_QUEUES: Final = (
     "the group was opened with the queues {queues}; with ackOn=commit they cannot be changed, "
     "since batches may not be acknowledged yet. Run the query once with ackOn=next, then with both"
@@ -183,7 +184,11 @@ class Leases:
 
         self._until_heard(ask)
         found = dict(sorted(end.items()))
-        return start if found == start else found
+        if found != start:
+            return found
+        if not self.is_limited:
+            time.sleep(IDLE_S)
+        return start
 
     def _take(self, places: list[Place], most: int, end: Offset) -> None:
         """Leases a batch on each node that has jobs, and adds it to `end`.

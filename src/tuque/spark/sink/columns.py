@@ -67,6 +67,12 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise SinkError("column 'lease' goes with option ackGroup: drop it, or set the option")
 
 
+IN_ALREADY: Final = (
+    "; rows before it and of other tasks may be in the queue already: "
+    "mode=staged writes all or none"
+)
+
+
 class Tails:
     """Makes each row's own part of its command: queue, body and options."""
 
@@ -82,6 +88,7 @@ class Tails:
         self._dedupe_ttl = b"%d" % options.dedupe_ttl_ms
         self._ends: dict[tuple[int | None, ...], tuple[int, bytes]] = {}
         self._queues: dict[bytes, bytes] = {}
+        self._is_staged = options.mode == "staged"
         self._row = 0  # rows seen in this task, for errors
 
     def chunks(self, batch: pa.RecordBatch, most: int) -> Iterator[list[Run]]:
@@ -187,7 +194,8 @@ class Tails:
                 self._refuse(at, f"column 'priority' must be 0 or null, not {value}")
 
     def _refuse(self, at: int, text: str) -> None:
-        raise SinkError(f"row {self._row + at + 1} of this task: {text}")
+        rest = "" if self._is_staged else IN_ALREADY
+        raise SinkError(f"row {self._row + at + 1} of this task: {text}{rest}")
 
 
 def lease_of(batch: pa.RecordBatch, group: str) -> Lease | None:

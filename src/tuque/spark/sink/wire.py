@@ -13,9 +13,10 @@ import random
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from tuque.client.routing.leaders import address_of
 from tuque.client.transport.face import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
@@ -23,10 +24,12 @@ from tuque.errors import (
     Leaving,
     Loading,
     MaxClients,
+    NoQuorum,
     NoReplica,
     OutOfMemory,
     Paused,
     ReplyError,
+    TubeHome,
     reply_error,
 )
 from tuque.spark.errors import SinkError
@@ -38,7 +41,16 @@ ANSWER_S: Final = 30.0  # in addition to a command's own time
 RECEIVE_BYTES: Final = 1 << 16
 PAUSE_S: Final = (0.02, 1.0)  # first and longest pause between attempts
 # Refusals: nothing was done, and time may help.
-LATER: Final = (Loading, Leaving, OutOfMemory, Paused, NoReplica, MaxClients)
+LATER: Final = (
+    Loading,
+    Leaving,
+    OutOfMemory,
+    Paused,
+    NoReplica,
+    MaxClients,
+    TubeHome,
+    NoQuorum,
+)
 
 _kept: dict[tuple[str, int, bool, str, int], Wire] = {}
 
@@ -78,13 +90,16 @@ class Wire:
 
 
 class Broker:
-    """The node that a task or a driver writes to; another one only if several are named."""
+    """The node that a task or a driver writes to; another one if several are named, or if it says
+    which node leads the tube.
+    """
 
     def __init__(self, settings: Settings, retry_timeout_s: float, answer_s: float) -> None:
         self._settings = settings
         self._retry_timeout_s = retry_timeout_s
         self._answer_s = answer_s + ANSWER_S
         self._wire: Wire | None = None
+        self._leader: Address | None = None  # of the tube that was refused last
         self._rng = random.Random()
 
     def ask(self, command: bytes) -> ReplyError | None:
@@ -97,6 +112,7 @@ class Broker:
                 refusal = refusal_of(self.lines(1).rstrip(b"\r\n"))
                 if not isinstance(refusal, LATER):
                     return refusal
+                self.follow([refusal])
                 why = str(refusal)
             except OSError as e:
                 why = self.lost(e)
@@ -115,10 +131,17 @@ class Broker:
 
     def lost(self, error: OSError) -> str:
         """Drop the connection; returns the text of the loss."""
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+        self.close()
+        self._leader = None  # another node may lead its tubes now
         return f"{self._settings.masked_url}: {error}"
+
+    def follow(self, refusals: Iterable[ReplyError]) -> None:
+        """Go on at the leader that the first of these names, if one does. All replies are read."""
+        homes = [refusal.home for refusal in refusals if isinstance(refusal, TubeHome)]
+        address = address_of(homes[0]) if homes else None
+        if address is not None:
+            self.close()
+            self._leader = address
 
     def until_s(self) -> float:
         """The deadline for trouble that begins now."""
@@ -156,9 +179,10 @@ class Broker:
         return (address.host, address.port, self._settings.tls, self._settings.user, os.getpid())
 
     def _open(self) -> Wire:
-        """A connection to the first named node that responds."""
+        """A connection to the leader, if one is known, or the first named node that responds."""
         error: OSError = ConnectionError("no node is named")
-        for address in self._settings.seeds:
+        leader, self._leader = self._leader, None
+        for address in (*([leader] if leader else []), *self._settings.seeds):
             kept = _kept.pop(self._key(address), None)
             if kept is not None:
                 if not kept.is_stale():
@@ -269,9 +293,11 @@ class Sender:
         lines = answers.split(b"\r\n")
         refused = {at: why for at in range(count) if (why := refusal_of(lines[at]))}
         for why in refused.values():
-            if not isinstance(why, LATER):
+            is_elsewhere = self._whole and isinstance(why, TubeHome)  # stages stay at one node
+            if is_elsewhere or not isinstance(why, LATER):
                 self._broker.close()
                 raise SinkError(f"the broker refused a row: {why}")
+        self._broker.follow(refused.values())
         if not self._whole or not refused:
             self._on_done(count - len(refused))
             self._chunk = _only(self._chunk, set(refused))

@@ -51,21 +51,24 @@ def pack_death(life: Life, serial: i64) -> bytes:
 
 def without_run(life: Life) -> Life:
     """What the bytes of a task have of its life."""
-    kept = Life(life.terms, life.headers)
-    kept.failed = life.failed
-    kept.replays = life.replays
-    kept.ttl_ms = life.ttl_ms
-    kept.is_resting = life.is_resting
-    kept.is_cancelled = life.is_cancelled
-    kept.cancel_reason = life.cancel_reason
-    kept.first = without_detail(life.first)
-    kept.last = without_detail(life.last)
-    return kept
+    made = Life(life.terms, life.headers)
+    made.failed = life.failed
+    made.returned = life.returned
+    made.replays = life.replays
+    made.ttl_ms = life.ttl_ms
+    made.is_resting = life.is_resting
+    made.is_cancelled = life.is_cancelled
+    made.cancel_reason = life.cancel_reason
+    made.first = without_detail(life.first)
+    made.last = without_detail(life.last)
+    return made
 
 
 def says_nothing(life: Life) -> bool:
     """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
     if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
+        return False
+    if life.returned > 0:
         return False
     return len(life.headers) == 0 and life.terms.key() == NO_TERMS.key()
 

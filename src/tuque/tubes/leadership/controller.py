@@ -67,7 +67,7 @@ from tuque.tubes.log.send import on_got
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Claim, Tubes
-from tuque.tubes.tasks.admin import is_in_use
+from tuque.tubes.tasks.admin import is_in_use, is_shared
 from tuque.tubes.work.transitions import reserve_tokens
 
 AGAIN_MS: Final = 1_000  # until leaders that should be elsewhere are checked again
@@ -118,8 +118,6 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
             announce(n, t, [tube], -1)
         elif tube.is_mine or tube.epoch >= m.epoch:
             answer = ALIVE
-    elif m.epoch == 0 and is_in_use(n, m.name):
-        answer = IN_USE
     elif m.epoch == 0:
         for claim in list(t.claims.values()):
             if claim.name == m.name and claim.epoch == 0:
@@ -127,6 +125,7 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
                     t.askers.append((int(slot), m))  # it is answered when this claim has ended
                     return
                 yield_to(n, slot, claim)
+        answer = IN_USE if is_in_use(n, m.name) else FREE
     say(n, slot, TubeClaimed(m.name, m.number, answer, copy_epoch, seq, is_complete))
 
 
@@ -147,7 +146,7 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
         pass  # the reply itself decides
     elif claim.epoch != 0:
         on_force_answer(n, t, slot, claim, m)
-    elif m.answer != FREE:
+    elif m.answer != FREE and not (m.answer == IN_USE and is_shared(claim.type)):
         claim.home = n.peers[slot].node_id
         if m.answer == IN_USE:
             claim.refused = TubeError(EXISTS, (claim.name,))

@@ -346,6 +346,14 @@ class Tube(Queue):
         self.plain += 1
         super().push(job)
 
+    def take_over(self, q: Queue) -> None:
+        """Get the jobs of the queue of that name, which is to be a tube; there may be many."""
+        assert self.plain == 0
+        assert len(self.items) == 0
+        self.items, self.head, self.back, self.put_back = q.items, q.head, q.back, q.put_back
+        self.plain = q.length
+        self.length += q.length
+
     def pop(self) -> Job | None:
         """Take the first plain job; the driver has the tasks."""
         job = super().pop()

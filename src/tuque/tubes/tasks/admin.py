@@ -51,6 +51,7 @@ from tuque.tubes.work.transitions import (
     reserve_tokens,
 )
 
+TASKS: Final = b"tasks"  # the type whose tasks have keys
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
 GRANTS_MAX: Final = 5_000
@@ -111,7 +112,7 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
         raise TubeError(why.UNKNOWN_TYPE, (type,))
     check_options(name, type, o)
     check_copies(n, t, o)
-    if name in t.by_name or is_in_use(n, name):
+    if name in t.by_name or (is_in_use(n, name) and not is_shared(type)):
         raise TubeError(why.EXISTS, (name,))
     if len(t.by_name) >= n.limits.tubes_max:
         raise TubeError(why.TUBES_MAX, (len(t.by_name), n.limits.tubes_max))  # T2.7
@@ -152,7 +153,7 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
         raise TubeError(why.LONG_NAME, (name[:32] + b"...",))
     if len(o.storage_mode) > WORD_MAX or len(o.on_task_change) > WORD_MAX:
         raise TubeError(why.LONG_OPTION)
-    if type == b"tasks" and o.capacity > 0:
+    if type == TASKS and o.capacity > 0:
         raise TubeError(why.NO_CAPACITY, (name,))
     if o.engine not in (b"", b"memtx", b"vinyl"):
         raise TubeError(why.NO_ENGINE, (o.engine,))
@@ -164,9 +165,14 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
 
 
 def is_in_use(n: Node, name: bytes) -> bool:
-    """Whether a plain queue of that name is in use: then it stays one (T2.3)."""
+    """Whether a plain queue of that name is in use (T2.3)."""
     tally = n.book.tallies.get(name)
     return tally is not None and tally.jobs > 0
+
+
+def is_shared(type: bytes) -> bool:
+    """[T2] Whether a tube of that type may have the name of a queue with jobs (T2.3)."""
+    return type == TASKS
 
 
 def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -183,10 +189,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
         tube.waiters = q.waiters
         tube.pause = q.pause
         tube.demand = q.demand
-        job = q.pop()
-        while job is not None:  # of a tube that another node created
-            tube.push(job)
-            job = q.pop()
+        tube.take_over(q)  # T1.8
     tube.policy = t
     enter_queue(n, tube)
     t.by_name[tube.name] = tube
@@ -207,7 +210,7 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
         end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         count += 1
     return count

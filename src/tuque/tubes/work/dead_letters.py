@@ -97,7 +97,7 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
     n.book.die(task, cause)
     if n.events is not None:
         reason = life.last.reason if life.last is not None else b""
-        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause)
+        n.events.dead(n.now_ms, task, reason or cause, n.returned(task.id))
     tube.calls.bury += 1
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.BURY)
@@ -232,7 +232,7 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.delete += 1
     tube.calls.done += 1
     if n.events is not None:
-        n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+        n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
     end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)
 
 

@@ -217,17 +217,32 @@ def release(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64) 
         return False
     if ends_cancelled(n, t, tube, task):
         return True
+    if life is None and n.events is not None:
+        life = new_life(n, task, b"")
     if life is not None:
         end_run(n, task, life, RELEASED)
         life.is_resting = delay_ms > 0
     tube.calls.release += 1
-    put_back(n, t, tube, task, delay_ms)
-    record(n, tube, task)
+    if n.events is not None and life is not None:
+        count_return(n, task, life)
+        put_back(n, t, tube, task, delay_ms)
+        record_whole(n, tube, task)
+    else:
+        put_back(n, t, tube, task, delay_ms)
+        record(n, tube, task)
     tell(n, t, tube, task, options.RELEASE)
     n.book.requeue(task, BY_RELEASE)
     if n.events is not None:
         n.events.nacked(n.now_ms, task, b"released")
     return True
+
+
+def count_return(n: Node, task: Task, life: Life) -> None:
+    """[E1] The task goes back without a NACK: it carries how often (E1.11)."""
+    life.returned += 1
+    life.packed_bytes = 0
+    task.subqueue = with_work(task.subqueue, pack_work(life))
+    n.life.weigh(life)
 
 
 def end_run(n: Node, task: Task, life: Life, how: i64) -> None:
@@ -308,9 +323,7 @@ def fail(
     wait_ms = back_off_ms(n, life) if delay_ms < 0 else delay_ms
     life.is_resting = wait_ms > 0
     tube.calls.release += 1
-    life.packed_bytes = 0
-    task.subqueue = with_work(task.subqueue, pack_work(life))
-    n.life.weigh(life)
+    count_return(n, task, life)
     put_back(n, t, tube, task, wait_ms)
     record_whole(n, tube, task)  # T48.2
     tell(n, t, tube, task, options.RELEASE)

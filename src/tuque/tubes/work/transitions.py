@@ -8,7 +8,6 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.life.runs import tell_run
 from tuque.core.model import stats
 from tuque.core.model.job import ACKED, DELIVERED, OUT_HERE, AddSpec
 from tuque.core.model.stats import BY_COMMAND
@@ -44,7 +43,6 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
 from tuque.core.queues.ends import conclude_life, leave_life, life_of
 from tuque.core.queues.procedures import drop_task, mark_ready, register
-from tuque.core.records.events import CANCELLED as RUN_CANCELLED
 from tuque.core.records.events import REQUEUE_COMMAND
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import (
@@ -390,8 +388,7 @@ def end_cancelled(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None
         if life.client >= 0:
             n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
     if n.events is not None:
-        tell_run(n, task, life, RUN_CANCELLED, life.cancel_reason)
-        n.events.acked(n.now_ms, task)
+        n.events.cancelled(n.now_ms, task, life.cancel_reason, life.returned)
     leave_life(n, task)
     conclude_life(n, task, life, CANCELLED, life.run, None, life.cancel_reason)
     tube.calls.delete += 1
@@ -407,7 +404,7 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     calls.done += 1
     n.book.expire(task)
     if n.events is not None:
-        n.events.expired(n.now_ms, task)
+        n.events.expired(n.now_ms, task, n.returned(task.id))
     end(n, t, tube, task, stats.EXPIRED, options.TTL)
 
 

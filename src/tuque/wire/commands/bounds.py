@@ -144,7 +144,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "LEASE DEFER": Bound(FEW_WORDS, 16 * TURN_WORK, SMALL, ONE, OF_JOBS, least=100),
     "LEASE RELEASE": Bound(4, TURN_WORK, SMALL, SLICED, OF_JOBS),
     "LEASE INFO": Bound(3, 49 * TURN_WORK, 262_144, ONE, OF_QUEUES, least=300),
-    "LEASE LIST": Bound(2, 1_000, 300_000, ONE, OF_ROWS, least=500),
+    "LEASE LIST": Bound(2, 1_000, 300_000, SLICED, OF_ROWS, least=20),
     "LEASE HELP": Bound(2, 64, SMALL, ONE, OF_WORDS, least=64),
     **TUBE_BOUNDS,
     "TUBE HELP": Bound(2, 64, SMALL, ONE, OF_WORDS, least=64),

@@ -84,10 +84,10 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ),
     (
         "START",
-        -2,
+        -1,
         _W,
         "jobs",
-        "[WORKER name] id [id ...]",
+        "[WORKER name] [id ...]",
         "Begin to work on jobs; the reply has for each its run, attempt and limits, or an error.",
     ),
     (
@@ -100,10 +100,10 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ),
     (
         "RELEASE",
-        -3,
+        -1,
         _W,
         "jobs",
-        "[DELAY sec] id run [id run ...]",
+        "[DELAY sec] [id run ...]",
         "Give jobs back; no attempt is counted.",
     ),
     (
@@ -116,18 +116,18 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ),
     (
         "DONE",
-        -3,
+        -1,
         _W,
         "jobs",
-        "id run [RESULT bytes] | id run [id run ...]",
+        "id run [RESULT bytes] | [id run ...]",
         "Jobs are done; the result is kept for the job's KEEP.",
     ),
     (
         "CANCEL",
-        -2,
+        -1,
         _W,
         "jobs",
-        "[REASON text] id [id ...]",
+        "[REASON text] [id ...]",
         "End jobs that wait; notify the workers of jobs at work.",
     ),
     (

@@ -15,10 +15,22 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from tuque import aio
 from tuque.client.sync import Client
+from tuque.client.url import parse
 from tuque.errors import ConfigError
 from tuque.worker.app.arguments import UNTYPED, wanted_type
 from tuque.worker.app.dead_letters import DeadLetters
@@ -51,6 +63,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL: Final = "tuque://127.0.0.1:7711"
+SEARCH_S: Final = 1.0  # what a request of a web server can wait for
 URL_VARIABLE: Final = "TUQUE_URL"
 
 
@@ -62,6 +75,25 @@ class Clients(Protocol):
 
     def aio_client_of(self, app: App) -> aio.Client:
         """The client for the running event loop."""
+
+
+def search_s_of(url: str) -> float:
+    """[U1] How long calls of an app look for a node while none can be reached (U1.10)."""
+    given_s = parse(url).search_timeout_s
+    return SEARCH_S if given_s is None else given_s
+
+
+class LaterGroup(Protocol):
+    """A group, as its id alone shows it."""
+
+    def results(self, timeout: float | None) -> Any:
+        """What the children returned, in order."""
+
+    async def results_async(self, timeout: float | None) -> Any:
+        """Like `results`, for asyncio programs."""
+
+
+LaterGroups: TypeAlias = Callable[["App", str, str], LaterGroup]
 
 
 class Register(Protocol):
@@ -85,6 +117,7 @@ class App(Hooks):
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
+    groups: ClassVar[LaterGroups | None] = None  # set by what knows of groups
     made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
     _numbers: ClassVar[Iterator[int]] = count()
 
@@ -151,7 +184,8 @@ class App(Hooks):
             if self._given is not None:
                 return self._given
             if self._client is None:
-                self._client = Client(self.url or DEFAULT_URL)
+                url = self.url or DEFAULT_URL
+                self._client = Client(url, search_timeout=search_s_of(url))
             return self._client
 
     @property
@@ -167,7 +201,8 @@ class App(Hooks):
                     raise ConfigError(
                         "this app was built around a client; asyncio needs an App with a URL"
                     )
-                client = self._aio[loop] = aio.Client(self.url)
+                found_s = search_s_of(self.url)
+                client = self._aio[loop] = aio.Client(self.url, search_timeout=found_s)
             return client
 
     @property
@@ -303,6 +338,11 @@ class App(Hooks):
     def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]:
         """A handle of a job that another program enqueued; `returns` is its task's result."""
         return Handle(job_id, self, wanted_type(returns))
+
+    def later_group(self, tube: str, id: str) -> LaterGroup:
+        """A handle of a group that another program made."""
+        assert App.groups is not None  # tuque.worker has it
+        return App.groups(self, tube, id)
 
     def close(self) -> None:
         """Closes the client that the app made; one that was passed in stays open."""

@@ -192,7 +192,9 @@ def returned_type(function: Callable[..., Any], task: str, scope: Mapping[str, A
     known = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         hint = typing.get_type_hints(holder, known, dict(scope), include_extras=True)["return"]
-        if hint in (Any, typing.NoReturn, typing.Never) or isinstance(hint, typing.TypeVar):
+        if hint is Any:
+            return Any  # it is kept (U1.9)
+        if hint in (typing.NoReturn, typing.Never) or isinstance(hint, typing.TypeVar):
             return UNTYPED
         return resolved(hint)
     except (NameError, AttributeError) as err:

@@ -19,10 +19,13 @@ ONLY_TRY: Final = "the only try (retry_s=0)"
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
 BEAT_FRACTION: Final = 0.4
-UNKNOWN_MAX_S: Final = 60
+PUT_OFF_FIRST_S: Final = 0.1
+PUT_OFF_S: Final = 1.0
+PUT_OFF_RATE: Final = 500  # jobs a second that one worker gets again
+PUT_OFF_MAX_S: Final = 60.0
 
 OutcomeKind = Literal[
-    "done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled", "progress"
+    "done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled", "unfit", "progress"
 ]
 
 FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
@@ -32,9 +35,9 @@ class Outcome(msgspec.Struct):
     """The result of one run of a task; child processes send it unchanged.
 
     `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
-    `result` is what the task returned, encoded, if it is to be kept. A "progress" is no end: a
-    child process sends it while the task runs, with the value in `result`. `is_told`: `on_failure`
-    was called.
+    `result` is what the task returned, encoded, if it is to be kept. "unfit": the task's signature
+    does not take the arguments, so it did not run. A "progress" is no end: a child process sends it
+    while the task runs, with the value in `result`. `is_told`: `on_failure` was called.
     """
 
     kind: OutcomeKind
@@ -182,9 +185,13 @@ def _cause(outcome: Outcome) -> FailCause:
     return outcome.kind if outcome.kind == "timeout" or outcome.kind == "crashed" else "failed"
 
 
-def unknown_delay_s(times: int) -> float:
-    """Seconds until a job of an unknown task is tried again, after so many times (U2.4)."""
-    return float(min(UNKNOWN_MAX_S, 2 ** min(times, MAX_DOUBLINGS)))
+def put_off_s(times: int, jobs: int) -> float:
+    """[U2] Seconds until a job is tried again that this version of the app cannot run (U2.4).
+
+    `times`: how often it was before; `jobs`: how many of them the worker has met lately.
+    """
+    wait_s = min(PUT_OFF_S, PUT_OFF_FIRST_S * 2.0 ** min(times, MAX_DOUBLINGS))
+    return min(PUT_OFF_MAX_S, max(wait_s, jobs / PUT_OFF_RATE))
 
 
 def settle(

@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from tuque.errors import ConfigError
-from tuque.smallfile import is_weak_key
+from tuque.smallfile import is_weak_key, unmarked
 
 MARK: Final = b"\xc1\xc1"
 SIGNED: Final = 1
@@ -108,7 +108,7 @@ class Keys:
         try:
             with open(path, "rb") as file:
                 mode = os.fstat(file.fileno()).st_mode
-                text = file.read(FILE_BYTES).decode()
+                text = unmarked(file.read(FILE_BYTES)).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the keys in {path} cannot be read: {error}") from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):

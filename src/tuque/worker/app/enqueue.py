@@ -7,7 +7,7 @@ functions of a task (task.py) send.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -252,25 +252,30 @@ def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
 class Batch(Generic[R]):
     """Many jobs of one task, and what became of each."""
 
-    def __init__(self, task: Task[..., R], calls: Iterable[Call[R]]) -> None:
-        """[U1] Nothing is sent yet: raises if one of them cannot be."""
+    def __init__(self, task: Task[..., R]) -> None:
         self._task = task
         self._addings: list[Adding[R]] = []
         self._tried_as_tube: set[int] = set()
+        self._left: list[int] = []
+        self._answers: list[Any] = []
+
+    def add(self, calls: Iterable[Call[R]]) -> Iterator[None]:
+        """[U1] In steps. Nothing is sent yet: raises if one of them cannot be."""
         if not isinstance(calls, Iterable):
             raise TypeError(f"enqueue_many takes calls, such as [task.call(1)], not {calls!r}")
         for at, call in enumerate(calls):
             if not isinstance(call, Call):
                 raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
-            if call.task is not task:
-                raise ValueError(f"call {at} is of {call.task.name}, not of {task.name}")
+            if call.task is not self._task:
+                raise ValueError(f"call {at} is of {call.task.name}, not of {self._task.name}")
             try:
                 self._addings.append(Adding(call))
             except Exception as err:
                 err.add_note(f"call {at} of enqueue_many: nothing was added")  # U1.2
                 raise
+            yield
         self._left = list(range(len(self._addings)))
-        self._answers: list[Any] = [None] * len(self._addings)
+        self._answers = [None] * len(self._addings)
 
     def __bool__(self) -> bool:
         """Whether something is left to send."""
@@ -287,16 +292,17 @@ class Batch(Generic[R]):
         """The tubes that must be there first, by name, each with a job that goes there."""
         return {one.options.queue: one for one in self._addings if one.needs_tube}
 
-    def fill(self, pipeline: Any) -> None:
-        """Adds what is left to the pipeline."""
+    def fill(self, pipeline: Any) -> Iterator[None]:
+        """Adds what is left to the pipeline, in steps."""
         for at in self._left:
             adding = self._addings[at]
             queue, body, asked = adding.words()
             add = pipeline.addjob_new if adding.has_key else pipeline.addjob
             add(queue, body, **asked)
+            yield
 
-    def take(self, answers: list[Any] | Error) -> None:
-        """Takes the answers, or why there are none; those for tubes are left once more."""
+    def take(self, answers: list[Any] | Error) -> Iterator[None]:
+        """Takes the answers, or why there are none, in steps; those for tubes are left again."""
         if isinstance(answers, Error):
             answers = [answers] * len(self._left)
         again: list[int] = []
@@ -314,6 +320,7 @@ class Batch(Generic[R]):
                 self._answers[at] = adding.handle(answer)
             elif isinstance(answer, tuple):
                 self._answers[at] = adding.handle(*answer)
+            yield
         self._tried_as_tube.update(again)
         self._left = again
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from tuque.client.api import plain_id, url_id
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import (
     Error,
@@ -48,6 +49,7 @@ REASONS: Final = {
     "expired": "its TTL was over",
     "unstarted": "no worker began it",
 }  # the broker has none
+NEXT: Final = "tuque-next"  # in the result of a step of a chain: the job or group that follows
 NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
 
 
@@ -75,7 +77,7 @@ class Handle(str, Generic[R]):
         keeps: bool = True,
         is_new: bool | None = None,
     ) -> Handle[R]:
-        made = super().__new__(cls, id)
+        made = super().__new__(cls, plain_id(id))
         made._is_new = is_new
         made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
         return made
@@ -89,6 +91,11 @@ class Handle(str, Generic[R]):
     @property
     def id(self) -> str:
         return str.__str__(self)
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.id)
 
     @property
     def is_new(self) -> bool | None:
@@ -109,7 +116,19 @@ class Handle(str, Generic[R]):
         client raises if the broker is away; without a `timeout`, when the client does.
         """
         self._check_kept()
-        return self.read(self.outcome(timeout), timeout)
+        if self._task:
+            return self.read(self.outcome(timeout), timeout)
+        at, ends_at = self, _ends_at(timeout)
+        while True:
+            tube = at._tube_of_group()
+            if tube:
+                listed: R = self._of().later_group(tube, at.id).results(_left_s(ends_at))
+                return listed
+            found = at.outcome(_left_s(ends_at))
+            following = at._following(found)
+            if following is None:
+                return at.read(found, timeout)
+            at = Handle(following, self._app, self._returns)
 
     def outcome(self, timeout: float | None = None) -> Result:
         """How the job ended, or where it stands when the time is over; waits as `result` does."""
@@ -131,7 +150,20 @@ class Handle(str, Generic[R]):
     async def result_async(self, timeout: float | None = None) -> R:
         """Like `result`, for asyncio programs."""
         self._check_kept()
-        return self.read(await self.outcome_async(timeout), timeout)
+        if self._task:
+            return self.read(await self.outcome_async(timeout), timeout)
+        at, ends_at = self, _ends_at(timeout)
+        while True:
+            tube = await at._tube_of_group_async()
+            if tube:
+                group = self._of().later_group(tube, at.id)
+                listed: R = await group.results_async(_left_s(ends_at))
+                return listed
+            found = await at.outcome_async(_left_s(ends_at))
+            following = at._following(found)
+            if following is None:
+                return at.read(found, timeout)
+            at = Handle(following, self._app, self._returns)
 
     async def outcome_async(self, timeout: float | None = None) -> Result:
         """Like `outcome`, for asyncio programs."""
@@ -201,6 +233,43 @@ class Handle(str, Generic[R]):
         (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
         return _became(became)
 
+    # ---- the id of a chain: its result is that of the last step (SPEC U11.4)
+
+    def _following(self, found: Result) -> str | None:
+        """The next step, if the job is one of a chain that has ended well."""
+        if found.state != "done" or found.result is None or found.reason:
+            return None
+        try:
+            return next_of(unpack(self._opened(found.result, RESULT)))
+        except (ValueError, BadSeal):
+            return None  # `read` says why
+
+    def _tube_of_group(self) -> str:
+        """The tube of the group with this id, if no callback follows it; else empty."""
+        client = self._of().client
+        try:
+            if client.result(self.id).state != "scheduled":
+                return ""
+            shown = client.show(self.id)
+            tube = "" if shown is None or shown.queue is None else shown.queue
+            return "" if not tube or client.group_show(tube, self.id).has_callback else tube
+        except Error:
+            return ""  # the wait for its outcome says why
+
+    async def _tube_of_group_async(self) -> str:
+        """Like `_tube_of_group`, for asyncio programs."""
+        client = self._of().aio_client
+        try:
+            if (await client.result(self.id)).state != "scheduled":
+                return ""
+            shown = await client.show(self.id)
+            tube = "" if shown is None or shown.queue is None else shown.queue
+            if not tube or (await client.group_show(tube, self.id)).has_callback:
+                return ""
+        except Error:
+            return ""
+        return tube
+
     def _of(self) -> App:
         if self._app is None:
             raise LookupError(f"job {self.id}: app.handle(id, returns) makes a handle of an id")
@@ -258,6 +327,19 @@ class Handle(str, Generic[R]):
         except BadSeal as err:
             raise NoResult(f"the progress of job {self.id} is refused: {err}") from None
         return converted("progress", unpack(data), wanted_type(as_))
+
+
+def next_of(value: Any) -> str | None:
+    """The id of the next step, if a step has returned that."""
+    if isinstance(value, dict) and len(value) == 1:
+        found = value.get(NEXT)
+        return found if isinstance(found, str) else None
+    return None
+
+
+def _left_s(ends_at: float | None) -> float | None:
+    """How many seconds are left until then; None: there is no limit."""
+    return None if ends_at is None else max(0.0, ends_at - time.monotonic())
 
 
 def _became(became: Cancelling | ReplyError | None) -> Cancelling:

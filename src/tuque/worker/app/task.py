@@ -7,10 +7,12 @@ source of clients; nothing of pools and fetching.
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
+from tuque.client.aio.runner import unhurried
 from tuque.errors import Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.app.codec import Envelope
@@ -163,23 +165,26 @@ class Task(Step[P, R]):
         Nothing is sent if a call is refused here. Raises `tuque.errors.EnqueueFailed` if the broker
         took some of them only: it has the handles of those, and an error for each other one.
         """
-        batch = Batch(self, calls)
+        batch = Batch(self)
+        deque(batch.add(calls), 0)
         with batch.followed() as follower:
             while batch:
                 for name, one in batch.tubes().items():
                     self.app.client.tube(name).create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
                     one.on_keyed()
                 pipeline = self.app.client.pipeline()
-                batch.fill(pipeline)
+                deque(batch.fill(pipeline), 0)
                 try:
-                    batch.take(pipeline.execute(raise_on_error=False))
+                    answers: list[Any] | Error = pipeline.execute(raise_on_error=False)
                 except Error as err:
-                    batch.take(err)
+                    answers = err
+                deque(batch.take(answers), 0)
             return batch.handles(follower)
 
     async def enqueue_many_async(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
-        """Like `enqueue_many`, for asyncio programs."""
-        batch = Batch(self, calls)
+        """Like `enqueue_many`, for asyncio programs: others run in between, each 5 ms (U1.11)."""
+        batch = Batch(self)
+        await unhurried(batch.add(calls))
         with batch.followed() as follower:
             while batch:
                 for name, one in batch.tubes().items():
@@ -187,11 +192,12 @@ class Task(Step[P, R]):
                     await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
                     one.on_keyed()
                 pipeline = self.app.aio_client.pipeline()
-                batch.fill(pipeline)
+                await unhurried(batch.fill(pipeline))
                 try:
-                    batch.take(await pipeline.execute(raise_on_error=False))
+                    answers: list[Any] | Error = await pipeline.execute(raise_on_error=False)
                 except Error as err:
-                    batch.take(err)
+                    answers = err
+                await unhurried(batch.take(answers))
             return batch.handles(follower)
 
     def made_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:

@@ -8,6 +8,7 @@ worker.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import queue
@@ -16,20 +17,25 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
 
+from tuque.errors import Cancelled
 from tuque.logtext import JsonFormatter, VisibleFormatter
 from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
-from tuque.worker.pools.execute import Job, describe, of_pipe, run_call, running_job
+from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
+from tuque.worker.pools.processes import FORKS, guard, handlers
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
 HEADER: Final = struct.Struct("!I")
+HALT_OPENS: Final = b"\xc1"  # which begins no msgpack
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1, signal.SIGHUP)
 
 
 # ---- The log as JSON: each line about a job has its facts (SPEC U4)
@@ -61,6 +67,34 @@ def formatter(kind: str) -> logging.Formatter:
     return JobsAsJson() if kind == "json" else VisibleFormatter(LOG_FORMAT)
 
 
+def set_up_log(kind: str, level: str | int, verbose: bool = False) -> None:
+    """[U4] Has all logs written to stderr, also what tasks log, unless the app does so (U4.8).
+
+    `verbose`: all that the worker itself has to say.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(kind))
+    logging.basicConfig(handlers=[handler], level=level)
+    if verbose:
+        logging.getLogger("tuque.worker").setLevel(logging.DEBUG)
+
+
+def reopen_logs() -> None:
+    """[U4] Opens anew the files to which handlers of the app write: they may be moved (U4.10)."""
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    for one in loggers:
+        for handler in one.handlers if isinstance(one, logging.Logger) else []:
+            if isinstance(handler, logging.FileHandler) and handler.stream is not None:
+                with handler.lock or nullcontext():
+                    handler.stream.close()
+                    handler.stream = handler._open()
+
+
+def _on_hang_up(signum: int, stack: object) -> None:
+    """In a thread: the task may be writing to the log."""
+    threading.Thread(target=reopen_logs, daemon=True).start()
+
+
 # ---- The process
 
 
@@ -89,6 +123,52 @@ def read_frame(sock: socket.socket) -> bytes | None:
     return None if header is None else read_exactly(sock, HEADER.unpack(header)[0])
 
 
+def halt(number: int, why: str, is_late: bool) -> bytes:
+    """The payload that cancels a call; no call begins with its first byte."""
+    return HALT_OPENS + msgspec.msgpack.encode((number, why, is_late))
+
+
+class Halts:
+    """[U2] The call that runs here, and how it hears that it was cancelled (U2.21)."""
+
+    def __init__(self) -> None:
+        self._control: Control | None = None
+        self._number = 0  # of the calls received, and of their ends
+        self._lock = threading.Lock()
+
+    def begins(self, control: Control) -> None:
+        """A call begins in this thread, the main one."""
+        main = threading.get_ident()
+        control.on_cancel(lambda: signal.pthread_kill(main, signal.SIGUSR2))
+        with self._lock:
+            self._number += 1
+            self._control = control
+
+    def ended(self) -> None:
+        """The call has ended: what cancels it comes too late."""
+        with self._lock:
+            self._number += 1
+            self._control = None
+
+    def on_halt(self, payload: bytes) -> None:
+        """The parent cancels a call; in the thread that receives."""
+        number, why, is_late = msgspec.msgpack.decode(payload)
+        with self._lock:
+            control = self._control if number == self._number else None
+        if control is not None:
+            control.cancel(why, is_late)
+
+    def on_signal(self, signum: int, stack: object) -> None:
+        """Raises Cancelled in the task, once; a coroutine is cancelled by its loop."""
+        control = self._control
+        if control is not None and control.is_cancelled and control.is_in_task:
+            control.is_in_task = False
+            raise Cancelled(control.why)
+
+
+HALTS: Final = Halts()
+
+
 class Inbox:
     """Received calls, and whether one is running."""
 
@@ -108,7 +188,10 @@ class Inbox:
     def _receive(self) -> None:
         """Receives calls as long as the parent lives."""
         while (payload := read_frame(self._sock)) is not None:
-            self._calls.put(payload)
+            if payload[:1] == HALT_OPENS:
+                HALTS.on_halt(payload[1:])
+            else:
+                self._calls.put(payload)
         if self.is_busy:
             os._exit(0)
         self._calls.put(None)
@@ -136,30 +219,41 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
     lock = threading.Lock()  # a task may report its progress in any thread
 
-    def tell(data: bytes) -> None:
+    def send_progress(data: bytes) -> None:
         with lock:
             sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress", result=data))))
 
-    while (payload := inbox.next()) is not None:
-        call = of_pipe(payload)
-        call.control.tell = tell
-        outcome = run_call(app.tasks[call.envelope.task], call)
-        sys.stdout.flush()
-        try:
-            with lock:
-                sock.sendall(frame(msgspec.msgpack.encode(outcome)))
-        except OSError:
-            os._exit(0)
+    with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
+        while (payload := inbox.next()) is not None:
+            call = of_pipe(payload)
+            call.control.send_progress = send_progress
+            HALTS.begins(call.control)
+            outcome = run_call(app.tasks[call.envelope.task], call, runner)
+            HALTS.ended()
+            if call.control.is_cancelled and signal.getsignal(signal.SIGTERM) is _ignore:
+                os.killpg(0, signal.SIGTERM)  # what the task had started (U13.4)
+            sys.stdout.flush()
+            try:
+                with lock:
+                    sock.sendall(frame(msgspec.msgpack.encode(outcome)))
+            except OSError:
+                os._exit(0)
+        runner.run(app.aclose())
 
 
 def main(arguments: list[str]) -> None:
-    target, app_dir, fd, log_kind, keys = arguments
-    if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
-        made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
-        logging.lastResort.setFormatter(made)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
+    target, app_dir, fd, pipe, log_kind, log_level, keys = arguments
+    guard(int(pipe))
+    set_up_log(log_kind, int(log_level))
+    before = handlers((*SIGNALS, signal.SIGUSR2))
+    for number in SIGNALS:
         signal.signal(number, _ignore)
+    signal.signal(signal.SIGUSR2, HALTS.on_signal)
+    signal.signal(signal.SIGHUP, _on_hang_up)
+    FORKS.keeps(before)
     sock = socket.socket(fileno=int(fd))
+    sock.set_inheritable(False)  # a program that outlives this process must not hold it
+    FORKS.close_there(sock)
     url = read_frame(sock)
     if url is not None:
         serve(target, app_dir, sock, url.decode(), keys)

@@ -15,11 +15,12 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 import msgspec
 
+from tuque.client.api import url_id
 from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.app.arguments import BadArguments
@@ -70,15 +71,16 @@ NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.j
 class Control:
     """The way between a running job and those who may cancel it or want to hear of it."""
 
-    def __init__(self, tell: Callable[[bytes], None] | None = None) -> None:
-        """`tell` takes the progress; it may be called in any thread."""
+    def __init__(self, send_progress: Callable[[bytes], None] | None = None) -> None:
+        """`send_progress` takes the progress; it may be called in any thread."""
         self.is_cancelled = False
         self.is_late = False  # because its time limit is over
         self.why = "CANCELLED the job was cancelled"
         self.clock: Callable[[], float] = time.monotonic
         self.ends_at: float | None = None  # by that clock
-        self.tell = tell
+        self.send_progress = send_progress
         self.spare_bytes = 0  # of its progress, for a seal
+        self.is_in_task = False  # its function runs
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
@@ -143,6 +145,11 @@ class Job(msgspec.Struct, dict=True):
         return self.job_id
 
     @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.job_id)
+
+    @property
     def attempt(self) -> int:
         return self.number
 
@@ -171,9 +178,9 @@ class Job(msgspec.Struct, dict=True):
         most = PROGRESS_BYTES - self._control().spare_bytes
         if len(data) > most:
             raise ValueError(f"progress has {len(data)} bytes: at most {most}")
-        tell = self._control().tell
-        if tell is not None:
-            tell(data)
+        send = self._control().send_progress
+        if send is not None:
+            send(data)
 
     def _control(self) -> Control:
         control: Control | None = self.__dict__.get("control")
@@ -200,6 +207,7 @@ class Call(msgspec.Struct):
     attempt: Job
     time_limit_s: float | None = None
     control: Any = msgspec.field(default_factory=Control)
+    bound: Any = None  # the arguments in their types, once they are known to fit
 
     def begins(self, keys: Keys | None = None) -> Job:
         """The run begins: its time counts from now on. `keys`: of its app."""
@@ -268,9 +276,17 @@ def as_current(job: Job) -> Iterator[Job]:
         _current.reset(token)
 
 
-def run_call(task: Task[..., Any], call: Call) -> Outcome:
-    """Runs a job in this thread; a coroutine task gets an event loop of its own. Never raises."""
+def run_call(task: Task[..., Any], call: Call, runner: asyncio.Runner | None = None) -> Outcome:
+    """Runs a job in this thread, never raises.
+
+    A coroutine task runs on the loop of the runner, in a context of its own, or has its own loop.
+    """
     try:
+        if task.is_async and runner is not None:
+            try:
+                return runner.run(await_call(task, call), context=copy_context())
+            except BaseException as err:
+                return outcome_of(err, task, call.control)
         return _run_call(task, call)
     except BaseException as err:  # classes of the task may raise where its end is judged
         return unjudged(err)
@@ -286,6 +302,8 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = held_back(task.app, job) if is_after(job) else None
+        if waits is None:
+            waits = misfit(task, call)
         if waits is not None:
             return waits
         tell(task.app, task.app.on_start, job)  # U3.2
@@ -329,6 +347,8 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = await held_back_async(task.app, job) if is_after(job) else None
+        if waits is None:
+            waits = misfit(task, call)
         if waits is not None:
             return waits
         await tell_async(task.app.on_start, job)  # U3.2
@@ -356,10 +376,29 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
         _current.reset(token)
 
 
+def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
+    """[U2] The outcome of a call that the task's signature does not take (U2.19); None if it does.
+
+    The arguments of a callback are results, which are not read yet.
+    """
+    if is_callback(call.envelope):
+        return None
+    try:
+        call.bound = task.bind(call.envelope)
+    except BadArguments as err:
+        return outcome_of(err, task)
+    return None
+
+
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
-    bound = task.bind(call.envelope)
-    return task.function(*bound.args, **bound.kwargs)
+    bound = task.bind(call.envelope) if call.bound is None else call.bound
+    call.control.is_in_task = True
+    try:
+        call.control.check()
+        return task.function(*bound.args, **bound.kwargs)
+    finally:
+        call.control.is_in_task = False
 
 
 def is_failure(outcome: Outcome, call: Call | None) -> bool:
@@ -455,7 +494,7 @@ def outcome_of(
     if isinstance(err, Reject):
         return Outcome("rejected", one_line(guarded(str, err)) or "Reject")
     if isinstance(err, BadArguments):
-        return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
+        return Outcome("unfit", one_line(f"bad arguments: {guarded(str, err)}"))
     gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
     kind: OutcomeKind = "rejected" if gives_up else "failed"
     return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))

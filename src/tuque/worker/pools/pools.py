@@ -1,4 +1,4 @@
-"""Where jobs run: in threads of this process, or as coroutines on a loop of their own.
+"""Where jobs run: plain functions in threads of this process, coroutines on one loop beside them.
 
 A pool takes calls one by one and returns an `Outcome` for each; it enforces time limits. Tasks
 never run on the worker's own loop, so that a blocking task delays no heartbeat. Child processes
@@ -46,8 +46,8 @@ class Pool(Protocol):
         """Ends running jobs if possible; False if threads are left behind."""
 
 
-class ThreadPool:
-    """Threads. Python cannot stop one from outside: a job over its limit is only reported."""
+class Threads:
+    """Threads for plain functions. Python cannot stop one: a job over its limit is reported."""
 
     def __init__(self, tasks: Tasks, concurrency: int) -> None:
         self._tasks = tasks
@@ -77,9 +77,7 @@ class ThreadPool:
         done: asyncio.Future[Outcome] = loop.create_future()
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
-            is_async = self._tasks[call.envelope.task].is_async
-            late_s = call.time_limit_s + (CANCEL_S if is_async else 0.0)
-            alarm = loop.call_later(late_s, _report_long_run, call)
+            alarm = loop.call_later(call.time_limit_s, _report_long_run, call)
         self._busy += 1
         done.add_done_callback(self._on_done)
         self._calls.put((call, done))
@@ -109,8 +107,8 @@ class ThreadPool:
                 return  # the loop is closed: the worker has ended without this job
 
 
-class AsyncPool:
-    """Coroutines on one loop in a thread of its own; plain functions run in other threads.
+class ThreadPool:
+    """[U13] Coroutines on one loop in a thread of its own, plain functions in others (U13.3).
 
     `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop.
     """
@@ -120,7 +118,7 @@ class AsyncPool:
     ) -> None:
         self._tasks = tasks
         self._at_end = at_end
-        self._threads = ThreadPool(tasks, concurrency)
+        self._threads = Threads(tasks, concurrency)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
         self._running: set[concurrent.futures.Future[Outcome]] = set()
@@ -141,7 +139,15 @@ class AsyncPool:
         running = asyncio.run_coroutine_threadsafe(await_call(task, call), self._loop)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
-        return await asyncio.wrap_future(running)
+        alarm: asyncio.TimerHandle | None = None
+        if call.time_limit_s is not None:
+            late_s = call.time_limit_s + CANCEL_S
+            alarm = asyncio.get_running_loop().call_later(late_s, _report_long_run, call)
+        try:
+            return await asyncio.wrap_future(running)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
 
     async def stop(self) -> bool:
         idle = await self._threads.stop()

@@ -11,12 +11,10 @@ import json
 import logging
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,16 +22,15 @@ import msgspec
 from tuque.errors import ConfigError
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
-from tuque.worker.pools.child import HEADER, frame
-from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
+from tuque.worker.pools.child import HEADER, frame, halt
+from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
+from tuque.worker.pools.processes import end_group, ending, has_room, is_over
 
 log: Final = logging.getLogger("tuque.worker")
 
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-MB: Final = 1 << 20
-
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
+HALT_S: Final = 1.0  # from a cancel to the end by force (U2.21)
 # children find the same modules as this process, whatever its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -42,45 +39,6 @@ BOOT: Final = (
 RESTART: Final = Backoff(first_s=0.2, max_s=10.0)
 
 _outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
-
-
-# ---- How much memory a process has, as the system shows it
-
-
-def rss_bytes(pid: int | str = "self") -> int:
-    """The resident memory of a process; 0 if it has ended, or the system does not show it."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except OSError:
-        return 0
-
-
-def is_over(limit_mb: int | None, pid: int | str = "self") -> bool:
-    """Whether a process has more memory than that."""
-    return limit_mb is not None and rss_bytes(pid) > limit_mb * MB
-
-
-def has_room(limit_mb: int | None, is_first: bool, pid: int | str = "self") -> bool:
-    """[U4] Whether a process that has had no job is below the limit (U4.6).
-
-    ConfigError if the first one is not; of a later one the log says that it is not replaced.
-    """
-    if not is_over(limit_mb, pid):
-        return True
-    has_mb = rss_bytes(pid) // MB
-    if is_first:
-        raise ConfigError(
-            f"--max-memory {limit_mb}: the process has {has_mb} MB before its first job, set more"
-        )
-    log.warning(
-        "process %(child)s has %(has_mb)d MB before its first job, --max-memory is %(max_mb)d: "
-        "it is not replaced",
-        facts("idle_too_big", child=pid, has_mb=has_mb, max_mb=limit_mb),
-    )
-    return False
-
-
-# ---- The pool
 
 
 class Child:
@@ -96,10 +54,33 @@ class Child:
         self.reader = reader
         self.writer = writer
         self.has_room = True  # below --max-memory, when it had had no job
+        self._calls = 0
+        self._kill: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def begin(self, request: bytes, control: Control) -> None:
+        """Sends a call, which `control` may cancel in any thread."""
+        self._calls += 1
+        loop, number = asyncio.get_running_loop(), self._calls
+        self.writer.write(request)
+        control.on_cancel(lambda: loop.call_soon_threadsafe(self._halt, number, control))
+
+    def _halt(self, number: int, control: Control) -> None:
+        """[U2] Has the task raise Cancelled, and kills the child if it goes on (U2.21)."""
+        if number == self._calls and self._kill is None and not self.writer.is_closing():
+            self.writer.write(frame(halt(number, control.why, control.is_late)))
+            self._kill = asyncio.get_running_loop().call_later(HALT_S, self.process.kill)
+
+    def ended(self, control: Control) -> None:
+        """The call has ended: nothing cancels it any more."""
+        control.on_cancel(None)
+        self._calls += 1  # a cancel that is on its way is of no call
+        if self._kill is not None:
+            self._kill.cancel()
+            self._kill = None
 
     async def answer(self) -> Outcome:
         """The next outcome; IncompleteReadError or OSError if the child is gone."""
@@ -109,6 +90,7 @@ class Child:
     async def end(self) -> int:
         """Kills the child if it is alive; returns its exit code, negative for a signal."""
         self.writer.close()
+        end_group(self.pid)
         self.process.kill()  # no effect if it has ended already
         return await asyncio.to_thread(self.process.wait)
 
@@ -116,9 +98,11 @@ class Child:
         """Lets an idle child exit by itself, when its socket closes."""
         self.writer.close()
         try:
-            return await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
+            code = await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
         except subprocess.TimeoutExpired:
             return await self.end()
+        end_group(self.pid)
+        return code
 
 
 class ProcessPool:
@@ -150,6 +134,7 @@ class ProcessPool:
         self._rng = random.Random()
         self._stopping = False
         self._is_first = True  # no child has had a job
+        self._guarded = self._guarding = -1  # a pipe, whose end shows guards that this one ended
         self.on_ready: Callable[[], None] = lambda: None
 
     @property
@@ -189,24 +174,23 @@ class ProcessPool:
     async def run(self, call: Call) -> Outcome:
         request = frame(to_pipe(call))  # this may raise: take a child afterwards
         child = await self._idle.get()
+        alarm: asyncio.TimerHandle | None = None
+        if call.time_limit_s is not None:
+            loop, why = asyncio.get_running_loop(), over_limit_text(call.time_limit_s)
+            alarm = loop.call_later(call.time_limit_s, call.control.cancel, why, True)
         try:
-            async with asyncio.timeout(call.time_limit_s):
-                child.writer.write(request)
-                call.control.on_cancel(child.process.kill)
-                await child.writer.drain()
+            child.begin(request, call.control)
+            await child.writer.drain()
+            outcome = await child.answer()
+            while outcome.kind == "progress":
+                if call.control.send_progress is not None and outcome.result is not None:
+                    call.control.send_progress(outcome.result)
                 outcome = await child.answer()
-                while outcome.kind == "progress":
-                    if call.control.tell is not None and outcome.result is not None:
-                        call.control.tell(outcome.result)
-                    outcome = await child.answer()
-        except TimeoutError:
-            await self._replace(child)
-            return Outcome("timeout", over_limit_text(call.time_limit_s))
         except (asyncio.IncompleteReadError, OSError):
-            call.control.on_cancel(None)
             code = await self._replace(child)
-            if call.control.is_cancelled:
-                return Outcome("cancelled", call.control.why)
+            control: Control = call.control
+            if control.is_cancelled:
+                return control.judge(Outcome("cancelled", control.why))
             return Outcome("crashed", f"its process {ending(code)}")
         except asyncio.CancelledError:
             await self._discard(child)
@@ -214,10 +198,11 @@ class ProcessPool:
         except Exception:  # its reply was unreadable
             await self._replace(child)
             raise
-        call.control.on_cancel(None)
-        if call.control.is_cancelled:  # it was killed, with or behind its last word
-            await self._replace(child)
-        elif child.has_room and is_over(self._max_memory_mb, child.pid):  # U4.2
+        finally:
+            child.ended(call.control)
+            if alarm is not None:
+                alarm.cancel()
+        if child.has_room and is_over(self._max_memory_mb, child.pid):  # U4.2
             self._retire(child)
         else:
             self._idle.put_nowait(child)
@@ -233,27 +218,17 @@ class ProcessPool:
         self._children.clear()
         await asyncio.gather(*(child.leave() for child in idle), *(child.end() for child in busy))
         await asyncio.gather(*self._leaving)
+        if self._guarded >= 0:
+            os.close(self._guarded)
+            os.close(self._guarding)
+            self._guarded = self._guarding = -1
         return True
 
     async def _spawn(self) -> Child:
         """Starts a child and waits until it has loaded the app; ConfigError if it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    BOOT,
-                    json.dumps(sys.path),
-                    self._target,
-                    self._app_dir,
-                    str(theirs.fileno()),
-                    self._log_kind,
-                    self._keys,
-                ],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-            )
+            process = self._popen(theirs)
         except BaseException:
             ours.close()
             raise
@@ -283,6 +258,29 @@ class ProcessPool:
         child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
         self._able.add(child)
         return child
+
+    def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        """A process that leads a group, with its end of the socket."""
+        if self._guarded < 0:
+            self._guarded, self._guarding = os.pipe()
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BOOT,
+                json.dumps(sys.path),
+                self._target,
+                self._app_dir,
+                str(theirs.fileno()),
+                str(self._guarded),
+                self._log_kind,
+                str(logging.root.level),
+                self._keys,
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(), self._guarded),
+            process_group=0,  # which ends with it (U13.4)
+        )
 
     async def _discard(self, child: Child) -> int:
         self._children.discard(child)
@@ -339,13 +337,3 @@ class ProcessPool:
             self._idle.put_nowait(child)
             self.on_ready()
             return
-
-
-def ending(code: int) -> str:
-    """How a process ended, as a predicate."""
-    if code < 0:
-        try:
-            return f"was ended by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was ended by signal {-code}"
-    return f"left with exit code {code}"

@@ -6,15 +6,14 @@ process, the next one reads which jobs ran. Costs no system call per job.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
-import signal
 import struct
 from math import isnan, nan
 from typing import Final, NamedTuple
 
 from tuque.worker.app.decisions import Outcome, OutcomeKind
+from tuque.worker.pools.processes import end_with, nameless_file
 
 WAITING: Final = b"W"  # fetched, not begun
 RUNNING: Final = b"R"
@@ -28,18 +27,23 @@ WORKING: Final = 1
 LEAVING: Final = 2  # a clean end
 RETIRED: Final = 3  # a clean end, and another process follows
 
-PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40
-# before the table: the phase, the number of finished runs, the notes with their length, and
-# whether the broker has the schedules
+# before the table: the phase, the number of finished runs, the notes with their length, whether
+# the broker has the schedules, when heartbeats go on, and the URL of the broker
 RUNS_AT: Final = 1
 COUNT: Final = struct.Struct("=I")
 NOTES_AT: Final = RUNS_AT + 2 * COUNT.size
 NOTES_BYTES: Final = 16_384
 PLANS_AT: Final = NOTES_AT + NOTES_BYTES
-TABLE_AT: Final = PLANS_AT + 1
+BEATS_AT: Final = PLANS_AT + 1
+INSTANT: Final = struct.Struct("=d")
+URL_AT: Final = BEATS_AT + INSTANT.size
+URL_BYTES: Final = 8192
+TABLE_AT: Final = URL_AT + COUNT.size + URL_BYTES
+RUN_BYTES: Final = 48
 WORDS_BYTES: Final = 512  # of an error's text or a result
-SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
+# state, number of the attempt, job id, token of the run, checksum of the queue's name
+SLOT: Final = struct.Struct(f"=cI40s{RUN_BYTES}sI")
 # after it how the job ended: its kind, the delay, the bytes of the words, the words
 END: Final = struct.Struct(f"=BdH{WORDS_BYTES}s")
 SLOT_BYTES: Final = SLOT.size + END.size
@@ -60,6 +64,7 @@ class Entry(NamedTuple):
     """A job in the table; `number` counts its deliveries from 1.
 
     `outcome`: how it ended, if it is DONE or ENDED; `is_result_lost`: its result was too large.
+    `run`: its token, "" before START; `queue`: a number that jobs of one queue share.
     """
 
     state: bytes
@@ -67,6 +72,8 @@ class Entry(NamedTuple):
     job_id: str
     outcome: Outcome | None = None
     is_result_lost: bool = False
+    run: str = ""
+    queue: int = 0
 
 
 class Box:
@@ -87,7 +94,7 @@ class Box:
     @classmethod
     def made(cls, places: int) -> Box:
         """A new table with so many places."""
-        fd = os.memfd_create("tuque-worker")
+        fd = nameless_file("tuque-worker")
         os.truncate(fd, TABLE_AT + places * SLOT_BYTES)
         return cls(fd)
 
@@ -95,9 +102,7 @@ class Box:
     def opened(cls, given: str) -> Box:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
         fd, parent, which, ended = given.split(":", 3)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(parent):
-            os._exit(1)  # the parent was gone before
+        end_with(int(parent))
         os.set_inheritable(int(fd), False)
         return cls(int(fd), ended, which == "last", which == "first")
 
@@ -133,6 +138,29 @@ class Box:
         self._memory[PLANS_AT] = has_sent
 
     @property
+    def beats_at(self) -> float:
+        """When the loop of the process goes on with its heartbeats, monotonic; inf without one."""
+        return float(INSTANT.unpack_from(self._memory, BEATS_AT)[0])
+
+    @beats_at.setter
+    def beats_at(self, at_s: float) -> None:
+        INSTANT.pack_into(self._memory, BEATS_AT, at_s)
+
+    @property
+    def url(self) -> str:
+        """The broker of the process; "" before it is known, or if the URL is too long."""
+        (length,) = COUNT.unpack_from(self._memory, URL_AT)
+        at = URL_AT + COUNT.size
+        return self._memory[at : at + length].decode()
+
+    @url.setter
+    def url(self, url: str) -> None:
+        data = url.encode() if len(url.encode()) <= URL_BYTES else b""
+        at = URL_AT + COUNT.size
+        self._memory[at : at + len(data)] = data
+        COUNT.pack_into(self._memory, URL_AT, len(data))
+
+    @property
     def notes(self) -> bytes:
         """Data from one process for the next, beside the table; NOTES_BYTES at most."""
         (length,) = COUNT.unpack_from(self._memory, RUNS_AT + COUNT.size)
@@ -151,12 +179,13 @@ class Box:
         found = []
         for place in range(self._places):
             at = TABLE_AT + place * SLOT_BYTES
-            state, number, job_id = SLOT.unpack_from(self._memory, at)
+            state, number, job_id, token, queue = SLOT.unpack_from(self._memory, at)
+            run = token.rstrip(b"\0").decode()
             if state in (DONE, ENDED):
                 outcome, is_lost = self._outcome_at(at + SLOT.size)
-                found.append(Entry(state, number, job_id.decode(), outcome, is_lost))
+                found.append(Entry(state, number, job_id.decode(), outcome, is_lost, run, queue))
             elif state != FREE:
-                found.append(Entry(state, number, job_id.decode()))
+                found.append(Entry(state, number, job_id.decode(), run=run, queue=queue))
         return found
 
     def _outcome_at(self, at: int) -> tuple[Outcome, bool]:
@@ -174,10 +203,18 @@ class Box:
         self._free = list(range(self._places))
         self._place_of.clear()
 
-    def put(self, job_id: str, number: int, state: bytes, outcome: Outcome | None = None) -> None:
+    def put(
+        self,
+        job_id: str,
+        number: int,
+        state: bytes,
+        outcome: Outcome | None = None,
+        run: str = "",
+        queue: int = 0,
+    ) -> None:
         """Stores a job, if there is room; updates one that is there.
 
-        `outcome`: how it ended, of one that is DONE or ENDED.
+        `outcome`: how it ended, of one that is DONE or ENDED. `run`, `queue`: see Entry.
         """
         place = self._place_of.get(job_id)
         if place is None:
@@ -187,7 +224,7 @@ class Box:
         # the state is written last: a kill leaves a whole entry or none
         at = TABLE_AT + place * SLOT_BYTES
         self._memory[at : at + 1] = FREE
-        SLOT.pack_into(self._memory, at, FREE, number, job_id.encode())
+        SLOT.pack_into(self._memory, at, FREE, number, job_id.encode(), run.encode(), queue)
         if outcome is not None:
             self._put_end(at + SLOT.size, outcome)
         self._memory[at : at + 1] = state

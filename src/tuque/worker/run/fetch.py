@@ -164,7 +164,7 @@ class Fetcher:
         client: aio.Client,
         queues: tuple[str, ...],
         away: Away,
-        accept: Callable[[list[Job]], None],
+        accept: Callable[[list[Job]], bool],
         until: asyncio.Event,
     ) -> None:
         self._client = client
@@ -180,7 +180,7 @@ class Fetcher:
     def is_dry(self) -> bool:
         """Whether every node had nothing when it was asked last, and none is out of reach.
 
-        A wait that skipped a queue does not count (U4.1).
+        A wait that skipped a queue does not count, and jobs that are put off are nothing (U4.1).
         """
         return not self._away.has_any and self._empty_waits >= self._groups
 
@@ -214,9 +214,8 @@ class Fetcher:
                 continue
             self._away.answered(queue)
             got += len(jobs)
-            if jobs:
+            if self._accept(jobs):
                 self._empty_waits = 0
-            self._accept(jobs)
             if got >= want:
                 break
         return got > 0
@@ -246,5 +245,4 @@ class Fetcher:
         for queue in group:
             self._away.answered(queue)
         self._groups = len(groups)
-        self._empty_waits = 0 if jobs else self._empty_waits + 1
-        self._accept(jobs)
+        self._empty_waits = 0 if self._accept(jobs) else self._empty_waits + 1

@@ -3,6 +3,9 @@
 Covers running jobs and buffered ones. A delivery does not contain the retry time, so the first
 WORKING comes early, and its reply sets the pace. Each queue has calls of its own: a leader that
 does not answer delays no other queue.
+
+A task can hold the interpreter in a call of C code, so that no thread of its process runs. Then the
+parent of the process sends the heartbeats, from the table that both have.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import os
+import random
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from tuque import aio
+from tuque.client.retry import Retry
 from tuque.errors import (
     Acked,
     Cancelled,
@@ -29,12 +36,16 @@ from tuque.errors import (
 )
 from tuque.logtext import facts
 from tuque.worker.app.decisions import BEAT_FRACTION, beat_after_s, is_at_most_once
+from tuque.worker.run.crash_table import DONE, ENDED, WORKING, Box, Entry
 from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.link import Link, pause
 
 log: Final = logging.getLogger("tuque.worker")
 
 BEATS_PER_CALL: Final = 200
+REPLY_S: Final = 1.0  # while replies are awaited, the loop goes on after this time
+LATE_S: Final = 0.25  # the loop has not gone on for so long: something holds it
+CHECK_S: Final = 0.1
 OVER: Final = (Stale, Cancelled, Acked, Dead, TooLate)  # U2.3
 
 
@@ -64,6 +75,7 @@ class Heart:
         self._due_of: dict[str, float] = {}
         self._asked: set[str] = set()
         self._wake = asyncio.Event()
+        self.tells: Callable[[float], None] = lambda at_s: None  # when the loop goes on
         link.on_back.append(self.beat_all)
 
     def hold(self, job_id: str, retry_s: float | None = None) -> None:
@@ -110,6 +122,7 @@ class Heart:
         self._due_of[job_id] = due_at
         heapq.heappush(self._due, (due_at, job_id))
         if self._due[0][0] == due_at:
+            self.tells(due_at)
             self._wake.set()
 
     def _take_due(self, now: float) -> list[str]:
@@ -130,10 +143,12 @@ class Heart:
                 due = self._take_due(now)
                 if due:
                     self._send(due)
-                elif self._due:
-                    await pause(self._due[0][0] - now, self._wake)
-                else:
-                    await self._wake.wait()
+                    continue
+                until = self._due[0][0] if self._due else inf
+                if self._asking:  # a reply that cannot be read sets no time
+                    until = min(until, now + REPLY_S)
+                self.tells(until)
+                await pause(None if until == inf else until - now, self._wake)
             raise self._failed
         finally:
             for task in self._asking:
@@ -230,3 +245,76 @@ class Heart:
     def _is_over(self, job_id: str, answer: ReplyError) -> bool:
         """[U2] Whether the reply ends the run (U2.3)."""
         return isinstance(answer, OVER) or (isinstance(answer, NoJob) and job_id in self._asked)
+
+
+# ---- The heartbeats of a process that cannot send them (SPEC U13)
+
+
+class Deputy:
+    """A thread of the parent that sends the heartbeats while the worker process cannot."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self.pid: int | None = None  # of the process, while it lives
+
+    def run(self) -> None:
+        """Checks whether the process sends its own, as long as the parent lives."""
+        while True:
+            time.sleep(CHECK_S)
+            if self._is_needed():
+                try:
+                    asyncio.run(self._stand_in())
+                except Exception:  # its process is the worker's parent: that goes on
+                    log.exception("the parent cannot send heartbeats", extra=facts("deputy_failed"))
+                    time.sleep(REPLY_S)
+
+    def _is_needed(self) -> bool:
+        """Whether the process lives and its loop is late. One that was stopped loses its jobs."""
+        if self._box.phase != WORKING or time.monotonic() < self._box.beats_at + LATE_S:
+            return False
+        return self.pid is not None and not is_stopped(self.pid)
+
+    async def _stand_in(self) -> None:
+        """[U13] Sends heartbeats for the jobs in the table until the process does (U13.2)."""
+        found = {one.job_id: one for one in self._box.entries() if needs_beats(one)}
+        if not found or not self._box.url:
+            await asyncio.sleep(CHECK_S)
+            return
+        began = time.monotonic()
+        async with aio.Client(
+            self._box.url, retry=Retry(attempts=0), name="worker-heartbeats"
+        ) as client:
+            heart = Heart(
+                client,
+                Link(random.Random()),
+                lambda job_id: None,  # the process learns of it when it goes on
+                lambda job_id: found[job_id].run,
+                queue_of=lambda job_id: str(found[job_id].queue),
+            )
+            for job_id in found:
+                heart.hold(job_id)
+                heart.beat_now(job_id)
+            beating = asyncio.create_task(heart.loop())
+            while self._is_needed() and not beating.done():
+                await asyncio.sleep(CHECK_S)
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+        log.warning(
+            "a task held the interpreter of the worker process for %(seconds).1f s: its parent "
+            "sent the heartbeats of %(jobs)d jobs",
+            facts("worker_held", seconds=time.monotonic() - began, jobs=len(found)),
+        )
+
+
+def needs_beats(entry: Entry) -> bool:
+    """Whether the job comes back after its retry time: also a run whose end was not told yet."""
+    return entry.state not in (DONE, ENDED) or bool(entry.run)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a child process was stopped by a signal."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+    except (AttributeError, OSError):  # not on this system; it has ended
+        return False
+    return found is not None

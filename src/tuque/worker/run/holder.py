@@ -16,6 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from zlib import crc32
 
 from tuque import aio
 from tuque.client.api import Job
@@ -67,7 +68,6 @@ from tuque.worker.workflow.create import check_chain, check_queues, unknown_afte
 
 log: Final = logging.getLogger("tuque.worker")
 
-UNKNOWN_KEEP_S: Final = 86_400.0
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
 
 
@@ -133,12 +133,14 @@ class Holder(ABC):
         self._heart = Heart(
             client, link, self._on_gone, self._run_of, self._runs_told.over, self._queue_of
         )
+        self._heart.tells = self._note_beat
         self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0
         self._held: dict[str, Held] = {}
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
         self._taken = self._lined_up = 0
+        self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
         self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
@@ -176,7 +178,7 @@ class Holder(ABC):
             reason = str(err)
             if held.has_runs:
                 held.verdict = Outcome("rejected", reason)
-        if reason is not None and not held.has_runs:
+        if reason is not None and held.verdict is None and not held.has_runs:
             self._settle(held, Dead(job.id, held.limits.dead_letter, reason))
             return held
         self._note(held, WAITS)
@@ -184,7 +186,10 @@ class Holder(ABC):
         return held
 
     def _hindrance(self, held: Held, envelope: Envelope) -> str | None:
-        """[U2] Why the job cannot run here; None: it has its call and limits (U2.4)."""
+        """[U2] Why the job cannot run here; None: it has its call and limits (U2.4).
+
+        What the worker does with such a job is its verdict, or it is a dead letter.
+        """
         task = self._tasks.get(envelope.task)
         what, unknown = f"unknown task '{envelope.task}'", envelope.task
         if task is not None:
@@ -203,10 +208,10 @@ class Holder(ABC):
                 held.call = self._call_of(held, envelope, task)
                 return spent(held.delivery, held.limits)
             what, unknown = f"{NOT_RUN} '{following}'", following
-        if held.has_runs:
-            keep_s = envelope.unknown_keep_s
-            keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
-            held.verdict = self._runs_told.unknown(held, what, unknown, keep_s)
+        keep_s = envelope.unknown_keep_s
+        verdict = self._runs_told.unknown(held, what, unknown, keep_s)
+        if held.has_runs or verdict.kind == "retry":
+            held.verdict = verdict
         return what
 
     def _call_of(self, held: Held, envelope: Envelope, task: Task[..., Any]) -> Call:
@@ -229,7 +234,13 @@ class Holder(ABC):
     def _note(self, held: Held, state: bytes) -> None:
         """Updates the table for the next process."""
         if self._box is not None and held.call is not None:
-            self._box.put(held.job.id, held.delivery, state)
+            queue = crc32(held.job.queue.encode())
+            self._box.put(held.job.id, held.delivery, state, run=held.run, queue=queue)
+
+    def _note_beat(self, at_s: float) -> None:
+        """Notes for the parent when heartbeats go on."""
+        if self._box is not None:
+            self._box.beats_at = at_s
 
     def held_of(self, job_id: str) -> Held | None:
         """The job, if it is held."""
@@ -275,6 +286,11 @@ class Holder(ABC):
     def _ran(self, held: Held, outcome: Outcome) -> None:
         """Decides what follows an attempt."""
         assert held.call is not None
+        if outcome.kind == "unfit":
+            outcome = self._runs_told.unfit(held, outcome.text)
+            if outcome.kind == "retry":
+                self._put_off(held, outcome)
+                return
         if held.has_runs:
             self._runs_told.ended(held, outcome)
             return
@@ -283,8 +299,8 @@ class Holder(ABC):
         self._aside.ended(held.about, held.call, outcome)
         if not held.job.headers:  # of a tube, or of another client: nothing is kept
             outcome.result = None
-        told = sealed(outcome, held.job.id, self._keys)
-        settlement = settle(held.job.id, told, number, held.limits, self._rng)
+        shown = sealed(outcome, held.job.id, self._keys)
+        settlement = settle(held.job.id, shown, number, held.limits, self._rng)
         took_s = time.monotonic() - held.since
         self.story.ended(held.about, number, outcome, settlement, took_s)
         self._settle(held, settlement)
@@ -350,8 +366,17 @@ class Holder(ABC):
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
 
+    def _give_back_ahead(self) -> None:
+        """[U2] Gives back what was fetched ahead, but for what may not come twice (U2.20)."""
+        ahead = sorted(self._waiting)
+        self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
+        for _, _, held in ahead:
+            if held.state == WAITING and not is_at_most_once(held.job.id):
+                self._unbegun += 1
+                self._give_back(held, "")
+
     def _give_back(self, held: Held, why: str) -> None:
-        if held.has_runs:
+        if held.has_runs or (held.state == WAITING and not is_at_most_once(held.job.id)):
             self.story.counts[GIVEN_BACK] += 1
             self._settle(held, Release(held.job.id, held.run or UNBEGUN))
             return
@@ -367,7 +392,8 @@ class Holder(ABC):
         held = self._held.get(job_id)
         return held.job.queue if held is not None else ""
 
-    def _accept(self, jobs: list[Job]) -> None:
+    def _accept(self, jobs: list[Job]) -> bool:
+        """Takes what was delivered; False if this version of the app runs none of it."""
         self._link.answered()
         for job in jobs:
             held = self._held.get(job.id)
@@ -382,6 +408,9 @@ class Holder(ABC):
                 self._heart.beat_now(job.id)
                 held.again = job
         self._start_waiting()
+        if not self._unbegun:
+            return bool(jobs)
+        return not all(self._runs_told.is_put_off(job.id) for job in jobs)
 
     def take_again(self, job: Job) -> None:
         """Takes a delivery that came while the job was held, whose run has ended otherwise."""
@@ -392,10 +421,17 @@ class Holder(ABC):
     def _hold(self, job: Job) -> None:
         """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""
         held = self._received(job)
-        if held.verdict is not None:
+        if held.verdict is not None and held.verdict.kind == "retry":
+            self._put_off(held, held.verdict)
+        elif held.verdict is not None:
             self._runs_told.start(held)
         elif held.settlement is None:
             self._line_up(held)
+
+    def _put_off(self, held: Held, verdict: Outcome) -> None:
+        """[U2] Gives back a job that this version of the app cannot run (U2.4, U2.19)."""
+        self._unbegun += 1
+        self._runs_told.end_unrun(held, verdict)
 
     @abstractmethod
     def run_now(self, held: Held) -> None:

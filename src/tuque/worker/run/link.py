@@ -89,8 +89,8 @@ class Link:
             tell()
 
 
-async def pause(wait_s: float, until: asyncio.Event) -> None:
-    """Waits that long, or until the event is set."""
+async def pause(wait_s: float | None, until: asyncio.Event) -> None:
+    """Waits that long, or until the event is set; None: for that only."""
     try:
         async with asyncio.timeout(wait_s):
             await until.wait()

@@ -20,6 +20,7 @@ from tuque.client.commands.work import UNBEGUN, Failed, Run
 from tuque.errors import Error, NoJob, ReplyError, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.app.decisions import (
+    PUT_OFF_MAX_S,
     Dead,
     Done,
     Fail,
@@ -29,9 +30,10 @@ from tuque.worker.app.decisions import (
     Settlement,
     conclude,
     is_at_most_once,
-    unknown_delay_s,
+    put_off_s,
 )
 from tuque.worker.app.encryption import PROGRESS, Keys
+from tuque.worker.app.enqueue import UNKNOWN_KEEP_S
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import Aside, over_limit_text
 from tuque.worker.run.heartbeat import OVER
@@ -42,7 +44,9 @@ from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
 
 log: Final = logging.getLogger("tuque.worker")
 
-UNKNOWN_KEPT: Final = 10_000
+UNFIT_KEPT: Final = 10_000
+UNFIT_S: Final = 2 * PUT_OFF_MAX_S  # after that, another worker has the job
+WARNED_MAX: Final = 1_000
 REFUSED_S: Final = 5.0  # until a job comes again whose START was refused
 ROUNDING_S: Final = 0.005  # the broker counts in whole ms
 
@@ -93,8 +97,8 @@ class Runs:
         self._rng = rng
         self._on_settled = on_settled
         self._aside = aside
-        self._unknown: OrderedDict[str, int] = OrderedDict()  # how often a job was given back
-        self._warned: set[str] = set()
+        self._unfit: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how often, when last
+        self._warned: set[tuple[str, str]] = set()
         self._told: set[asyncio.Task[None]] = set()
         self.keys: Keys | None = None  # of the app (U8)
         self.ask: Callable[[str], bool] = lambda job_id: False  # see Heart.ask
@@ -129,9 +133,9 @@ class Runs:
             job = held.call.attempt
             job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
             held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
-            held.call.control.tell = self.teller_of(held)
+            held.call.control.send_progress = self.teller_of(held)
         if held.verdict is not None:
-            self._end_unrun(held, held.verdict)
+            self.end_unrun(held, held.verdict)
         elif self._hands.is_stopping():
             self._story.counts[GIVEN_BACK] += 1
             self._hands.settle(held, Release(job_id, held.run))
@@ -151,32 +155,67 @@ class Runs:
         self._story.counts[GIVEN_BACK] += 1
         self._hands.settle(held, Release(job_id, UNBEGUN, REFUSED_S))
 
-    def _end_unrun(self, held: Held, verdict: Outcome) -> None:
-        """Ends the run of a job whose task does not run: the body is none, or its task unknown."""
+    def end_unrun(self, held: Held, verdict: Outcome) -> None:
+        """Ends a job whose task does not run: the body is none, or the task does not take it."""
         held.since = time.monotonic()
         if verdict.kind == "retry":
             self._story.counts[GIVEN_BACK] += 1
-            self._hands.settle(held, Release(held.job.id, held.run, verdict.delay_s))
+            self._hands.settle(held, Release(held.job.id, held.run or UNBEGUN, verdict.delay_s))
         else:
             self.ended(held, verdict)
 
-    def unknown(self, held: Held, what: str, task: str, keep_s: float) -> Outcome:
-        """What becomes of a job that needs a task which this worker does not know."""
-        job = held.job
-        if job.added_at is not None and self.wall_s() - job.added_at.timestamp() >= keep_s:
+    def unknown(self, held: Held, what: str, task: str, keep_s: float | None) -> Outcome:
+        """[U2] What becomes of a job that needs a task which this worker does not know (U2.4)."""
+        return self._put_off(held, what, keep_s, ("unknown", task))
+
+    def unfit(self, held: Held, what: str) -> Outcome:
+        """[U2] What becomes of a call that this version of the task does not take (U2.19)."""
+        assert held.call is not None
+        return self._put_off(held, what, held.call.envelope.unknown_keep_s, (held.task, what))
+
+    def is_put_off(self, job_id: str) -> bool:
+        """Whether the job was given back lately, since this version of the app cannot run it."""
+        return job_id in self._unfit
+
+    def _put_off(
+        self, held: Held, what: str, keep_s: float | None, about: tuple[str, str]
+    ) -> Outcome:
+        """Has a job wait for a worker of another version, or rejects it after `keep_s`."""
+        keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
+        if is_at_most_once(held.job.id) or self.wall_s() - self.added_s(held) >= keep_s:
             return Outcome("rejected", what)
-        times = self._unknown.pop(job.id, 0)
-        self._unknown[job.id] = times + 1
-        if len(self._unknown) > UNKNOWN_KEPT:
-            self._unknown.popitem(last=False)
-        if task not in self._warned:
-            self._warned.add(task)
+        now_s = self.now_s()
+        times, _ = self._unfit.pop(held.job.id, (0, now_s))
+        self._unfit[held.job.id] = times + 1, now_s
+        oldest = next(iter(self._unfit))
+        while len(self._unfit) > UNFIT_KEPT or now_s - self._unfit[oldest][1] > UNFIT_S:
+            del self._unfit[oldest]
+            oldest = next(iter(self._unfit))
+        self._warn(*about)
+        return Outcome("retry", what, delay_s=put_off_s(times, len(self._unfit)))
+
+    def _warn(self, kind: str, what: str) -> None:
+        """Logs once why jobs go to workers of another version."""
+        if (kind, what) in self._warned or len(self._warned) >= WARNED_MAX:
+            return
+        self._warned.add((kind, what))
+        if kind == "unknown":
             log.warning(
                 "unknown task '%(task)s': its jobs, and steps of chains before it, are given back "
                 "for workers that know it",
-                facts("task_unknown", task=task),
+                facts("task_unknown", task=what),
             )
-        return Outcome("retry", what, delay_s=unknown_delay_s(times))
+        else:
+            log.warning(
+                "task %(task)s does not take a call, which is given back for workers of another "
+                "version: %(reason)s",
+                facts("call_unfit", task=kind, reason=what),
+            )
+
+    def added_s(self, held: Held) -> float:
+        """When the job was added, in unix seconds."""
+        added_at = held.job.added_at or held.about.enqueued_at
+        return added_at.timestamp()
 
     def wall_s(self) -> float:
         """The time in unix seconds."""
@@ -261,10 +300,10 @@ class Runs:
             outcome = held.call.control.judge(outcome)
         held.outcome = outcome
         self._aside.ended(held.about, held.call, outcome)
-        told = outcome if held.call is None else sealed(outcome, held.job.id, self.keys)
-        settlement: Settlement = conclude(held.job.id, held.run, told, held.limits, self._rng)
+        shown = outcome if held.call is None else sealed(outcome, held.job.id, self.keys)
+        settlement: Settlement = conclude(held.job.id, held.run, shown, held.limits, self._rng)
         if isinstance(settlement, Release) and is_at_most_once(held.job.id):
-            settlement = Fail(held.job.id, held.run, told.text)
+            settlement = Fail(held.job.id, held.run, shown.text)
         took_s = time.monotonic() - held.since
         number = held.call.attempt.number if held.call is not None else 0
         if outcome.kind == "cancelled":

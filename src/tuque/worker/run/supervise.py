@@ -14,8 +14,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
+from math import inf
 from types import FrameType
 from typing import Final
 
@@ -26,7 +28,7 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.process_pool import ending
+from tuque.worker.pools.processes import end_group, ending
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,
@@ -38,6 +40,7 @@ from tuque.worker.run.crash_table import (
     Box,
     Entry,
 )
+from tuque.worker.run.heartbeat import Deputy
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -45,7 +48,7 @@ BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
 )
-PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGHUP)
 RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
 STEADY_S: Final = 10.0  # a process that lived so long did start
 
@@ -61,11 +64,13 @@ class Supervisor:
         self._box = Box.made(places)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopping = False
+        self._deputy = Deputy(self._box)
 
     def run(self) -> int:
         """Runs processes; returns the exit code of the last one."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
+        threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
         rng = random.Random()
         failures = 0
         while True:
@@ -78,6 +83,8 @@ class Supervisor:
                 if self._is_stopping and self._box.phase != LEAVING and self._box.entries():
                     return self._give_back()  # it heard no signal yet (U2.14)
                 return exit_code(code)
+            assert self._process is not None
+            end_group(self._process.pid)  # what its tasks had started (U13.4)
             self._box.ended = ending(code)
             held = len(self._box.entries())
             log.error(
@@ -105,6 +112,7 @@ class Supervisor:
     def _run_one(self) -> int:
         self._box.phase = LOADING
         self._box.runs = 0
+        self._box.beats_at = inf
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -119,7 +127,10 @@ class Supervisor:
             process_group=0,  # a terminal's signals reach it through this process, once
         )
         self._box.is_first = False
-        return self._process.wait()
+        self._deputy.pid = self._process.pid
+        code = self._process.wait()
+        self._deputy.pid = None
+        return code
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -167,7 +178,7 @@ def inherited(box: Box) -> list[Entry]:
     found = []
     for entry in entries:
         state = SUSPECT if entry.state == RUNNING and not alone else entry.state
-        box.put(entry.job_id, entry.number, state, entry.outcome)
+        box.put(entry.job_id, entry.number, state, entry.outcome, entry.run, entry.queue)
         found.append(entry._replace(state=state))
     return found
 

@@ -27,7 +27,7 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.task import SPREAD
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import describe
-from tuque.worker.pools.process_pool import has_room, is_over
+from tuque.worker.pools.processes import check_memory_shown, has_room, is_over
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import (
     RUNNING,
@@ -36,6 +36,7 @@ from tuque.worker.run.crash_table import (
     Entry,
 )
 from tuque.worker.run.crash_table import WAITING as WAITS
+from tuque.worker.run.fetch import POLL_MS
 from tuque.worker.run.health import Meter, open_meter
 from tuque.worker.run.holder import Holder
 from tuque.worker.run.in_flight import (
@@ -55,7 +56,9 @@ log: Final = logging.getLogger("tuque.worker")
 
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_WORDS_S_MIN: Final = 0.5
+LAST_FETCH_S: Final = POLL_MS / 1000 + 0.5  # until the broker has ended the last GETJOB
 UNSETTLED_MAX: Final = 1000
+AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
 
 
 class Worker(Holder):
@@ -64,6 +67,8 @@ class Worker(Holder):
     def __init__(self, *words: Any) -> None:
         """The arguments are those of `Holder`."""
         super().__init__(*words)
+        self._begun_at = time.monotonic()  # the last one
+        self._is_slow = False  # its jobs are too long to fetch others ahead
         self._herald = Herald(
             self._client,
             self.name,
@@ -132,18 +137,7 @@ class Worker(Holder):
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
-        log.info(
-            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
-            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
-            facts(
-                "worker_ready",
-                broker=self._client.settings.masked_url,
-                queues=", ".join(self._settings.queues),
-                concurrency=self._settings.concurrency,
-                prefetch=self._settings.prefetch,
-                tasks=sum(name != SPREAD for name in self._tasks),
-            ),
-        )
+        self._log_ready()
         fetching = asyncio.create_task(self._fetch_loop())
         loops |= {
             asyncio.create_task(self._settler.loop()),
@@ -151,6 +145,7 @@ class Worker(Holder):
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
             asyncio.create_task(self._herald.loop()),
+            asyncio.create_task(self._even_out()),
         }
         if self._settings.health_file is not None:
             loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
@@ -172,6 +167,21 @@ class Worker(Holder):
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
             await self._herald.close()
+
+    def _log_ready(self) -> None:
+        check_memory_shown(self._settings.max_memory_mb)
+        log.info(
+            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
+            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+            facts(
+                "worker_ready",
+                broker=self._client.settings.masked_url,
+                queues=", ".join(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                prefetch=self._settings.prefetch,
+                tasks=sum(name != SPREAD for name in self._tasks),
+            ),
+        )
 
     def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
         """Serves the metrics, if a port is set; adds a loop."""
@@ -204,16 +214,32 @@ class Worker(Holder):
 
     # Fetching
 
+    @property
+    def _begun(self) -> int:
+        """The jobs of `--max-jobs`."""
+        return self._taken - self._unbegun
+
     def _want(self) -> int:
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
         if self._is_quiet or unsettled >= UNSETTLED_MAX:
             return 0
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
-        want = room(self._settings.concurrency, self._settings.prefetch, len(self._runs), waiting)
+        ahead = 0 if self._is_slow else self._settings.prefetch
+        want = room(self._settings.concurrency, ahead, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
-            want = min(want, self._settings.max_jobs - self._taken)
+            want = min(want, self._settings.max_jobs - self._begun)
         return want
+
+    async def _even_out(self) -> None:
+        """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
+        while True:
+            await asyncio.sleep(AHEAD_S / 2)
+            places = min(self._settings.concurrency, self._pool.places)
+            is_full = len(self._runs) + self._starting >= max(1, places)
+            if is_full and time.monotonic() - self._begun_at >= AHEAD_S:
+                self._is_slow = True
+                self._give_back_ahead()
 
     async def _meet(self) -> None:
         """Waits for the broker, and takes over the previous process's jobs."""
@@ -286,10 +312,10 @@ class Worker(Holder):
             want = self._want()
             apart = self._apart.queues
             if want <= 0 or apart.issuperset(self._settings.queues):
-                if self._taken == self._settings.max_jobs and not self._held:
+                if self._begun == self._settings.max_jobs and not self._held:
                     log.info(
                         "%(jobs)d jobs taken: --max-jobs is reached",
-                        facts("max_jobs_taken", jobs=self._taken),
+                        facts("max_jobs_taken", jobs=self._begun),
                     )
                     self.stop()
                     return
@@ -334,7 +360,7 @@ class Worker(Holder):
         """Runs the job's task."""
         self._give_place(held)
         held.state = RUNNING_HERE
-        held.since = time.monotonic()
+        held.since = self._begun_at = time.monotonic()
         self._note(held, SUSPECT if held.is_apart else RUNNING)
         if held.is_apart:
             self._room.set()  # its queue may be asked again
@@ -343,7 +369,9 @@ class Worker(Holder):
         run.add_done_callback(self._on_run_ended)
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
-        del self._runs[run]
+        held = self._runs.pop(run)
+        if time.monotonic() - held.since < AHEAD_S:
+            self._is_slow = False
         if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
         self._start_waiting()
@@ -402,6 +430,8 @@ class Worker(Holder):
         self._give_back_waiting()
         # the last GETJOB may still return jobs: cancelling it would leave them without an owner
         await _wait_for({fetching, aborted}, deadline)
+        if not self._link.is_lost:  # what is given back while it waits would go to it (U2.22)
+            await _wait_for({fetching}, time.monotonic() + LAST_FETCH_S)
         fetching.cancel()
         self._give_back_waiting()
         until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)

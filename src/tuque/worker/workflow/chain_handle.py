@@ -12,13 +12,13 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import JobCancelled, NoJob, NoJobGroup, NoResult, ResultTimeout
 from tuque.worker.app.app import App
 from tuque.worker.app.arguments import UNTYPED
-from tuque.worker.app.handle import Handle
-from tuque.worker.workflow.create import next_of
+from tuque.worker.app.handle import Handle, next_of
 from tuque.worker.workflow.group_handle import AnyGroupHandle, LaterHandle
 
 R = TypeVar("R")
@@ -70,10 +70,19 @@ class ChainHandle(Generic[R]):
         self, id: str, app: App, stops: list[Stop], group: AnyGroupHandle[Any] | None
     ) -> None:
         """`group`: the first step, if that is one."""
-        self.id = id
+        self.id = plain_id(id)
         self.group = group
         self._app = app
         self._stops = stops
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled it is a handle of its id: `app.handle(id)` asks for it again."""
+        return Handle, (self.id,)
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.id)
 
     def result(self, timeout: float | None = None) -> R:
         """What the last step returned; raises what `Handle.result` raises of a step (U11.4).

@@ -26,10 +26,10 @@ from tuque.worker.app.encryption import (
     is_sealed,
 )
 from tuque.worker.app.enqueue import CHAIN_HEADER, Call
+from tuque.worker.app.handle import NEXT, next_of
 from tuque.worker.workflow.create import (
     AFTER_HEADER,
     CHILD_HEADER,
-    NEXT,
     Entry,
     GroupEntry,
     entries_of,
@@ -38,7 +38,6 @@ from tuque.worker.workflow.create import (
     make,
     make_async,
     next_call,
-    next_of,
     refused,
     steps_headers,
 )

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 AFTER_HEADER: Final = "tuque-after"  # the job of the step before
 CHILD_HEADER: Final = "tuque-child"  # of a child in a chain: its group, which that step names
-NEXT: Final = "tuque-next"  # in the result of a step: the job or group that follows
 NAMES_BYTES: Final = 1_024  # as a header
 KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
 
@@ -102,14 +101,6 @@ def entries_of(header: str) -> list[Entry]:
     if not found:
         raise ValueError(f"the header {CHAIN_HEADER} is none of a chain: it names no step")
     return found
-
-
-def next_of(value: Any) -> str | None:
-    """The id of the next step, if a step has returned that."""
-    if isinstance(value, dict) and len(value) == 1:
-        found = value.get(NEXT)
-        return found if isinstance(found, str) else None
-    return None
 
 
 def kept(call: Call[Any]) -> Options:

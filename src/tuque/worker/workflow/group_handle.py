@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
+from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobGroup
 from tuque.client.commands.work import Result
 from tuque.errors import (
@@ -46,10 +47,15 @@ class AnyGroupHandle(Generic[R]):
     ) -> None:
         """`types`: of the results of the children."""
         self.queue = queue
-        self.id = id
+        self.id = plain_id(id)
         self.children = [children[index] for index in sorted(children)]
         self._app = app
         self._types = types
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
+        return url_id(self.id)
 
     def progress(self) -> JobGroup:
         """How far the group is; `NoJobGroup` if nothing of it is kept."""
@@ -335,6 +341,14 @@ class LaterHandle(AnyGroupHandle[Any]):
             pages = self._app.aio_client.group_children(self.queue, self.id)
             found = [one.id async for one in pages]
         return found
+
+
+def _later(app: App, tube: str, id: str) -> LaterHandle:
+    """A group of which nothing but its id is known."""
+    return LaterHandle(app, tube, id, [])
+
+
+App.groups = _later
 
 
 def some(children: list[Any]) -> Iterable[list[Any]]:

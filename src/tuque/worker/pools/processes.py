@@ -1,0 +1,212 @@
+"""Processes around a worker: what forks inherit, how one ends with another, its memory.
+
+A task may fork. Its child must not get the worker's signals, nor hold the socket on whose end
+the pool waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from tuque.errors import ConfigError
+from tuque.logtext import facts
+
+log: Final = logging.getLogger("tuque.worker")
+
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+MB: Final = 1 << 20
+PR_SET_PDEATHSIG: Final = 1
+FILES_MAX: Final = 4096  # that a process has open at its start
+CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+# ---- Forks of tasks: multiprocessing, os.fork (SPEC U13.1)
+#
+# A fork has the signal handlers of its parent, and the descriptor that wakes the parent's loop: a
+# signal to the child was written there, and the worker took it for its own.
+
+
+class Forks:
+    """What a forked child gives up before its first line of Python."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, tuple[Handler, Handler]] = {}  # ours, and the one before
+        self._sockets: list[socket.socket] = []
+        self._masks = threading.local()
+        self._is_registered = False
+
+    def keeps(self, before: dict[int, Handler]) -> None:
+        """[U13] Forked children have these handlers in the place of those that are set now."""
+        self._register()
+        for number, handler in before.items():
+            self._handlers[number] = (signal.getsignal(number), handler)
+
+    def close_there(self, sock: socket.socket) -> None:
+        """Forked children close the socket."""
+        self._register()
+        self._sockets.append(sock)
+
+    def _register(self) -> None:
+        if not self._is_registered:
+            self._is_registered = True
+            os.register_at_fork(
+                before=self._hold, after_in_parent=self._release, after_in_child=self._give_up
+            )
+
+    def _hold(self) -> None:
+        """No signal comes between the fork and the end of `_give_up`."""
+        self._masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+
+    def _release(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.old)
+
+    def _give_up(self) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, (ours, before) in self._handlers.items():
+            if signal.getsignal(number) is ours:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        for sock in self._sockets:
+            sock.close()
+        self._release()
+
+
+FORKS: Final = Forks()
+
+
+def handlers(numbers: Iterable[int]) -> dict[int, Handler]:
+    """The handlers of these signals now."""
+    return {number: signal.getsignal(number) for number in numbers}
+
+
+# ---- What Linux has, and in its place elsewhere (SPEC U4)
+
+
+def nameless_file(name: str) -> int:
+    """A descriptor of a file for two processes that is gone with them; `name` is for people."""
+    make = getattr(os, "memfd_create", None)
+    if make is not None:
+        return int(make(name))
+    with tempfile.TemporaryFile(prefix=name) as file:
+        return os.dup(file.fileno())
+
+
+def end_with(parent: int) -> None:
+    """[U4] Has this process end when its parent has ended, however that was (U4.9)."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except AttributeError:
+        log.warning(
+            "this system does not end a process with its parent: the worker checks each "
+            "%(every_s).1f s, and a task that holds the GIL delays that",
+            facts("parent_watched", every_s=CHECK_S),
+        )
+        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)  # it was gone before
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def check_memory_shown(limit_mb: int | None) -> None:
+    """[U4] Says that there is no limit of memory where the system shows none (U4.9)."""
+    if limit_mb is not None and not rss_bytes():
+        log.warning(
+            "--max-memory %(max_mb)d has no effect: this system does not show how much memory a "
+            "process has",
+            facts("memory_unknown", max_mb=limit_mb),
+        )
+
+
+# ---- Groups: what a task started ends with its process (SPEC U13)
+
+
+def guard(pipe: int) -> None:
+    """[U13] Has the group of this process end with its parent, which has the other end (U13.4).
+
+    A fork in the group waits for the parent's end: no task can hold it, as it could a thread. It is
+    made before the app is loaded and threads run.
+    """
+    if os.fork():
+        os.close(pipe)
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_IGN)
+        os.closerange(0, pipe)
+        os.closerange(pipe + 1, FILES_MAX)
+        os.read(pipe, 1)
+    finally:
+        os.killpg(0, signal.SIGKILL)
+
+
+def end_group(pid: int) -> None:
+    """Kills all in the group that the process leads, or led: a guard keeps its number taken."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+        os.killpg(pid, signal.SIGKILL)
+
+
+# ---- How a process ended
+
+
+def ending(code: int) -> str:
+    """How a process ended, as a predicate."""
+    if code < 0:
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+    return f"left with exit code {code}"
+
+
+# ---- How much memory a process has, as the system shows it
+
+
+def rss_bytes(pid: int | str = "self") -> int:
+    """The resident memory of a process; 0 if it has ended, or the system does not show it."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    except OSError:
+        return 0
+
+
+def is_over(limit_mb: int | None, pid: int | str = "self") -> bool:
+    """Whether a process has more memory than that."""
+    return limit_mb is not None and rss_bytes(pid) > limit_mb * MB
+
+
+def has_room(limit_mb: int | None, is_first: bool, pid: int | str = "self") -> bool:
+    """[U4] Whether a process that has had no job is below the limit (U4.6).
+
+    ConfigError if the first one is not; of a later one the log says that it is not replaced.
+    """
+    if not is_over(limit_mb, pid):
+        return True
+    has_mb = rss_bytes(pid) // MB
+    if is_first:
+        raise ConfigError(
+            f"--max-memory {limit_mb}: the process has {has_mb} MB before its first job, set more"
+        )
+    log.warning(
+        "process %(child)s has %(has_mb)d MB before its first job, --max-memory is %(max_mb)d: "
+        "it is not replaced",
+        facts("idle_too_big", child=pid, has_mb=has_mb, max_mb=limit_mb),
+    )
+    return False
