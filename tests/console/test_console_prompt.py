@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tuque.cli.hints import commands, describe, keywords
 from tuque.cli.prompt.repl import (
     completions,
     hint,
@@ -22,6 +21,7 @@ from tuque.cli.prompt.repl import (
     split_words,
     whole_lines,
 )
+from tuque.cli.replies import commands, describe, keywords
 
 
 def test_names_complete_then_words_of_the_syntax() -> None:

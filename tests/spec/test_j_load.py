@@ -12,7 +12,7 @@ from sim.engine.world import START_MS
 from told_events import Told
 from tuque.core.node.node import Node
 from tuque.server.journal.committer import Committer, has_saved_once, save_once
-from tuque.server.replies.help import load_share
+from tuque.server.replies.errors import load_share
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import MemoryDisk
 from tuque.store.frames import (

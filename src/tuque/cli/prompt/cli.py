@@ -16,8 +16,7 @@ from click.core import ParameterSource
 
 from tuque import terminal
 from tuque.cli import replies as show
-from tuque.cli.hints import advice, describe
-from tuque.cli.replies import answers_facts, as_facts
+from tuque.cli.replies import advice, answers_facts, as_facts, describe
 from tuque.client.transport.raw_link import (
     ErrorReply,
     Link,

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuque.cli.hints import (
+from tuque.cli.prompt.cli import Output, is_shutdown, run_times
+from tuque.cli.replies import (
     LOCAL,
     Row,
     commands,
     describe,
     keywords,
 )
-from tuque.cli.prompt.cli import Output, is_shutdown, run_times
 from tuque.client.transport.raw_link import Link, LinkError, Target
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tuque.server.access.change import (
 from tuque.server.access.login import Slow
 from tuque.server.access.rights import denied_queue, unit_error
 from tuque.server.access.tenant import put_prefix
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.start.bus import apply_doors
 from tuque.server.state.client import Client

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from tuque.server.commands.session import BAD_NAME, checked_name
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client, Connection, Wired
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (

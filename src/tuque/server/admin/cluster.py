@@ -17,7 +17,7 @@ from tuque.server.bus.reasons import NO_SECRET
 from tuque.server.commands.tube_leaders import cmd_voters
 from tuque.server.config.config import is_loopback
 from tuque.server.net.resolver import is_literal
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.replies.redirects import own_host
 from tuque.server.start.bus import make_card
 from tuque.server.state.client import Client

@@ -13,7 +13,7 @@ from tuque.server.config.kinds import ConfigError
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.log import shape_log
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.replies.tubes import end_waiting
 from tuque.server.start.bus import apply_doors, take_secrets
 from tuque.server.start.journal import turn_off, turn_on

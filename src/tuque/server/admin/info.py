@@ -25,7 +25,7 @@ from tuque.server.admin.cluster import bus_section, cluster_section
 from tuque.server.commands.tube_admin import tube_figures
 from tuque.server.net.tls_acceptor import Handshakes
 from tuque.server.observe.rings import Points
-from tuque.server.replies.help import load_share
+from tuque.server.replies.errors import load_share
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import Tenant

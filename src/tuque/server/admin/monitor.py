@@ -7,7 +7,7 @@ from typing import Final
 
 from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.server.log.slowlog import LatencyEvent
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import NOT_INT, ArgError, Misuse

@@ -17,7 +17,7 @@ from tuque.core.records.jobs import Records
 from tuque.logtext import facts
 from tuque.server.config.config import is_loopback
 from tuque.server.config.rewrite import RewriteError, rewrite
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.start.journal import LOAD_RECORDS, make_committer, save_for_restart
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server, log

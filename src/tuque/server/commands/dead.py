@@ -24,8 +24,7 @@ from tuque.core.queues.procedures import policy_of
 from tuque.server.commands.jobs import check_ids
 from tuque.server.commands.queues import flat
 from tuque.server.config.patterns import MOST, Glob
-from tuque.server.replies.errors import core_words
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import core_words, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_queue, check_tasks
 from tuque.server.state.client import Chore, Client

@@ -63,8 +63,16 @@ from tuque.server.commands.results import tell_ended
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
-from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, core_words, error_words, on_fault
-from tuque.server.replies.help import load_share, worded
+from tuque.server.replies.errors import (
+    CONFLICT,
+    IDLE,
+    LEAVING,
+    core_words,
+    error_words,
+    load_share,
+    on_fault,
+    worded,
+)
 from tuque.server.replies.long_commands import note_long
 from tuque.server.replies.redirects import (
     check_queue,

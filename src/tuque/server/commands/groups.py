@@ -13,8 +13,7 @@ from tuque.core.model.work import NO_TERMS, Terms
 from tuque.server.access.tenant import refusal
 from tuque.server.commands.jobs import DISKFULL, check_forms
 from tuque.server.commands.schedules import packed_options, shown_life
-from tuque.server.replies.errors import LEAVING
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import LEAVING, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Chore, Client

@@ -40,8 +40,7 @@ from tuque.core.tables.leases import (
 from tuque.server.access.tenant import full_of_groups
 from tuque.server.commands.jobs import BADID, check_room
 from tuque.server.commands.queues import flat, rename
-from tuque.server.replies.errors import core_words, error_words
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import core_words, error_words, reply_help
 from tuque.server.replies.long_commands import begin as begin_long
 from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server

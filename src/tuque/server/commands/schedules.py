@@ -20,8 +20,7 @@ from tuque.server.commands.firing import (
     why_waits,
 )
 from tuque.server.commands.jobs import DISKFULL
-from tuque.server.replies.errors import LEAVING, core_words
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import LEAVING, core_words, reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server

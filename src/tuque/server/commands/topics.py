@@ -30,8 +30,7 @@ from tuque.core.topics import (
 from tuque.server.access.tenant import of_topic
 from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.config.patterns import Glob
-from tuque.server.replies.errors import core_words
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import core_words, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import HOME, address_of, refusal_text
 from tuque.server.replies.waiting import await_copies, ids_reply, take_lacking

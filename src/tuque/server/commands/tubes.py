@@ -17,8 +17,7 @@ from tuque.server.commands.tube_slices import (
     Tasks,
     TubeChore,
 )
-from tuque.server.replies.errors import LEAVING
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import LEAVING, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.tubes import (

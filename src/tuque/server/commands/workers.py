@@ -10,7 +10,7 @@ from tuque.core.model.work import attempt_of
 from tuque.core.node.node import Node
 from tuque.server.commands.dead import shown, task_of
 from tuque.server.config.patterns import MOST, Glob
-from tuque.server.replies.help import reply_help
+from tuque.server.replies.errors import reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.state.client import Chore, Client
 from tuque.server.state.server import Server

@@ -1,4 +1,4 @@
-"""Replies that refuse, for RESP and for IPROTO, and internal errors (SPEC C3.12, T13, T15.5)."""
+"""Replies that refuse, usage and HELP, and internal errors (SPEC C3.12, C4, J5.7, T13, T15.5)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from mypy_extensions import i64
 from tuque.core.model.errors import LEAVING as LEAVING_CODE
 from tuque.core.model.errors import ROWS, Refusal
 from tuque.core.queues.procedures import check
+from tuque.server.journal.committer import Committer
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
+from tuque.store.replay import READING, RESTORING
 from tuque.tubes.model.errors import TubeError
+from tuque.wire.commands.arguments import ArgError, Misuse
+from tuque.wire.commands.bounds import CONTAINERS
+from tuque.wire.commands.commands import Command
 from tuque.wire.proto.iproto import E_READ_ONLY, IprotoError
+from tuque.wire.proto.resp import Status
 
 LEAVING_TEXT: Final = ROWS[int(LEAVING_CODE)].text
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
@@ -33,6 +39,9 @@ CONFLICT: Final = b"CONFLICT " + CONFLICT_TEXT
 IDLE: Final = {"forgotten": FORGOTTEN, "unmet": UNMET}  # why a node does no work (S6.5)
 READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
 IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4, T19.5)
+WORD_SHOWN: Final = 64
+
+READ_SHARE: Final = 70  # percent of a load's time spent on reading; then the jobs are entered
 INTERNAL: Final = b"ERR internal error, the log of the server says more"
 
 
@@ -70,6 +79,50 @@ def iproto_words(error: TubeError) -> IprotoError:
     if row.word in IS_READ_ONLY:
         return IprotoError(E_READ_ONLY, b"%s: %s" % (READ_ONLY, text_of(error)))
     return IprotoError(row.iproto, text_of(error))
+
+
+# ---- Usage and HELP from the command table (SPEC C4)
+
+
+def reply_help(s: Server, c: Client, name: bytes) -> None:
+    """One status per subcommand, and the summary of the command."""
+    command = s.table[name]
+    lines: list[object] = [Status(f"{command.name} <subcommand> [argument ...]: {command.summary}")]
+    for words in command.syntax.split(" | "):
+        lines.append(Status(f"    {command.name} {words}"))
+    c.reply(lines)
+
+
+def worded(error: ArgError, command: Command, args: list[bytes]) -> bytes:
+    """The text of the error; of a word that is wrong with the usage of the command."""
+    return error.text + usage(command, args) if isinstance(error, Misuse) else error.text
+
+
+def usage(command: Command, args: list[bytes]) -> bytes:
+    """[C4] How the command, or its subcommand, is used: the end of an error (C4.6)."""
+    ways = command.syntax.split(" | ")
+    word = args[1][:WORD_SHOWN].decode("ascii", "replace").upper() if len(args) > 1 else ""
+    chosen = [way for way in ways if word in way.partition(" ")[0].upper().split("|")]
+    if len(chosen) > 0:
+        ways = chosen
+    elif command.name in CONTAINERS:
+        ways = [", ".join([way.partition(" ")[0] for way in ways])]
+    told = " | ".join([f"{command.name} {way}" for way in ways])
+    return f": use {told}".encode()
+
+
+def load_share(committer: Committer | None) -> float:
+    """Percent of the load that is done, 0 to 100."""
+    loader = None if committer is None else committer.loaded
+    if loader is None:
+        return 0.0
+    if loader.stage == READING:
+        total: i64 = loader.total_bytes
+        return float(READ_SHARE) * float(loader.loaded_bytes) / float(total) if total > 0 else 0.0
+    jobs = len(loader.order)
+    if loader.stage == RESTORING and jobs > 0:
+        return READ_SHARE + float(100 - READ_SHARE) * float(loader.restored) / float(jobs)
+    return float(READ_SHARE)
 
 
 # ---- Internal errors: the reply, and whether the node may continue (SPEC C3.12)
