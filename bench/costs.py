@@ -21,7 +21,7 @@ import servers
 from turns import Notes, Talk, watched
 
 from tuque.wire.commands.bound import WHOLE
-from tuque.wire.commands.bounds import BOUNDS
+from tuque.wire.commands.rows import BOUNDS
 
 ENTRIES: Final = 300_000
 AT_ONCE: Final = 3_000

@@ -25,9 +25,12 @@ from tuque.server.config.kinds import (  # noqa: E402  the path is set above
 from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set above
 from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is set above
-from tuque.wire.commands.bounds import BOUNDS, MEMORY  # noqa: E402  the path is set above
-from tuque.wire.commands.commands import ROWS  # noqa: E402  the path is set above
-from tuque.wire.commands.rights import CATEGORIES, UNITS  # noqa: E402  the path is set above
+from tuque.wire.commands.commands import CATEGORIES, UNITS  # noqa: E402  the path is set above
+from tuque.wire.commands.rows import (  # noqa: E402  the path is set above
+    BOUNDS,
+    COMMAND_ROWS,
+    MEMORY,
+)
 from tuque.wire.commands.tube_table import PROCEDURES, Procedure  # noqa: E402  path set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
@@ -46,7 +49,7 @@ def commands_md() -> str:
         "",
         MADE,
         "",
-        "Source: `src/tuque/wire/commands/commands.py`. Names and options are read in any case.",
+        "Source: `src/tuque/wire/commands/rows.py`. Names and options are read in any case.",
         "Exact behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused",
         "while the journal can't be written; *denyoom* ones are refused when memory is full;",
         "*loading* ones are answered while the journal is read at start. Each says up to which",
@@ -59,7 +62,9 @@ def commands_md() -> str:
     ]
     for group, title in GROUPS.items():
         out += ["", f"## {title}"]
-        for name, arity, flags, of_group, syntax, summary in ROWS:
+        for row in COMMAND_ROWS:
+            name, arity, flags, of_group = row.name, row.arity, row.flags, row.group
+            syntax, summary = row.syntax, row.summary
             if of_group != group:
                 continue
             ways = [syntax] if syntax.startswith("[") else syntax.split(" | ")
@@ -90,7 +95,8 @@ def in_iproto(one: Procedure) -> str:
 
 def bound_lines(name: str) -> list[str]:
     """The bounds of a command, or of its subcommands."""
-    rows = [(key, one) for key, one in BOUNDS.items() if key == name or key.startswith(f"{name} ")]
+    rows = [(key, one) for key, one in BOUNDS.items() if key.startswith(f"{name} ")]
+    rows += [(name, BOUNDS[name])] if name in BOUNDS else []
     if len(rows) == 1:
         words, work, reply = shown(rows[0][1])
         words = f"{words} words, " if rows[0][1].words else ""

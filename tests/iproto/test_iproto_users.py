@@ -12,7 +12,7 @@ import pytest
 from tuque.server.log.audit import Audit
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import apply_words
-from tuque.wire.commands.rights import BY_ROW, OF_TUBES
+from tuque.wire.commands.commands import BY_ROW, OF_TUBES
 from tuque.wire.commands.tube_table import PROCEDURES, Procedure
 from world import World
 from world_wires import IprotoWire

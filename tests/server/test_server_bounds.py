@@ -31,8 +31,7 @@ from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
 from tuque.wire.commands.bound import WHOLE
-from tuque.wire.commands.bounds import BOUNDS, LIGHT_WORK
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import BOUNDS, COMMAND_ROWS, LIGHT_WORK
 from world import World
 from world_costs import costs
 
@@ -453,7 +452,7 @@ def test_every_command_has_a_bound_and_a_call() -> None:
     of work per turn and of reply bytes, and what happens beyond them (docs/commands.md).
     """
     heads = {key.split(" ")[0] for key in BOUNDS}
-    assert {row[0] for row in ROWS} == heads
+    assert {row.name for row in COMMAND_ROWS} == heads
     assert all(one.counts and one.least > 0 for one in BOUNDS.values()), "a cost"
     unbound = {key for key, one in BOUNDS.items() if one.work == WHOLE}
     assert set(LARGEST) | unbound == set(BOUNDS)

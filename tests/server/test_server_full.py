@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.wire.commands.bounds import (
+from tuque.wire.commands.bound import (
     ELSEWHERE,
     GROWS,
     JOBS,
     LONGER,
-    MEMORY,
     OPERATES,
     OWN,
     STAGED,
     VIEW,
     WORK,
 )
-from tuque.wire.commands.commands import ROWS
-from tuque.wire.commands.rights import UNITS
+from tuque.wire.commands.commands import UNITS
+from tuque.wire.commands.rows import COMMAND_ROWS, MEMORY
 from world import World
 
 REFUSED = (JOBS, ELSEWHERE, GROWS)
@@ -46,7 +45,7 @@ def test_every_row_says_it() -> None:
     """M2.3 The command table says of each command at which level, and why it is not"""
     assert set(MEMORY) == {unit.row for unit in UNITS}
     assert set(MEMORY.values()) == {*REFUSED, *TAKEN}
-    for name, _, flags, _, _, _ in ROWS:
+    for name, flags in [(row.name, row.flags) for row in COMMAND_ROWS]:
         assert ("denyoom" in flags) == (MEMORY[name] in REFUSED), name
 
 

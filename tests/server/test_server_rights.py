@@ -8,15 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from raw_resp import encode
-from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
-from tuque.wire.commands.commands import ROWS, table
-from tuque.wire.commands.rights import (
-    BY_ROW,
-    CATEGORIES,
-    UNITS,
-    Unit,
-    unit_of,
-)
+from tuque.wire.commands.commands import BY_ROW, CATEGORIES, UNITS, Unit, table, unit_of
+from tuque.wire.commands.rows import BOUNDS, COMMAND_ROWS, CONTAINERS
 from tuque.wire.commands.tube_table import PROCEDURES
 from world import World
 
@@ -32,7 +25,7 @@ ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}  # what the walk leaves to tests of se
 def syntaxes() -> list[tuple[str, str]]:
     """Each unit's row with its syntax; of a command with subcommands each one's."""
     found = []
-    for name, _, _, _, syntax, _ in ROWS:
+    for name, syntax in [(row.name, row.syntax) for row in COMMAND_ROWS]:
         parts = syntax.split(" | ") if name in CONTAINERS else [syntax]
         for part in parts:
             row = f"{name} {part.split(' ')[0]}" if name in CONTAINERS else name
@@ -45,7 +38,7 @@ def test_each_command_has_a_category(row: str, syntax: str) -> None:
     """N2.1"""
     unit = unit_of(row.split(" ")[0], [word.encode() for word in row.split(" ")])
     assert unit.row == row or row.startswith("DEBUG "), (
-        f"wire/commands/rights.py has no row for {row}"
+        f"wire/commands/rows.py has no row for {row}"
     )
     assert unit.categories
     assert set(unit.categories) <= set(CATEGORIES)
@@ -82,7 +75,7 @@ def test_each_bound_and_each_procedure_has_a_category() -> None:
 
 
 def test_no_row_is_left_over() -> None:
-    known = {row for row, _ in syntaxes()} | set(CONTAINERS) | {row[0] for row in ROWS}
+    known = {row for row, _ in syntaxes()} | set(CONTAINERS) | {row.name for row in COMMAND_ROWS}
     known |= {f"TUBE {one.name.upper()}" for one in PROCEDURES}
     for unit in UNITS:
         word = unit.row.partition(" ")[2]

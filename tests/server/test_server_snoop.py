@@ -13,8 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import encode
-from tuque.wire.commands.bounds import CONTAINERS
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import COMMAND_ROWS, CONTAINERS
 from world import World
 from world_wires import Wire
 
@@ -71,7 +70,7 @@ ONE_OF = {
 def syntaxes() -> list[tuple[str, str]]:
     """Names of commands with one of their syntaxes."""
     found = []
-    for name, _, _, _, syntax, _ in ROWS:
+    for name, syntax in [(row.name, row.syntax) for row in COMMAND_ROWS]:
         several = name in CONTAINERS or " | " in syntax
         for part in syntax.split(" | ") if several else [syntax]:
             if not f"{name} {part}".startswith(LEFT_OUT):

@@ -7,8 +7,7 @@ import re
 from raw_resp import encode
 from sim.engine.clock import START_MS
 from tuque.core.model.job_id import of_url
-from tuque.wire.commands.commands import table
-from tuque.wire.commands.rights import NOT_FOR_TENANTS, UNITS, Unit
+from tuque.wire.commands.commands import NOT_FOR_TENANTS, UNITS, Unit, table
 from world import World
 from world_wires import Wire
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raw_resp import NULL
 from tuque.server.commands.dispatch import HANDLERS
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import COMMAND_ROWS
 from world import World
 from world_wires import Wire
 
@@ -104,7 +104,7 @@ def test_every_command_is_answered(world: World) -> None:
     CONFIG, DEBUG, SHUTDOWN and BGREWRITEAOF.
     """
     direct = {"ADDJOB", "GETJOB", "ACKJOB", "FASTACK", "DELJOB"}
-    names = [name for name, *_ in ROWS]
+    names = [row.name for row in COMMAND_ROWS]
     for name in names:
         assert name in direct or name.lower().encode() in HANDLERS, name
     assert world.run("COMMAND", "COUNT") == len(names)

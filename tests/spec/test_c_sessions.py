@@ -8,7 +8,7 @@ import pytest
 
 from raw_resp import NULL, encode
 from tuque.server.config.config import ConfigError, load
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import COMMAND_ROWS
 from world import World
 from world_machines import name_of
 
@@ -256,7 +256,7 @@ def test_arity(world: World) -> None:
     """C3.3 Wrong number of arguments: `-ERR wrong number of arguments for '<lowercase name>'
     command`.
     """
-    for name, arity, *_ in ROWS:
+    for name, arity in [(row.name, row.arity) for row in COMMAND_ROWS]:
         if arity in (0, -1):
             continue
         error = f"ERR wrong number of arguments for '{name.lower()}' command"
@@ -274,10 +274,10 @@ def test_authentication_comes_third(make_world: Callable[..., World]) -> None:
     world = make_world(events=True, requirepass="secret")
     assert world.run("FROB") == "ERR unknown command 'FROB'"
     assert world.run("SHOW").startswith("ERR wrong number")
-    closed = [row for row in ROWS if row[0] not in ("AUTH", "HELLO", "QUIT", "RESET")]
+    closed = [row for row in COMMAND_ROWS if row.name not in ("AUTH", "HELLO", "QUIT", "RESET")]
     for first in range(0, len(closed), 20):  # N6.6: so many before a log-in
         world = make_world(events=True, requirepass="secret")
-        for name, arity, *_ in closed[first : first + 20]:
+        for name, arity in [(row.name, row.arity) for row in closed[first : first + 20]]:
             words = ["x"] * (max(1, abs(arity)) - 1)
             assert world.run(name, *words) == "NOAUTH Authentication required.", name
 
@@ -339,7 +339,7 @@ def test_loading(world: World) -> None:
     loading its journal, <p> % done: try again soon`.
     """
     world.server.is_loading = True
-    for name, arity, flags, *_ in ROWS:
+    for name, arity, flags in [(row.name, row.arity, row.flags) for row in COMMAND_ROWS]:
         if "loading" in flags.split():
             continue
         words = ["x"] * (max(1, abs(arity)) - 1)

@@ -15,8 +15,7 @@ import pytest
 
 from raw_resp import encode
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
-from tuque.wire.commands.commands import table
-from tuque.wire.commands.rights import UNITS
+from tuque.wire.commands.commands import UNITS, table
 from until import until
 from world import World
 

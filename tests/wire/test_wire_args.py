@@ -15,7 +15,7 @@ from tuque.wire.commands.arguments import (
     scan_options,
     seconds_ms,
 )
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import COMMAND_ROWS
 from tuque.wire.proto.resp import strict_int
 from world import World
 
@@ -44,9 +44,9 @@ WORDS = st.one_of(
     st.integers(0, 9).map(lambda i: b"<job %d>" % i),
 )
 # SHUTDOWN ends the server, QUIT the session; CLIENT PAUSE and REPLY take the answers away.
-NAMES = [row[0].encode() for row in ROWS if row[0] not in ("SHUTDOWN", "QUIT")]
+NAMES = [row.name.encode() for row in COMMAND_ROWS if row.name not in ("SHUTDOWN", "QUIT")]
 JOB_CYCLE = NAMES[:11] * 3
-COMMANDS = st.lists(
+COMMAND_ROWS = st.lists(
     st.tuples(st.sampled_from(NAMES + JOB_CYCLE), st.lists(WORDS, max_size=8)), max_size=25
 )
 SEEDS = [
@@ -68,7 +68,7 @@ def is_told_to_wait(words: list[bytes]) -> bool:
 
 
 @settings(max_examples=thorough(150))
-@given(commands=COMMANDS)
+@given(commands=COMMAND_ROWS)
 def test_any_words(commands: list[object]) -> None:
     """One reply for each command; every table of the node agrees with the others."""
     run_all(World(), commands)

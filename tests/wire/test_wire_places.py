@@ -9,7 +9,7 @@ import pytest
 
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import ArgError, history_args, scan_options
-from tuque.wire.commands.rights import BY_ROW
+from tuque.wire.commands.commands import BY_ROW
 
 SEEDS: Final = 3_000
 # words that are names of options, where a value may stand too

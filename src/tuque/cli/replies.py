@@ -296,9 +296,9 @@ class Row(NamedTuple):
 @cache
 def commands() -> dict[str, Row]:
     """Return the table by upper-case name; imported when first needed."""
-    from tuque.wire.commands.commands import ROWS
+    from tuque.wire.commands.rows import COMMAND_ROWS
 
-    return {row[0]: Row(row[0], row[3], row[4], row[5]) for row in ROWS}
+    return {row.name: Row(row.name, row.group, row.syntax, row.summary) for row in COMMAND_ROWS}
 
 
 def keywords(name: str) -> list[str]:

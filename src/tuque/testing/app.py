@@ -27,7 +27,7 @@ from tuque.testing.jobs import (
 )
 from tuque.testing.links import HereAioClient, HereClient, Near, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
-from tuque.wire.commands.commands import ROWS
+from tuque.wire.commands.rows import COMMAND_ROWS
 from tuque.worker.app.app import App, Clients
 from tuque.worker.app.decisions import Ack, Dead, Done
 from tuque.worker.app.options import check_number
@@ -37,7 +37,7 @@ from tuque.worker.run.in_flight import Held
 MAX_JOBS: Final = 1000
 QUIET: Final = ("HELLO", "CLIENT", "AUTH")
 WAITING: Final = ("RESULT", "WAITJOB")
-COMMANDS: Final = frozenset(row[0] for row in ROWS)
+COMMANDS: Final = frozenset(row.name for row in COMMAND_ROWS)
 PASSES_MAX_S: Final = 100 * 365 * 86_400
 RUNNABLE: Final = ("waiting", "delivered")
 

@@ -12,9 +12,16 @@ from tuque.server.state.server import Server
 from tuque.server.users.tenants import COMMAND, QUEUE
 from tuque.server.users.users import Account
 from tuque.wire.commands.arguments import header_pairs
-from tuque.wire.commands.bounds import CONTAINERS
-from tuque.wire.commands.commands import Command
-from tuque.wire.commands.rights import PAIRS, QUEUES_HEADER, UNITS, Unit, queues_in, unit_of
+from tuque.wire.commands.commands import (
+    PAIRS,
+    QUEUES_HEADER,
+    UNITS,
+    Command,
+    Unit,
+    queues_in,
+    unit_of,
+)
+from tuque.wire.commands.rows import CONTAINERS
 
 NOAUTH: Final = b"NOAUTH Authentication required."
 NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"

@@ -21,8 +21,8 @@ from tuque.server.users.tenants import Tenant
 from tuque.server.users.users import Account
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError
-from tuque.wire.commands.bounds import BODIES
-from tuque.wire.commands.rights import BEFORE_VALUES, Unit
+from tuque.wire.commands.commands import BEFORE_VALUES, Unit
+from tuque.wire.commands.rows import BODIES
 
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
 TAG_AT: Final = 27  # the proof of an id that a node of the cluster made it (G6.5)

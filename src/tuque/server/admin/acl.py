@@ -39,7 +39,7 @@ from tuque.wire.commands.arguments import (
     WrongWords,
     ranged,
 )
-from tuque.wire.commands.rights import CATEGORIES, UNITS, unit_of
+from tuque.wire.commands.commands import CATEGORIES, UNITS, unit_of
 from tuque.wire.proto.resp import Status
 
 MANY_USERS: Final = b"ERR there are %d users, the most a node keeps" % USERS_MAX

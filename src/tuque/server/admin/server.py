@@ -24,8 +24,7 @@ from tuque.server.state.server import Server, log
 from tuque.server.users.users import meant
 from tuque.store.frames import JournalError
 from tuque.wire.commands.arguments import NOT_INT, ArgError, Misuse
-from tuque.wire.commands.commands import Command
-from tuque.wire.commands.rights import BY_ROW
+from tuque.wire.commands.commands import BY_ROW, Command
 from tuque.wire.proto.resp import Status, strict_int
 
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."

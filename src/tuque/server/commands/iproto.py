@@ -42,8 +42,8 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import leave, session_for
-from tuque.wire.commands.bounds import GROWS
-from tuque.wire.commands.rights import OF_TUBES
+from tuque.wire.commands.bound import GROWS
+from tuque.wire.commands.commands import OF_TUBES
 from tuque.wire.commands.tube_arguments import shown
 from tuque.wire.commands.tube_table import FUNCTIONS, METHODS, Procedure
 from tuque.wire.proto.iproto import (

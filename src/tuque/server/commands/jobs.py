@@ -40,7 +40,7 @@ from tuque.wire.commands.arguments import (
     header_pairs,
     seconds_ms,
 )
-from tuque.wire.commands.bounds import ELSEWHERE, GROWS, JOBS
+from tuque.wire.commands.bound import ELSEWHERE, GROWS, JOBS
 from tuque.wire.proto.resp import array_head, bulk_head, int_reply, put_bulk
 
 BADID: Final = b"BADID Invalid Job ID format."

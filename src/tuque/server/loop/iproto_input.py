@@ -21,7 +21,7 @@ from tuque.server.loop.output import Outlet
 from tuque.server.replies.long_commands import note_long
 from tuque.server.state.client import LIGHT, TURN_BYTES, Wired, weigh
 from tuque.server.state.server import Server
-from tuque.wire.commands.bounds import LIGHT_WORK
+from tuque.wire.commands.rows import LIGHT_WORK
 from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, Request, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run

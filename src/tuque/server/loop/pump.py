@@ -49,7 +49,7 @@ from tuque.server.state.client import (
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
-from tuque.wire.commands.bounds import LIGHT_WORK
+from tuque.wire.commands.rows import LIGHT_WORK
 
 TURN_READ: Final = 512 << 10  # bytes
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn

@@ -15,8 +15,8 @@ from tuque.server.state.server import Server
 from tuque.store.replay import READING, RESTORING
 from tuque.tubes.model.errors import TubeError
 from tuque.wire.commands.arguments import ArgError, Misuse
-from tuque.wire.commands.bounds import CONTAINERS
 from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rows import CONTAINERS
 from tuque.wire.proto.iproto import E_READ_ONLY, IprotoError
 from tuque.wire.proto.resp import Status
 

@@ -12,7 +12,7 @@ from tuque.core.node.node import Node
 from tuque.core.tables.work import Asking, Change
 from tuque.server.users.users import Account
 from tuque.tubes.model.grants import role_key, user_key
-from tuque.wire.commands.rights import Unit
+from tuque.wire.commands.commands import Unit
 from tuque.wire.proto.iproto import FrameReader
 from tuque.wire.proto.resp import RequestReader, error_reply, put_value
 

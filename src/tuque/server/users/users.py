@@ -7,12 +7,7 @@ from typing import Final, final
 from tuque.server.config.patterns import matches
 from tuque.server.users.passwords import Guesses, Hasher, Secrets, Work
 from tuque.server.users.tenants import Denials, Tenant
-from tuque.wire.commands.rights import (
-    BY_NAME,
-    CATEGORIES,
-    UNITS,
-    Unit,
-)
+from tuque.wire.commands.commands import BY_NAME, CATEGORIES, UNITS, Unit
 
 DEFAULT: Final = b"default"
 SEEN_MAX: Final = 10_000  # queues whose answer is remembered

@@ -26,7 +26,7 @@ from tuque.server.users.users import (
     tenant_words,
 )
 from tuque.smallfile import read_small
-from tuque.wire.commands.rights import CATEGORIES
+from tuque.wire.commands.commands import CATEGORIES
 
 PATTERNS_MAX: Final = 100
 NAME_MAX: Final = 128

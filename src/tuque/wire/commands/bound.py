@@ -43,6 +43,21 @@ OF_ROWS: Final = "rows"
 OF_NODE: Final = "everything on the node"
 
 
+# ---- Up to which level of memory a command is taken, and why (SPEC M2.3, M2.4)
+
+# refused above a part of maxmemory
+JOBS: Final = "refused above 75 %: adds jobs here"
+ELSEWHERE: Final = "above 75 % only other nodes take its jobs; refused above 100 %"
+GROWS: Final = "refused above 100 %: adds what stays"
+LONGER: Final = "refused above 100 % if it makes something new or longer"
+# taken at every level
+WORK: Final = "taken: takes, does or ends work"
+STAGED: Final = "taken: what it adds counts since it was staged"
+VIEW: Final = "taken: keeps nothing"
+OWN: Final = "taken: what it keeps has a bound of its own"
+OPERATES: Final = "taken: operates the node"
+
+
 @final
 class Bound:
     """One row. `words` includes the command's name; 0: the arity decides.

@@ -1,7 +1,26 @@
-"""The command table: name, arity, flags, syntax and help of every command (SPEC C7).
+"""Commands at a server: the right that each needs, where it names queues, its figures (SPEC N2).
 
-Source of COMMAND, COMMAND DOCS, completion and hints of `tuque cli`, and docs/commands.md.
-Arity counts the command word; a negative one is a minimum.
+A *unit* is what a user may be allowed: a command, or one subcommand, `tube|put`. Its row
+(wire/commands/rows.py) has its categories and its *places*, which say where a command names queues,
+tubes, jobs or groups:
+
+    1 queue          the word at that position is a queue or a tube
+    4 queues         this word and all after it are
+    FROM queues      all words after the first FROM are
+    3 options DEAD   options begin at that position; the value of DEAD is a queue, and the header
+                     `tuque-queues` has names of queues; of HEADERS only that, and what the job has
+    1 jobs           this word and those after it may be ids of jobs, whose queues count
+    2 group          a group of leases: all its queues count
+    3 stage          a transaction: the queues of its staged jobs count
+    2 worker         a worker that is known here: the queues that it has announced count
+    1 own            a name that is no queue's, yet needs a pattern as queues do (N2.8)
+    1 name           a name that is no queue's, yet a tenant has its own (N10.2)
+    2 names          this word and all after it are, or queues that need no right
+    NAMES names      all words after the first NAMES are
+    shown            shows only what the user may see
+
+A command that names nothing of this kind has no places. A command that has subcommands has a row
+of its own for those without one: only a user who may do everything may use it.
 """
 
 from typing import Final, final
@@ -9,450 +28,307 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.wire.commands.bound import ALL_WORDS
-from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
-from tuque.wire.commands.rights import BY_ROW, Unit
-from tuque.wire.commands.tube_table import TUBE_SYNTAX
+from tuque.wire.commands.rows import (
+    BOUNDS,
+    COMMAND_ROWS,
+    CONTAINERS,
+    MOST_WORDS,
+    ROWS,
+    WORD_BYTES,
+    Row,
+)
+from tuque.wire.commands.tube_table import PROCEDURES
+from tuque.wire.proto.resp import strict_int
 
-_W: Final = "write fast"
-_R: Final = "readonly fast"
+CATEGORIES: Final[dict[str, str]] = {
+    "connection": "the session itself; every user may use these",
+    "produce": "add jobs; follow, change and cancel those that were added",
+    "consume": "take jobs, work on them, end them",
+    "inspect": "look at jobs, queues, tubes and workers",
+    "admin": "run the broker: queues, tubes, workers, clients, the cluster",
+    "dangerous": "what loses data, shows everything, or gives rights",
+}
+NO_PLACES: Final = ""
 
-# name, arity, flags, group, syntax after the name, summary
-ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
-    (
-        "ADDJOB",
-        -4,
-        "write denyoom fast",
-        "jobs",
-        "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] "
-        "[UNIQUE key [UNTIL done|start|sec] [ON keep|reject|replace]] [LIMIT key n] "
-        "[RATE key n/s|m|h [burst]] [GROUP key [WEIGHT n]] "
-        "[ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] [TIMELIMIT sec] "
-        "[HEADERS count name value ...]",
-        "Add a job to a queue; the reply is its id, once enough nodes have a copy.",
-    ),
-    (
-        "GETJOB",
-        -2,
-        _W,
-        "jobs",
-        "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [START [WORKER name]] "
-        "FROM queue [queue ...]",
-        "Take jobs from queues; wait for one unless NOHANG is given.",
-    ),
-    ("ACKJOB", -1, _W, "jobs", "[id ...]", "Acknowledge jobs on all nodes."),
-    (
-        "FASTACK",
-        -1,
-        _W,
-        "jobs",
-        "[id ...]",
-        "Acknowledge jobs, without waiting for other nodes to confirm.",
-    ),
-    ("DELJOB", -1, _W, "jobs", "[id ...]", "Delete jobs from this node only."),
-    (
-        "NACK",
-        -1,
-        _W,
-        "jobs",
-        "[DELAY sec] [id ...]",
-        "Put jobs back into their queues, at once or after the delay.",
-    ),
-    (
-        "ENQUEUE",
-        -1,
-        "write denyoom fast",
-        "jobs",
-        "[id ...]",
-        "Queue active jobs now, regardless of their delay or retry time.",
-    ),
-    (
-        "DEQUEUE",
-        -1,
-        _W,
-        "jobs",
-        "[id ...]",
-        "Take jobs out of their queues until their retry time is over.",
-    ),
-    (
-        "WORKING",
-        -2,
-        _W,
-        "jobs",
-        "id [run]",
-        "Postpone the next delivery of a job being worked on; the reply is its retry time in s.",
-    ),
-    (
-        "START",
-        -1,
-        _W,
-        "jobs",
-        "[WORKER name] [id ...]",
-        "Begin to work on jobs; the reply has for each its run, attempt and limits, or an error.",
-    ),
-    (
-        "PROGRESS",
-        4,
-        _W,
-        "jobs",
-        "id run bytes",
-        "Say how far a run is; extends it as WORKING does.",
-    ),
-    (
-        "RELEASE",
-        -1,
-        _W,
-        "jobs",
-        "[DELAY sec] [id run ...]",
-        "Give jobs back; no attempt is counted.",
-    ),
-    (
-        "FAIL",
-        -3,
-        _W,
-        "jobs",
-        "id run [DELAY sec] [REASON text] [DETAIL bytes] [CAUSE failed|crashed|timeout] [FINAL]",
-        "An attempt failed: the job waits for the next one, or becomes a dead letter.",
-    ),
-    (
-        "DONE",
-        -1,
-        _W,
-        "jobs",
-        "id run [RESULT bytes] | [id run ...]",
-        "Jobs are done; the result is kept for the job's KEEP.",
-    ),
-    (
-        "CANCEL",
-        -1,
-        _W,
-        "jobs",
-        "[REASON text] [id ...]",
-        "End jobs that wait; notify the workers of jobs at work.",
-    ),
-    (
-        "RESULT",
-        -2,
-        _R,
-        "jobs",
-        "id [WAIT ms]",
-        "State, progress, result or last failure of a job; with WAIT, once it has ended.",
-    ),
-    (
-        "WAITJOB",
-        -3,
-        _R,
-        "jobs",
-        "ms id [id ...] [COUNT n]",
-        "Wait until jobs, or COUNT of them, have ended, for ms at most; 0: as long as it takes.",
-    ),
-    (
-        "UPDATEJOB",
-        -3,
-        "write denyoom fast",
-        "jobs",
-        "id [BODY body] [DELAY sec] [TTL sec] [ATTEMPTS n] [PRI n] [HEADERS count name value ...]",
-        "Change a job that nobody works on, or with PRI a task of a tube.",
-    ),
-    (
-        "DEAD",
-        -2,
-        "write",
-        "queues",
-        "LIST queue [cursor] [COUNT n] [filter ...] | SHOW id | STAT queue | "
-        "REPLAY queue [QUEUE to] [RATE n] [CURSOR n] [COUNT n] ALL|filter ...|IDS id ... | "
-        "PURGE queue [CURSOR n] [COUNT n] ALL|filter ...|IDS id ...",
-        "Dead letters: jobs whose attempts failed. Filters: REASON glob, TASK glob, CAUSE word, "
-        "SINCE ms.",
-    ),
-    (
-        "DEADLETTER",
-        -3,
-        _W,
-        "jobs",
-        "id queue [REASON text] [BODY bytes]",
-        "Move a failed job to a dead-letter queue, in one step; the reply is the new id.",
-    ),
-    ("SHOW", 2, _R, "jobs", "id", "Show a job."),
-    (
-        "JSCAN",
-        -1,
-        "readonly",
-        "jobs",
-        "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state ...] [REPLY all|id]",
-        "Iterate over jobs.",
-    ),
-    ("QLEN", 2, _R, "queues", "queue", "Number of jobs queued on this node."),
-    ("QSTAT", 2, _R, "queues", "queue", "Counters and state of a queue on this node."),
-    (
-        "QPEEK",
-        3,
-        "readonly",
-        "queues",
-        "queue count",
-        "Show queued jobs without taking them; a negative count shows the newest.",
-    ),
-    (
-        "QSCAN",
-        -1,
-        "readonly",
-        "queues",
-        "[cursor] [COUNT count] [BUSYLOOP] [MINLEN len] [MAXLEN len] [IMPORTRATE rate] [TYPE type]",
-        "Iterate over queues.",
-    ),
-    (
-        "HISTORY",
-        -2,
-        "readonly fast",
-        "queues",
-        "5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | 5s|1m TIMES wait|work "
-        "[FROM ms] [COUNT n] | QUEUES",
-        "Points of the node's past, or of a queue's: what was added, delivered, acked, ...",
-    ),
-    (
-        "QLIST",
-        -1,
-        "readonly",
-        "queues",
-        "[MATCH glob] [TYPE type] [SORT name|ready|delayed|at-work|dead|oldest|in|out|blocked] "
-        "[ASC|DESC] [OFFSET n] [COUNT n] [NAMES queue [queue ...]]",
-        "List queues in an order: jobs by state, the oldest one's age, rates.",
-    ),
-    (
-        "PAUSE",
-        -3,
-        "write fast",
-        "queues",
-        "queue in|out|all|none|state|bcast ...",
-        "Pause a queue: in, out, all, none, state, bcast.",
-    ),
-    (
-        "STAGE",
-        -6,
-        "write denyoom fast",
-        "jobs",
-        "txn attempt ttl-ms queue body [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]]",
-        "Stage a job in a transaction; it is invisible until PUBLISH.",
-    ),
-    (
-        "PUBLISH",
-        -4,
-        "write",
-        "jobs",
-        "app version [ACK group epoch seq] txn [attempt ...]",
-        "Add all jobs of the named attempts at once, if the version is new.",
-    ),
-    (
-        "LEASE",
-        -2,
-        "write",
-        "queues",
-        "OPEN group owner queue [queue ...] | "
-        "NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms | "
-        "FETCH group epoch seq part [FROM i] [COUNT k] [BYTES b] [COLUMNS] | "
-        "GONE group epoch seq part | BEGIN group epoch seq | "
-        "SPLIT group epoch seq keep [BEGUN times] | "
-        "DEFER group epoch seq [COUNT n] [BYTES b] | "
-        "COMMIT group epoch seq | TOUCH group epoch [TTL ms] | "
-        "NACK group epoch seq id [id ...] | RELEASE group epoch | INFO group | LIST",
-        "Take jobs in numbered batches that can be read again, until they are committed.",
-    ),
-    (
-        "TUBE",
-        -2,
-        "write",
-        "queues",
-        TUBE_SYNTAX,
-        "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
-    ),
-    (
-        "SCHEDULE",
-        -2,
-        "write",
-        "queues",
-        "ADD queue name CRON text [TZ zone]|EVERY sec [MISSED skip|one|all] [RETRY sec] [TTL sec] "
-        "[PRI n] [UNIQUE key [UNTIL done|start|sec]] [LIMIT key n] [RATE key n/s|m|h [burst]] "
-        "[GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] "
-        "[TIMELIMIT sec] [HEADERS count name value ...] body | "
-        "LIST queue [cursor] [COUNT n] | SHOW queue name | "
-        "PAUSE queue name | RESUME queue name | RUN queue name | DROP queue name",
-        "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals.",
-    ),
-    (
-        "LIMITS",
-        -2,
-        "readonly",
-        "queues",
-        "queue [COUNT n] [CURSOR c]",
-        "Keys of a tube of type tasks for which tasks wait, and its groups with their shares.",
-    ),
-    (
-        "GROUP",
-        -2,
-        "write",
-        "queues",
-        "CREATE queue children [ONFAIL stop|wait|continue] [KEEP sec] [THEN-options: RETRY sec, "
-        "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n], ATTEMPTS n, "
-        "BACKOFF first max jitter, DEAD queue, TIMELIMIT sec, HEADERS count name value ...] "
-        "[THEN body] | "
-        "ADD queue group [NOCANCEL] index id [index id ...] | SHOW queue group | "
-        "RESULTS queue group [from] [COUNT n] | "
-        "CHILDREN queue group [from] [COUNT n] [STATE open|done|failed|dead] | "
-        "LIST queue [cursor] [COUNT n] [STATE open|called|done|failed|cancelled] | "
-        "CANCEL queue group",
-        "Groups of jobs: a job that a tube of type tasks gets when all of its children have ended.",
-    ),
-    (
-        "TOPIC",
-        -2,
-        "write",
-        "queues",
-        "SUBSCRIBE topic queue [FILTER name glob [name glob ...]] | UNSUBSCRIBE topic queue | "
-        "LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body ms-timeout [options of ADDJOB]",
-        "Topics: add a job to all queues that are subscribed, or to none.",
-    ),
-    (
-        "WORKER",
-        -2,
-        "readonly",
-        "server",
-        "HERE name [HOST text] [PID n] [VERSION text] [APP text] [SLOTS n] [BUSY n] [DONE n] "
-        "[FAILED n] [AGE ms] [QUIET] [QUEUES queue [queue ...]] | BYE name | "
-        "LIST [cursor] [COUNT n] [MATCH glob] | DEPLOYS | QUIET name | STOP name",
-        "Workers: announce one, list them with what they run, and have one stop.",
-    ),
-    (
-        "HELLO",
-        -1,
-        "readonly fast",
-        "connection",
-        "[2|3 [AUTH user password] [SETNAME name]]",
-        "Nodes of the cluster; with a number, the protocol version to speak.",
-    ),
-    ("PING", -1, "readonly fast", "connection", "[message]", "Reply PONG, or the message."),
-    ("ECHO", 2, "readonly fast", "connection", "message", "Reply with the message."),
-    ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Authenticate."),
-    (
-        "ACL",
-        -2,
-        "readonly admin loading",
-        "server",
-        "SETUSER name [word ...] | GETUSER name | DELUSER name [name ...] | LIST | USERS | "
-        "WHOAMI | CAT [category] | LOG [count|RESET] | DRYRUN name command [argument ...] | "
-        "GENPASS [bits] | SAVE | LOAD",
-        "Users and their rights.",
-    ),
-    ("QUIT", -1, "loading fast", "connection", "", "Close the connection."),
-    ("RESET", 1, "loading fast", "connection", "", "Reset the connection to its initial state."),
-    ("SELECT", 2, "loading fast", "connection", "0", "There is one database, number 0."),
-    (
-        "CLIENT",
-        -2,
-        "readonly admin",
-        "connection",
-        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | "
-        "GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | "
-        "SETINFO key value | TRACKING OFF | NO-EVICT ON|OFF",
-        "Show and change client connections.",
-    ),
-    (
-        "CLUSTER",
-        -2,
-        "readonly admin",
-        "server",
-        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id [FORCE] | LEAVING [yes|no] | "
-        "STOPPING [yes|no] | REPAIR | VOTERS [ADD|REMOVE|FORCE node ...] | "
-        "RESET [SOFT|HARD] [FORCE] | SAVECONFIG",
-        "Show and change the cluster.",
-    ),
-    ("INFO", -1, "readonly loading", "server", "[section]", "Statistics of this server."),
-    ("TIME", 1, "readonly fast", "server", "", "The server's clock: seconds and microseconds."),
-    (
-        "COMMAND",
-        0,
-        "readonly loading",
-        "server",
-        "[COUNT | INFO name ... | DOCS [name ...] | LIST]",
-        "The command table.",
-    ),
-    (
-        "CONFIG",
-        -2,
-        "readonly admin",
-        "server",
-        "GET pattern | SET name value | RESETSTAT | REWRITE",
-        "Read and change the configuration.",
-    ),
-    (
-        "SHUTDOWN",
-        -1,
-        "readonly admin loading",
-        "server",
-        "[REWRITE-AOF|SAVE|NOSAVE]",
-        "Stop the server; with REWRITE-AOF jobs and queues come back at the next start.",
-    ),
-    ("MONITOR", 1, "readonly admin", "server", "", "Show every command as it runs."),
-    ("BGREWRITEAOF", 1, "readonly admin", "server", "", "Rewrite the journal in the background."),
-    (
-        "SLOWLOG",
-        -2,
-        "readonly",
-        "server",
-        "GET [count] | LEN | RESET",
-        "Commands that took long.",
-    ),
-    (
-        "LATENCY",
-        -2,
-        "readonly admin loading",
-        "server",
-        "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
-        "When and where the server was slow.",
-    ),
-    (
-        "DEBUG",
-        -2,
-        "admin",
-        "server",
-        "FLUSHALL | LOADAOF | SLEEP sec | ERROR text | STRUCTSIZE | CHECK | RESTART [ms]",
-        "For tests and debugging.",
-    ),
-    (
-        "LOADJOB",
-        2,
-        "write",
-        "server",
-        "blob",
-        "Refused: Disque's log has it; `tuque journal import` reads such a log.",
-    ),
+# options of more words than a name and a value
+WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4, b"LIMIT": 3, b"RATE": 3}
+NARROW: Final[dict[bytes, i64]] = {}  # DEAD REPLAY has a RATE of one number
+# of commands with ids: the word after one of these is no id
+BEFORE_VALUES: Final = [
+    b"DELAY",
+    b"WORKER",
+    b"REASON",
+    b"RESULT",
+    b"COUNT",
+    b"TASK",
+    b"CAUSE",
+    b"SINCE",
+    b"CURSOR",
+    b"QUEUE",
+    b"RATE",
 ]
+# what names nothing that a tenant could have of its own, and yet is for its users (N10.4)
+FOR_TENANTS: Final = ["INFO", "CLUSTER NODES", "CLUSTER MYID"]
+# what names a tube, and is not
+NOT_FOR_TENANTS: Final = [
+    "TUBE GRANT",
+    "TUBE REVOKE",
+    "TUBE GRANTS",
+    "TUBE GRANT_ROLE",
+    "TUBE ON_TASK_CHANGE",
+]
+# counted by quotas (N11.2)
+ADDING: Final = [
+    "ADDJOB",
+    "STAGE",
+    "PUBLISH",
+    "TUBE PUT",
+    "SCHEDULE ADD",
+    "SCHEDULE RUN",
+    "GROUP CREATE",
+]
+# options of one word
+FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
+PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
+QUEUES_HEADER: Final = b"tuque-queues"  # its value has names of queues, parted by spaces (N2.9)
+
+
+@final
+class Unit:
+    """One row."""
+
+    def __init__(self, code: i64, row: Row) -> None:
+        name, places = row.name, row.places
+        self.code = code
+        self.row = name
+        self.name = name.lower().replace(" ", "|")
+        self.categories = row.right.split()
+        self.memory = row.memory  # what it does to it (M2.3)
+        self.is_open = "connection" in self.categories  # every user may
+        self.places = places
+        self.queue_at: list[int] = []
+        self.queues_from: i64 = 0  # 0: none
+        self.queues_after = b""  # empty: none
+        self.options_from: i64 = 0
+        self.option = b""  # whose value is a queue
+        self.jobs_from: i64 = 0
+        self.is_one_job = False  # only the word there is an id
+        self.own_at: i64 = 0
+        self.names_at: i64 = 0
+        self.names_from: i64 = 0
+        self.names_after = b""  # empty: none
+        self.group_at: i64 = 0
+        self.worker_at: i64 = 0
+        self.stage_at: i64 = 0
+        self.is_shown = False
+        for place in places.split(", "):
+            self.read(place.split(" "))
+        self.simple_words: i64 = self.count_simple()
+        # names are all in its words: what they name is not looked up
+        self.is_plain = self.group_at == 0 and self.stage_at == 0 and self.worker_at == 0
+        self.is_adding = name in ADDING
+        self.is_for_tenants = len(places) > 0 or self.is_open or name in FOR_TENANTS
+        if name in NOT_FOR_TENANTS:
+            self.is_for_tenants = False
+
+    def count_simple(self) -> i64:
+        """Up to how many words the command names one queue, and nothing else."""
+        is_more = self.jobs_from > 0 or self.group_at > 0 or self.stage_at > 0
+        is_more = is_more or self.worker_at > 0 or self.own_at > 0
+        if is_more or len(self.queues_after) > 0 or self.queues_from > 0:
+            return 0
+        if len(self.queue_at) != 1:
+            return 0
+        return self.options_from if self.options_from > 0 else ALL_WORDS
+
+    def read(self, words: list[str]) -> None:
+        """One place."""
+        if words == ["shown"]:
+            self.is_shown = True
+        elif len(words) < 2:
+            assert words == [""]
+        elif words[1] == "queues" and not words[0].isdigit():
+            self.queues_after = words[0].encode()
+        elif words[1] == "names" and not words[0].isdigit():
+            self.names_after = words[0].encode()
+        else:
+            at = int(words[0])
+            if words[1] == "queue":
+                self.queue_at.append(at)
+            elif words[1] == "queues":
+                self.queues_from = at
+            elif words[1] == "options":
+                self.options_from = at
+                self.option = words[2].encode()
+            elif words[1] == "jobs" or words[1] == "job":
+                self.jobs_from = at
+                self.is_one_job = words[1] == "job"
+            elif words[1] == "own":
+                self.own_at = at
+            elif words[1] == "name":
+                self.names_at = at
+            elif words[1] == "names":
+                self.names_from = at
+            elif words[1] == "group":
+                self.group_at = at
+            elif words[1] == "worker":
+                self.worker_at = at
+            else:
+                assert words[1] == "stage"
+                self.stage_at = at
+
+    def queues(self, args: list[bytes]) -> list[bytes]:
+        """The queues and tubes that the command names."""
+        if len(self.queues_after) > 0:
+            return self.queues_behind(args)
+        found: list[bytes] = []
+        size: i64 = len(args)
+        for at in self.queue_at:
+            if at < size:
+                found.append(args[at])
+        if self.queues_from > 0:
+            found += args[self.queues_from :]
+        if self.options_from > 0 and self.options_from < size:
+            for at in self.option_places(args):
+                found.append(args[at])
+        return found
+
+    def put_prefix(self, prefix: bytes, args: list[bytes]) -> None:
+        """Put the prefix before each name in the words that a tenant has of its own (N10.2)."""
+        size: i64 = len(args)
+        for at in self.queue_at:
+            if at < size:
+                args[at] = prefix + args[at]
+        for place in (self.own_at, self.names_at, self.group_at, self.worker_at):
+            if 0 < place < size:
+                args[place] = prefix + args[place]
+        first: i64 = max(self.queues_from, self.names_from)
+        behind = self.queues_after if len(self.queues_after) > 0 else self.names_after
+        if len(behind) > 0:
+            first = place_behind(behind, args)
+        if first > 0:
+            for i in range(first, size):
+                args[i] = prefix + args[i]
+        if self.options_from > 0 and self.options_from < size:
+            for at in self.option_places(args):
+                args[at] = prefix + args[at]
+        if self.stage_at > 0:
+            for at in stage_places(args):
+                args[at] = prefix + args[at]
+
+    def own_names(self, args: list[bytes]) -> list[bytes]:
+        """[N2] The names of no queues that need a pattern (N2.8)."""
+        found: list[bytes] = []
+        if 0 < self.own_at < len(args):
+            found.append(args[self.own_at])
+        if self.stage_at > 0:
+            places = stage_places(args)
+            if len(places) > 0:
+                found.append(args[places[len(places) - 1]])
+        return found
+
+    def queues_behind(self, args: list[bytes]) -> list[bytes]:
+        """All words after the first one that says FROM, or QUEUES."""
+        return args[place_behind(self.queues_after, args) :]
+
+    def option_places(self, args: list[bytes]) -> list[int]:
+        """Where the values of the option that names a queue stand."""
+        found: list[int] = []
+        i = self.options_from
+        size: i64 = len(args)
+        wide = WIDE if self.option == b"DEAD" else NARROW
+        while i + 1 < size:
+            word = args[i].upper()
+            if word == PAIRS:
+                count = strict_int(args[i + 1])
+                i += 2 if count is None or count < 0 else 2 + 2 * count
+            elif word == self.option:
+                found.append(int(i + 1))
+                i += 2
+            elif word in FLAGS or word.isdigit():
+                i += 1
+            else:
+                i += wide.get(word, 2)
+        return found
+
+    def next_queues(self, args: list[bytes]) -> list[bytes]:
+        """[N2] What headers of the command name, as its user calls it (N2.9)."""
+        found: list[bytes] = []
+        size: i64 = len(args)
+        if self.options_from == 0 or QUEUES_HEADER not in args:
+            return found
+        for i in range(self.options_from, size - 1):
+            if args[i] == QUEUES_HEADER:  # also where it is no name: who says this means it
+                found += queues_in(args[i + 1])
+        return found
+
+
+def queues_in(value: bytes) -> list[bytes]:
+    """The names in the value of the header."""
+    return [name for name in value.split(b" ") if len(name) > 0]
+
+
+def place_behind(mark: bytes, args: list[bytes]) -> i64:
+    """Where the word after the first one that is the mark stands; the end: there is no mark."""
+    i: i64 = 1
+    for word in args:
+        if len(word) == len(mark) and (word == mark or word.upper() == mark):
+            return i
+        i += 1
+    return len(args)
+
+
+def stage_places(args: list[bytes]) -> list[int]:
+    """Where PUBLISH names its transaction, and a group."""
+    if len(args) > 7 and args[3].upper() == b"ACK":
+        return [4, 7]
+    return [3] if len(args) > 3 else []
+
+
+WITH_RIGHTS: Final = [row for row in ROWS if row.right != ""]
+UNITS: Final = [Unit(code, row) for code, row in enumerate(WITH_RIGHTS)]
+BY_ROW: Final[dict[str, Unit]] = {one.row: one for one in UNITS}
+BY_NAME: Final[dict[str, Unit]] = {one.name: one for one in UNITS}
+OF_TUBES: Final = [BY_ROW["TUBE " + one.name.upper()] for one in PROCEDURES]  # by their codes
+
+
+def unit_of(name: str, args: list[bytes]) -> Unit:
+    """The unit of a command: of its subcommand, if it has rows for those."""
+    if len(args) > 1 and name in CONTAINERS:
+        word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()
+        found = BY_ROW.get(f"{name} {word}")
+        if found is not None:
+            return found
+    return BY_ROW[name]
+
+
+# ---- A command at a server
 
 
 @final
 class Command:
     """One row of the table, and its running statistics on this server."""
 
-    def __init__(
-        self, name: str, arity: i64, flags: str, group: str, syntax: str, summary: str
-    ) -> None:
+    def __init__(self, row: Row, code: i64) -> None:
+        name = row.name
         self.name = name
         self.wire_name = name.lower().encode()
-        self.arity = arity
-        self.flags = flags.split()
-        self.group = group
-        self.syntax = syntax
-        self.summary = summary
+        self.arity = row.arity
+        self.flags = row.flags.split()
+        self.group = row.group
+        self.syntax = row.syntax
+        self.summary = row.summary
         self.is_write = "write" in self.flags
         self.is_denyoom = "denyoom" in self.flags
         self.is_loading = "loading" in self.flags
         self.is_fast = "fast" in self.flags
-        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/bounds.py
-        # its right (N2); none: each subcommand has its own
-        self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
+        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/rows.py
         self.is_container = name in CONTAINERS
         self.least: i64 = 0 if self.is_container else BOUNDS[name].least  # units of every call
-        self.code: i64 = 0  # row number, set by `table`
+        self.unit: Unit | None = (
+            None if name in CONTAINERS else BY_ROW[name]
+        )  # None: its parts have
+        self.code = code  # its number among the commands
         self.calls: i64 = 0
         self.usec_ns: i64 = 0  # time spent, in ns
 
@@ -463,24 +339,6 @@ class Command:
         return count >= -self.arity
 
 
-def most_words() -> dict[str, int]:
-    """The most words of each command, or of any of its subcommands."""
-    most: dict[str, int] = {}
-    for key, bound in BOUNDS.items():
-        name = key.split(" ")[0]
-        words = ALL_WORDS if bound.words == 0 else bound.words  # 0: its arity decides
-        most[name] = max(most.get(name, 0), int(words))
-    return most
-
-
-MOST_WORDS: Final = most_words()
-
-
 def table() -> dict[bytes, Command]:
-    """A fresh table by upper-case name, codes set to the row numbers."""
-    commands: dict[bytes, Command] = {}
-    for code, (name, arity, flags, group, syntax, summary) in enumerate(ROWS):
-        command = Command(name, arity, flags, group, syntax, summary)
-        command.code = code
-        commands[name.encode()] = command
-    return commands
+    """A fresh table by upper-case name, codes set to the numbers of the commands."""
+    return {row.name.encode(): Command(row, code) for code, row in enumerate(COMMAND_ROWS)}

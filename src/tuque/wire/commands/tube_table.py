@@ -16,15 +16,21 @@ from tuque.wire.commands.bound import (
     CUT,
     CUT_SLICED,
     FEW_WORDS,
+    GROWS,
+    JOBS,
     OF_CALLS,
     OF_ROWS,
     OF_TASKS,
     OF_TUBES,
     OF_WORDS,
     ONE,
+    OPERATES,
+    OWN,
     REFUSED,
     SLICED,
     SMALL,
+    VIEW,
+    WORK,
     Bound,
 )
 from tuque.wire.commands.tube_arguments import (
@@ -54,85 +60,124 @@ SEARCH: Final = Bound(0, 2_000, SMALL, ONE, OF_TUBES, least=1_000)  # of package
 MANY: Final = Bound(NAMES_MAX + 2, NAMES_MAX + 2, SMALL, REFUSED, OF_TUBES)
 LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE, OF_TUBES, least=10)
 
-# syntax in RESP and in IPROTO, marks, bound, reply, and what it does.
+TubeRow = tuple[str, str, str, str, str, str, Bound, str, str]
+
+# syntax in RESP and in IPROTO, marks, right, places, memory, bound, reply, and what it does.
 # write, grow: it changes something, or adds tasks or tubes: checked before it runs (C3.5, I4.8)
 # home, known: its tube must be RUNNING here (T17.3), or known here
 # session: the caller gets a session
 # silent: no value in its IPROTO reply
 # fmt: off
-ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
+ROWS: Final[list[TubeRow]] = [
     ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
-     "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n|majority] [FAILOVER yes|no]",
+     "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n|majority] [FAILOVER "
+     "yes|no]",
      "queue.create_tube(name, type, {if_not_exists, temporary, ttl, ttr, pri, capacity, "
      "storage_mode, engine, on_task_change, sync, failover})",
-     "write grow silent", FEW_OPTIONS, "OK", "Make a tube of a type."),
-    ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
-     "[FORM bytes|text|msgpack]",
-     "put(data, {delay, ttl, ttr, pri, utube, timeout})", "write grow home",
+     "write grow silent", "admin", "2 queue", GROWS, FEW_OPTIONS, "OK",
+     "Make a tube of a type."),
+    ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] [FORM "
+     "bytes|text|msgpack]",
+     "put(data, {delay, ttl, ttr, pri, utube, timeout})",
+     "write grow home", "produce", "2 queue", JOBS,
      Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, OF_TASKS, True, least=2),
      "the task; null when the tube is full",
      "Put a task into a tube; with TIMEOUT it waits for room."),
-    ("TAKE tube [TIMEOUT sec]", "take(timeout)", "write home session", ONE_TASK,
+    ("TAKE tube [TIMEOUT sec]", "take(timeout)",
+     "write home session", "consume", "2 queue", WORK, ONE_TASK,
      "the task; null when none came in time",
      "Take the next task; without TIMEOUT it waits without limit."),
-    ("ACK tube id [TOKEN t]", "ack(id)", "write home session", ONE_TASK,
-     "the task", "Acknowledge a taken task."),
-    ("RELEASE tube id [DELAY sec] [TOKEN t]", "release(id, {delay})", "write home session",
-     ONE_TASK, "the task", "Release a taken task, at once or after a delay."),
-    ("TOUCH tube id sec [TOKEN t]", "touch(id, increment)", "write home session", ONE_TASK,
-     "the task; null for 0 s", "Extend the time of a taken task."),
-    ("BURY tube id [TOKEN t]", "bury(id)", "write home", ONE_TASK,
-     "the task", "Set a task aside until it is kicked."),
-    ("KICK tube count", "kick(count)", "write home", SLICES,
-     "how many tasks", "Make buried tasks ready again."),
-    ("PEEK tube id", "peek(id)", "home", ONE_TASK, "the task", "Show a task."),
-    ("DELETE tube id", "delete(id)", "write home", ONE_TASK,
-     "the task", "Delete a task, also one that is taken."),
-    ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)", "home",
+    ("ACK tube id [TOKEN t]", "ack(id)",
+     "write home session", "consume", "2 queue", WORK, ONE_TASK, "the task",
+     "Acknowledge a taken task."),
+    ("RELEASE tube id [DELAY sec] [TOKEN t]", "release(id, {delay})",
+     "write home session", "consume", "2 queue", WORK, ONE_TASK, "the task",
+     "Release a taken task, at once or after a delay."),
+    ("TOUCH tube id sec [TOKEN t]", "touch(id, increment)",
+     "write home session", "consume", "2 queue", WORK, ONE_TASK, "the task; null for 0 s",
+     "Extend the time of a taken task."),
+    ("BURY tube id [TOKEN t]", "bury(id)",
+     "write home", "consume", "2 queue", WORK, ONE_TASK, "the task",
+     "Set a task aside until it is kicked."),
+    ("KICK tube count", "kick(count)",
+     "write home", "admin", "2 queue", WORK, SLICES, "how many tasks",
+     "Make buried tasks ready again."),
+    ("PEEK tube id", "peek(id)",
+     "home", "inspect", "2 queue", VIEW, ONE_TASK, "the task",
+     "Show a task."),
+    ("DELETE tube id", "delete(id)",
+     "write home", "admin", "2 queue", WORK, ONE_TASK, "the task",
+     "Delete a task, also one that is taken."),
+    ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)",
+     "home", "inspect", "2 queue", VIEW,
      Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, OF_TASKS, True, least=5), "the tasks",
      "List tasks in a state, in the order of (pri, id)."),
-    ("TRUNCATE tube", "truncate()", "write home silent", SLICES,
-     "how many tasks", "Delete all tasks of a tube."),
-    ("RELEASEALL tube", "release_all()", "write home silent", SLICES,
-     "how many tasks", "Release all taken tasks."),
-    ("DROP tube", "drop()", "write home", SLICES, "OK", "Remove a tube with all its tasks."),
-    ("INFO tube", "", "known", ONE_THING, "names and values", "Options and figures of a tube."),
-    ("LIST", "queue.tube(name)", "", LIST, "the names",
+    ("TRUNCATE tube", "truncate()",
+     "write home silent", "dangerous", "2 queue", WORK, SLICES, "how many tasks",
+     "Delete all tasks of a tube."),
+    ("RELEASEALL tube", "release_all()",
+     "write home silent", "admin", "2 queue", WORK, SLICES, "how many tasks",
+     "Release all taken tasks."),
+    ("DROP tube", "drop()",
+     "write home", "dangerous", "2 queue", WORK, SLICES, "OK",
+     "Remove a tube with all its tasks."),
+    ("INFO tube", "",
+     "known", "inspect", "2 queue", VIEW, ONE_THING, "names and values",
+     "Options and figures of a tube."),
+    ("LIST", "queue.tube(name)",
+     "", "inspect", "shown", VIEW, LIST, "the names",
      "The names of all tubes; over IPROTO also whether a tube exists."),
-    ("STATISTICS [tube]", "queue.statistics(name) queue.stats(name)", "known",
+    ("STATISTICS [tube]", "queue.statistics(name) queue.stats(name)",
+     "known", "inspect", "2 queue, shown", VIEW,
      Bound(0, TURN_WORK, 3 * REPLY_BYTES, SLICED, OF_TUBES, least=10), "names and numbers",
      "Counters of one tube, or of each."),
-    ("STATE [tube]", "queue.state()", "known", ONE_THING, "the state",
+    ("STATE [tube]", "queue.state()",
+     "known", "inspect", "2 queue", VIEW, ONE_THING, "the state",
      "The state of a tube here, or of the node."),
-    ("HOME tube [node [FORCE]]", "", "write known", ONE_THING,
+    ("HOME tube [node [FORCE]]", "",
+     "write known", "admin", "2 queue", OPERATES, ONE_THING,
      "names and values; with a node OK, with FORCE what may be lost",
      "Show the leader of a tube; with a node, make it the leader."),
-    ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})", "write silent",
+    ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})",
+     "write silent", "admin", "", OPERATES,
      Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_TUBES, least=20), "both settings",
      "Show the settings of all tubes; with options, change them."),
-    ("IDENTIFY [uuid]", "queue.identify(uuid)", "", Bound(0, 1, SMALL, ONE, OF_CALLS),
-     "the uuid of the session", "The session of the connection; with a uuid, join that one."),
-    ("CHANGES tube [AFTER number] [COUNT n]", "", "home",
-     Bound(0, 1_000, 262_144, CUT, OF_ROWS, least=5),
-     "the notices", "Read what changed in a tube, oldest first."),
-    ("SUBSCRIBE tube [tube ...]", "", "", MANY, "how many tubes it is subscribed to",
+    ("IDENTIFY [uuid]", "queue.identify(uuid)",
+     "", "connection", "", OWN, Bound(0, 1, SMALL, ONE, OF_CALLS), "the uuid of the session",
+     "The session of the connection; with a uuid, join that one."),
+    ("CHANGES tube [AFTER number] [COUNT n]", "",
+     "home", "inspect", "2 queue", VIEW, Bound(0, 1_000, 262_144, CUT, OF_ROWS, least=5),
+     "the notices",
+     "Read what changed in a tube, oldest first."),
+    ("SUBSCRIBE tube [tube ...]", "",
+     "", "inspect", "2 queues", OWN, MANY, "how many tubes it is subscribed to",
      "Subscribe to changes of tubes (RESP3)."),
-    ("UNSUBSCRIBE [tube ...]", "", "", MANY, "how many tubes it is subscribed to",
+    ("UNSUBSCRIBE [tube ...]", "",
+     "", "connection", "2 names", OWN, MANY, "how many tubes it is subscribed to",
      "End these subscriptions, or all."),
     ("GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]",
-     "grant(user, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
+     "grant(user, {call, truncate, prefix})",
+     "write known silent", "dangerous", "2 queue", OWN, FEW_OPTIONS, "OK",
      "Grant an IPROTO user or role rights on a tube."),
-    ("REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]", "", "write known",
-     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_WORDS, least=20),
-     "how many grants changed", "Revoke rights."),
-    ("GRANTS [tube]", "", "known", LIST, "the grants", "The rights on a tube, or on all."),
-    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE, OF_TUBES, least=1_000), "the types",
+    ("REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]", "",
+     "write known", "dangerous", "2 queue", OWN,
+     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_WORDS, least=20), "how many grants changed",
+     "Revoke rights."),
+    ("GRANTS [tube]", "",
+     "known", "admin", "2 queue, shown", VIEW, LIST, "the grants",
+     "The rights on a tube, or on all."),
+    ("DRIVERS", "",
+     "", "inspect", "", VIEW, Bound(0, TURN_WORK, REPLY_BYTES, ONE, OF_TUBES, least=1_000),
+     "the types",
      "The types of tubes."),
-    ("REGISTERDRIVER type", "queue.register_driver(name, driver)", "silent", SEARCH, "OK",
+    ("REGISTERDRIVER type", "queue.register_driver(name, driver)",
+     "silent", "dangerous", "", OPERATES, SEARCH, "OK",
      "Load a tube type whose package was installed after the start."),
-    ("", "grant_role(role, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
+    ("", "grant_role(role, {call, truncate, prefix})",
+     "write known silent", "dangerous", "2 queue", OWN, FEW_OPTIONS, "OK",
      "Grant an IPROTO role rights on a tube."),
-    ("", "on_task_change(callback)", "write home", ONE_THING, "the name before, or nil",
+    ("", "on_task_change(callback)",
+     "write home", "admin", "2 queue", OWN, ONE_THING, "the name before, or nil",
      "Set the callback for changes."),
 ]
 # fmt: on
@@ -142,13 +187,16 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
 class Procedure:
     """One row, and how its arguments are read."""
 
-    def __init__(self, code: i64, row: tuple[str, str, str, Bound, str, str]) -> None:
+    def __init__(self, code: i64, row: TubeRow) -> None:
         self.code = code
-        self.syntax, self.call_syntax, marks, bound, self.reply, self.doc = row
+        self.syntax, self.call_syntax, marks = row[0], row[1], row[2]
+        self.right, self.places_of, self.memory = row[3], row[4], row[5]
+        bound, self.reply, self.doc = row[6], row[7], row[8]
         self.word = self.syntax.partition(" ")[0]
         # `queue.` function: of no single tube
         self.calls = [one.partition("(")[0] for one in self.call_syntax.split(" ") if "(" in one]
         self.name = self.word or self.calls[0]
+        self.row_name = self.name.upper()
         self.is_write = "write" in marks
         self.is_growing = "grow" in marks
         self.is_home = "home" in marks
@@ -268,4 +316,3 @@ CALLS: Final = {call.encode(): one for one in PROCEDURES for call in one.calls} 
 FUNCTIONS: Final = {call: one for call, one in CALLS.items() if call.startswith(b"queue.")}
 METHODS: Final = {call: one for call, one in CALLS.items() if call not in FUNCTIONS}  # of a tube
 TUBE_SYNTAX: Final = " | ".join([one.syntax for one in PROCEDURES if one.word])
-TUBE_BOUNDS: Final = {f"TUBE {one.word}": one.bound for one in PROCEDURES if one.word}
