@@ -73,7 +73,6 @@ from tuque.server.replies.errors import (
     on_fault,
     worded,
 )
-from tuque.server.replies.long_commands import note_long
 from tuque.server.replies.redirects import (
     check_queue,
     check_strange,
@@ -197,7 +196,7 @@ def note_time(s: Server, command: Command, args: list[bytes], start_ns: i64) -> 
     spent_ns = ended_ns - start_ns
     s.mark_ns = ended_ns  # the next command begins
     if command.code > PLAIN_LAST or len(args) > SMALL_WORDS:
-        note_long(s, spent_ns)
+        s.note_long(spent_ns)
     command.calls += 1
     command.usec_ns += spent_ns
     s.figures.commands += 1

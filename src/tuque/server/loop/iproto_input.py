@@ -18,7 +18,6 @@ from tuque.server.loop.housekeeping import (
     note_unrun,
 )
 from tuque.server.loop.output import Outlet
-from tuque.server.replies.long_commands import note_long
 from tuque.server.state.client import LIGHT, TURN_BYTES, Wired, weigh
 from tuque.server.state.server import Server
 from tuque.wire.commands.rows import LIGHT_WORK
@@ -38,7 +37,7 @@ def answer_timed(s: Server, w: Wired, request: Request) -> None:
     answer(s, w, request)
     spent_ns: i64 = s.system.work_ns() - began_ns
     if spent_ns >= PLAIN_NS:
-        note_long(s, spent_ns)
+        s.note_long(spent_ns)
 
 
 @final

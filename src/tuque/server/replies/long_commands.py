@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.timers import PIECE, TURN_NS, TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.queues.procedures import FAR
 from tuque.server.replies.errors import INTERNAL, look_into, on_fault
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
@@ -29,15 +29,6 @@ from tuque.wire.commands.arguments import ArgError
 from tuque.wire.proto.iproto import E_PROC, error_reply
 
 LEAST_PIECE: Final = 100  # units of one long command, in a turn that others have used up
-
-
-def note_long(s: Server, spent_ns: i64) -> None:
-    """[L2] So much time went to commands that may be long: enough of it ends their share of the
-    turn, whatever they have counted (L2.11).
-    """
-    s.long_ns += spent_ns
-    if s.long_ns >= TURN_NS:
-        s.n.work = max(s.n.work, TURN_WORK)
 
 
 def begin(s: Server, c: Client, chore: Chore) -> None:
@@ -90,7 +81,7 @@ def run_chores(s: Server) -> None:
             run_piece(s, chore, chore.c, room)
         elif isinstance(chore.c, Wired):
             run_call(s, chore, chore.c, room)
-        note_long(s, s.system.work_ns() - began_ns)
+        s.note_long(s.system.work_ns() - began_ns)
         if not chore.is_over and n.policy is not None:
             tubes_of(n).to_sync = {}  # the last slice waits for the copies of all
         if n.work == before:

@@ -18,6 +18,7 @@ from tuque.cluster.members import Members
 from tuque.core.copies.add import settle
 from tuque.core.copies.replicate import on_producer_gone
 from tuque.core.model.job import PLAIN, AddSpec, Job
+from tuque.core.model.timers import TURN_NS, TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import stop_waiting
 from tuque.server.bus.peers import Bus
@@ -263,6 +264,14 @@ class Server:
     def is_nobody(self, c: Client) -> bool:
         """Whether the client must log in and has not."""
         return c.user is None and self.acl.is_guarded
+
+    def note_long(self, spent_ns: i64) -> None:
+        """[L2] So much time went to commands that may be long: enough of it ends their share of
+        the turn, whatever they have counted (L2.11).
+        """
+        self.long_ns += spent_ns
+        if self.long_ns >= TURN_NS:
+            self.n.work = max(self.n.work, TURN_WORK)
 
     def settle_guest(self) -> None:
         """[I5] Guest is a client without a log-in, unless the port has users of its own (I5.5)."""
