@@ -286,8 +286,8 @@ def test_clients_here_come_first(make_world: Make) -> None:
 
 def test_an_importing_node_keeps_what_nobody_waits_for(make_world: Make) -> None:
     """F2.1 Nothing is given to a sender without waiting clients while this node imports the queue
-    and a client here polled it in the last 200 ms, or in twice the time between its last two polls,
-    at most 60 s: jobs must not bounce between nodes with busy clients."""
+    and a client here polled it in the last 200 ms: jobs must not bounce between nodes with busy
+    clients."""
     world = make_world(3, journal="off")
     for _ in range(20):
         world.at(2).add(replicate=1)
@@ -307,14 +307,13 @@ def test_an_importing_node_keeps_what_nobody_waits_for(make_world: Make) -> None
     say(world.node(0).core, world.slot(0, 1), NeedJobs(b"q", 1, False))
     world.settle()
     assert world.node(1).core.queues[b"q"].length == held - 1
-    world.pass_ms(1_000)
+    world.pass_ms(300)
     assert world.node(1).core.queues[b"q"].length == held - 2, "its own clients have gone"
 
 
 def test_who_found_nothing_has_looked_too(make_world: Make) -> None:
     """F2.1 Nothing is given to a sender without waiting clients while this node imports the queue
-    and a client here polled it in the last 200 ms, or in twice the time between its last two polls,
-    at most 60 s"""
+    and a client here polled it in the last 200 ms"""
     world = make_world(3, journal="off")
     world.at(2).add(replicate=1)
     world.at(1, 7).wait()
@@ -325,17 +324,22 @@ def test_who_found_nothing_has_looked_too(make_world: Make) -> None:
     world.settle()
     world.forget_heard()
     world.at(1).add(replicate=1)
-    world.pass_ms(590)
+    world.pass_ms(190)
     assert [(a, b) for a, b, m in world.heard(YourJobs)] == []
-    world.pass_ms(40)
+    world.pass_ms(20)
     assert (1, 0) in [(a, b) for a, b, m in world.heard(YourJobs)]
 
 
-@pytest.mark.parametrize(("nodes", "every_ms", "apart_ms"), [((1, 2), 250, 1), ((0, 1, 2), 190, 4)])
+@pytest.mark.parametrize(
+    ("nodes", "every_ms", "apart_ms"),
+    [((1, 2), 250, 1), ((0, 1, 2), 190, 4), ((1, 2, 0), 250, 20), ((1, 2, 0), 0, 3_000)],
+)
 def test_who_polls_at_all_nodes_in_turn_gets_every_job(
     make_world: Make, nodes: tuple[int, ...], every_ms: int, apart_ms: int
 ) -> None:
-    """F2.1 jobs must not bounce between nodes with busy clients.
+    """F2.1 Jobs that came for a poll here wait for the next poll here, 10 minutes at most, unless
+    that sender's clients poll twice meanwhile, or for 500 ms: who polls at several nodes in turn
+    must find them.
 
     The last jobs of a queue were always at a node that had been asked a moment before.
     """

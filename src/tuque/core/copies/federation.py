@@ -526,6 +526,8 @@ def on_needjobs(n: Node, slot: i64, m: NeedJobs) -> None:
         if len(n.demands) >= DEMANDS_MAX:
             return
         d = demand_of(n, m.queue)
+    if not m.is_waiting:
+        d.looks[int(slot)] = d.looks.get(int(slot), 0) + 1
     d.wishes[slot] = Wish(count, n.now_ms + WISH_MS, m.is_waiting)
     n.offers[m.queue] = None
 
@@ -549,9 +551,11 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
         if not peer.is_linked or wish.until_ms <= now_ms or peer.is_leaving:  # F2.1
             del d.wishes[slot]
             continue
-        if not wish.is_waiting and d.rate(now_ms) > 0 and d.kept_until_ms() > now_ms:
-            look_at(n, d, d.kept_until_ms())
-            continue
+        if not wish.is_waiting:
+            kept_ms = d.kept_until_ms(slot, wish.until_ms - WISH_MS, now_ms)
+            if kept_ms > now_ms:
+                look_at(n, d, kept_ms)
+                continue
         if not peer.has_room:
             n.offers[q.name] = None
             n.offers_ms = now_ms + FULL_MS

@@ -25,7 +25,8 @@ SETTLE: Final = 6  # jobs queued here may be queued there, too (Q12)
 SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
 BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
 DEMAND_BYTES: Final = 900  # of a demand, without its name
-KEPT_MAX_MS: Final = 60_000  # how long jobs wait at most for clients that poll here
+KEPT_MAX_MS: Final = 600_000  # how long jobs that came for a poll wait for the next one here
+STANDING_MS: Final = 500  # a request for a poll that stands as long is one of who polls often
 LINGER_MS: Final = 200  # how long a request outlives the last waiting client
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
@@ -256,21 +257,29 @@ class Demand:
         self.poll_ms: i64 = 0  # when a client last polled in vain
         self.lack: i64 = 1  # how many jobs it lacked
         self.seen_ms: i64 = 0  # when a client here last polled, or got a job
-        self.gap_ms: i64 = 0  # between the last two of these instants
+        self.imported_ms: i64 = 0  # when jobs last came from other nodes
+        self.looks: dict[int, int] = {}  # how often other nodes' clients polled since `seen_ms`
         self.look_ms: i64 = 0  # its next instant in n.looks; 0: none
 
     def note_seen(self, now_ms: i64) -> None:
         """A client here polled, or got a job."""
-        if 0 < self.seen_ms < now_ms:
-            self.gap_ms = now_ms - self.seen_ms
         self.seen_ms = now_ms
+        if len(self.looks) > 0:
+            self.looks = {}
 
-    def kept_until_ms(self) -> i64:
-        """[F2.1] Until then the jobs are kept for the clients that poll here."""
-        return self.seen_ms + max(LINGER_MS, min(2 * self.gap_ms, KEPT_MAX_MS))
+    def kept_until_ms(self, slot: i64, asked_ms: i64, now_ms: i64) -> i64:
+        """[F2.1] Until when jobs are kept from that node, whose clients only polled; 0: not at all.
+
+        `asked_ms`: since when it asks.
+        """
+        until_ms = self.seen_ms + LINGER_MS if self.rate(now_ms) > 0 else 0
+        if 0 < self.seen_ms <= self.imported_ms and self.looks.get(slot, 0) < 2:
+            until_ms = max(until_ms, min(self.seen_ms + KEPT_MAX_MS, asked_ms + STANDING_MS))
+        return until_ms
 
     def count_imports(self, now_ms: i64, count: i64) -> None:
         """Count imported jobs (F3.4)."""
+        self.imported_ms = now_ms
         if now_ms - self.new_ms > BUCKET_MS:
             self.old_ms = self.new_ms
             self.old_count = self.new_count
