@@ -38,6 +38,26 @@ def drain(world: World, i: int, limit_ms: int = 30_000) -> int:
     return world.now_ms - start_ms
 
 
+@pytest.mark.parametrize("repl", [1, 3])
+def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int) -> None:
+    """K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
+    `-LEAVING`, as it has given its jobs to others.
+    """
+    world = make_world(3, journal="off")
+    job_id = world.at(0).add(retry=60, replicate=repl, attempts=1)
+    assert world.at(0).get() == [job_id]
+    wire = world.wire(0)
+    run = wire("START", job_id)[0][0]
+    world.pass_ms(200)
+    drain(world, 0)
+    for words in (("WORKING", job_id, run), ("PROGRESS", job_id, run, "x"), ("FAIL", job_id, run)):
+        assert str(wire(*words)).startswith("LEAVING This node leaves"), words
+    assert str(wire("UPDATEJOB", job_id, "TTL", "100")).startswith("LEAVING ")
+    other = min(world.copies(job_id))
+    assert world.wire(other)("WORKING", job_id, run) == 60
+    assert world.wire(other)("DONE", job_id, run) == 1
+
+
 @pytest.mark.parametrize("repl", [1, 2, 3])
 def test_nothing_is_lost_with_it(make_world: Make, repl: int) -> None:
     """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted."""

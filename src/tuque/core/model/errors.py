@@ -326,6 +326,13 @@ _is(FULL, b"OOM", b"used memory is above 75 %% of 'maxmemory'%s")
 ABOVE_ALL: Final = 71  # about: what is in the way
 _is(ABOVE_ALL, b"OOM", b"command not allowed when used memory > 'maxmemory'%s")
 
+GIVEN_AWAY: Final = 74
+_is(
+    GIVEN_AWAY,
+    b"LEAVING",
+    b"This node leaves the cluster and has given its jobs to others: ask another one",
+)
+
 # ---- Topics (SPEC T60)
 
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions

@@ -17,7 +17,7 @@ from tuque.core.life.runs import (
     on_work,
 )
 from tuque.core.life.start import start
-from tuque.core.model.errors import NOTDELIVERED
+from tuque.core.model.errors import GIVEN_AWAY, NOJOB, NOTDELIVERED, Refusal
 from tuque.core.model.job import Update
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
@@ -32,7 +32,7 @@ from tuque.core.queues.merge_work import letters_of
 from tuque.server.access.tenant import check_growth
 from tuque.server.commands.jobs import check_acted, job_named
 from tuque.server.commands.results import wait_for_update
-from tuque.server.replies.errors import core_words
+from tuque.server.replies.errors import core_words, error_words
 from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
@@ -143,6 +143,13 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         s.crew.note(n, worker, begun)
 
 
+def why_not(s: Server, refused: Refusal) -> bytes:
+    """The error about a job; a node that leaves has given its jobs to others (K7.9)."""
+    if refused.code == NOJOB and s.n.is_leaving and s.n.others != 0:
+        return error_words(GIVEN_AWAY)
+    return core_words(refused)
+
+
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id [run]: the reply is the retry time (Q8.6, W3)."""
     words = args[:2]
@@ -150,7 +157,7 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     run: i64 = run_in(s, args[2]) if len(args) > 2 else 0
     refused = on_work(s.n, words[1], run, c.number)
     if refused is not None:
-        c.error(core_words(refused))
+        c.error(why_not(s, refused))
         return
     if len(s.crew.by_name) > 0:
         life = life_of(s.n, words[1])
@@ -168,7 +175,7 @@ def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(LONG_PROGRESS)
     refused = on_progress(s.n, words[1], run, args[3], c.number)
     if refused is not None:
-        c.error(core_words(refused))
+        c.error(why_not(s, refused))
     else:
         c.ok()
 
@@ -239,7 +246,7 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
         s.n, words[1], run, delay_ms, reason, detail, is_final, c.number, cause
     )
     if refused is not None:
-        c.error(core_words(refused))
+        c.error(why_not(s, refused))
     else:
         put_failed(c, became, wait_ms, dead_in)
 
@@ -331,7 +338,7 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
     check_growth(s, c.user, s.n.jobs.get(words[1]), update.body, update.headers)
     refused, change = on_update(s.n, words[1], update)
     if refused is not None:
-        c.error(core_words(refused))
+        c.error(why_not(s, refused))
     elif change is not None:
         wait_for_update(s, c, words[1], change)
     else:
