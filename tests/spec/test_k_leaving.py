@@ -38,17 +38,17 @@ def drain(world: World, i: int, limit_ms: int = 30_000) -> int:
     return world.now_ms - start_ms
 
 
-@pytest.mark.parametrize("repl", [1, 3])
-def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int) -> None:
+@pytest.mark.parametrize(("repl", "after_ms"), [(1, 0), (1, 200), (3, 0), (3, 200)])
+def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int, after_ms: int) -> None:
     """K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
     `-LEAVING`, as it has given its jobs to others.
     """
     world = make_world(3, journal="off")
-    job_id = world.at(0).add(retry=60, replicate=repl, attempts=1)
+    job_id = world.at(0).add(retry=60, replicate=repl)
     assert world.at(0).get() == [job_id]
     wire = world.wire(0)
     run = wire("START", job_id)[0][0]
-    world.pass_ms(200)
+    world.pass_ms(after_ms)
     drain(world, 0)
     for words in (("WORKING", job_id, run), ("PROGRESS", job_id, run, "x"), ("FAIL", job_id, run)):
         assert str(wire(*words)).startswith("LEAVING This node leaves"), words
