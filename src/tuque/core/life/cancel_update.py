@@ -65,9 +65,9 @@ from tuque.core.queues.ends import life_of, record_job, tell_watchers
 from tuque.core.queues.merge_work import (
     EDIT,
     edit_message,
+    send_work,
     set_body,
     take_edit,
-    tell_life,
     unpack_life,
 )
 from tuque.core.queues.procedures import dequeue, enqueue, policy_of
@@ -467,7 +467,7 @@ def flag(n: Node, job: Job, reason: bytes) -> None:
     n.life.weigh(life)
     if n.records is not None:
         n.records.life(job.id, life)
-    tell_life(n, job)
+    send_work(n, job)
 
 
 def end(n: Node, job: Job, reason: bytes) -> None:

@@ -58,7 +58,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.tables import brief, fitting, may_grow
 from tuque.core.queues.ends import conclude, life_of
-from tuque.core.queues.merge_work import due_by, go_dead, leave_line, tell_life
+from tuque.core.queues.merge_work import due_by, go_dead, leave_line, send_work
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     dequeue,
@@ -290,7 +290,7 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     extend(n, job, life)
     if n.records is not None:
         n.records.state(job)
-    tell_life(n, job)
+    send_work(n, job)
     return None
 
 
@@ -329,7 +329,7 @@ def tell_progress(n: Node, id: bytes, life: Life) -> None:
     """The other holders hear of progress once a second at most."""
     if life.told_ms + PROGRESS_MS <= n.now_ms:
         life.told_ms = n.now_ms
-        tell_life(n, n.jobs[id])
+        send_work(n, n.jobs[id])
 
 
 def is_over_time(n: Node, life: Life) -> bool:
@@ -411,7 +411,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -
     job.flags &= 0xFF ^ ONCE_QUEUED
     if delay_ms <= 0:
         if life is not None:
-            tell_life(n, job)  # W14.9
+            send_work(n, job)  # W14.9
         requeue(n, job, REQUEUE_DELAY)
     else:
         if life is not None:
@@ -424,7 +424,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -
         if n.records is not None:
             n.records.life(job.id, life)
         if delay_ms > 0:
-            tell_life(n, job)
+            send_work(n, job)
     if delay_ms > 0 and job.holders != 1:
         send_resting(n, job, delay_ms)
 
@@ -599,7 +599,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
         life.is_resting = delay_ms > 0
         if n.records is not None:
             n.records.life(id, life)
-        tell_life(n, job)
+        send_work(n, job)
     return is_done
 
 

@@ -148,7 +148,7 @@ def move_failure(failure: Failure | None, by_ms: i64) -> None:
         failure.at_ms = moved(failure.at_ms, by_ms)
 
 
-def tell_life(n: Node, job: Job) -> None:
+def send_work(n: Node, job: Job) -> None:
     """[W14] The other holders get the life as it is now (W14.1)."""
     if job.holders == 1 or job.retry_s == 0:
         return
@@ -182,7 +182,7 @@ def tell_soon(n: Node, job: Job, life: Life) -> None:
     if job.holders == 1 or job.retry_s == 0:
         return
     if job.retry_s <= PATIENT_S or life.failed + 1 == life.terms.attempts:
-        tell_life(n, job)
+        send_work(n, job)
         return
     if len(n.life.untold) == 0:
         n.life.beat_ms = n.now_ms + START_MS
@@ -199,7 +199,7 @@ def tell_untold(n: Node) -> None:
         job = n.jobs.get(id)
         life = n.life.by_id.get(id)
         if job is not None and life is not None and job.state == ACTIVE:
-            tell_life(n, job)
+            send_work(n, job)
 
 
 def adopt_outcome(n: Node, job: Job, data: bytes) -> i64:
@@ -529,7 +529,7 @@ def line_up(n: Node, job: Job) -> None:
 
     The other holders hear first that its run is over: they do not keep its worker (W14.9).
     """
-    tell_life(n, job)
+    send_work(n, job)
     requeue(n, job, REQUEUE_DELAY)
     record_job(n, job)
 

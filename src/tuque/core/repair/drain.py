@@ -37,7 +37,7 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
-from tuque.core.queues.merge_work import tell_life
+from tuque.core.queues.merge_work import send_work
 from tuque.core.queues.procedures import dequeue, memory_level, remove, thin, told_job, unregister
 from tuque.core.repair.node_loss import ask_others, begin_walk, lose_copy
 from tuque.core.tables.leases import is_leased
@@ -207,7 +207,7 @@ def go(n: Node, job: Job, kept: i64) -> None:
             slot = slots[n.chance.below(len(slots))]
             say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # the rest of its delay
     if job.id in n.life.untold:
-        tell_life(n, job)  # a run that began just now goes on there
+        send_work(n, job)  # a run that began just now goes on there
     deny(n, job.id)
     holders = job.holders & ~1
     for slot in slots_of(holders):
