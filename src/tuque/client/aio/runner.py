@@ -100,7 +100,6 @@ class Pool:
 
 
 T = TypeVar("T")
-STEPS_S = 0.005  # how long steps hold a loop
 
 
 class Runner(Face):
@@ -470,12 +469,12 @@ class Runner(Face):
 
 
 async def unhurried(steps: Iterable[T]) -> list[T]:
-    """What the steps give; other coroutines of the loop run in between, each 5 ms."""
+    """What the steps give; others run in between, each 5 ms."""
     done: list[T] = []
-    until_s = time.perf_counter() + STEPS_S
+    until_s = time.perf_counter() + 0.005
     for one in steps:
         done.append(one)
         if time.perf_counter() >= until_s:
             await asyncio.sleep(0)
-            until_s = time.perf_counter() + STEPS_S
+            until_s = time.perf_counter() + 0.005
     return done

@@ -63,7 +63,7 @@ class Client(Runner):
 
     Without a URL it uses TUQUE_URL, else the node on this machine. `timeout` (seconds) bounds
     every call in addition to the time it asks the node to wait, and the search for a node; a
-    call may override it. `search_timeout`, if given, ends the search sooner while none is there.
+    call may override it.
     """
 
     def __init__(
