@@ -103,9 +103,8 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
 
 
 def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
-    """C11.2 A client with no call in flight gets `-LEAVING` 100 ms after its last call. The node
-    then runs no more calls of that client: `-LEAVING` is the reply to a call that was already on
-    its way.
+    """C11.2 A client with no call in flight gets `-LEAVING` 100 ms after its last call. After that
+    the node runs no call of this client: a call that crossed the `-LEAVING` was not done.
     """
     world = make_world(2)
     quiet, busy = world.wire(), world.wire()

@@ -46,8 +46,8 @@ def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str)
 
 
 def test_a_chain_is_asked_for_by_its_id(node: RealServer, place: Path) -> None:
-    """U11.4 `app.handle` with the id of a chain gives that result, too, and a pickled handle of a
-    chain is such a handle.
+    """U11.4 `app.handle(id)` of a chain returns the same result. Pickling a chain's handle gives
+    such a handle.
     """
     program = worker(place, node.url, "--pool", "thread")
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
@@ -25,8 +26,10 @@ from tuque.errors import Error, ProtocolError, ReplyError
 
 P = ParamSpec("P")
 Q = TypeVar("Q", bound="Queued")
+T = TypeVar("T")
 BATCH_CALLS = 1000
 BATCH_BYTES = 1 << 20
+STEPS_S = 0.005  # how long a loop is held
 
 
 def _queued(build: Callable[P, Call[Any]]) -> Callable[Concatenate[Q, P], Q]:
@@ -217,6 +220,20 @@ def read_each(asked: list[Call[Any]], replies: list[Reply]) -> Iterator[Any]:
     """The typed results, with an exception for each failed call."""
     for call, reply in zip(asked, replies, strict=True):
         yield _read(call, reply)
+
+
+async def unhurried(steps: Iterable[T]) -> list[T]:
+    """Take the steps to their end; other coroutines of the loop run in between, each 5 ms."""
+    import asyncio  # programs without a loop do not wait for it
+
+    done: list[T] = []
+    until_s = time.perf_counter() + STEPS_S
+    for one in steps:
+        done.append(one)
+        if time.perf_counter() >= until_s:
+            await asyncio.sleep(0)
+            until_s = time.perf_counter() + STEPS_S
+    return done
 
 
 def raise_first(asked: list[Call[Any]], results: list[Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from tuque.client import pipeline
@@ -151,7 +151,8 @@ class Runner(Face):
             if all(isinstance(one, ConnectionError) for one in replies):
                 raise cast(ConnectionError, replies[-1])
         await self._ask_homes(asked, replies)
-        results = await unhurried(pipeline.read_each(asked, replies))
+        results = await pipeline.unhurried(pipeline.read_each(asked, replies))  # asyncio only
+        # threads only: results = list(pipeline.read_each(asked, replies))
         return self._seen(asked, results, time.monotonic())
 
     async def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
@@ -466,15 +467,3 @@ class Runner(Face):
         self._joining = asyncio.Lock()
         self._rng.seed()  # a forked child must not repeat its parent's random numbers
         self._pid = os.getpid()
-
-
-async def unhurried(steps: Iterable[T]) -> list[T]:
-    """What the steps give; others run in between, each 5 ms."""
-    done: list[T] = []
-    until_s = time.perf_counter() + 0.005
-    for one in steps:
-        done.append(one)
-        if time.perf_counter() >= until_s:
-            await asyncio.sleep(0)
-            until_s = time.perf_counter() + 0.005
-    return done

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from tuque.client import pipeline
@@ -150,7 +150,7 @@ class Runner(Face):
             if all(isinstance(one, ConnectionError) for one in replies):
                 raise cast(ConnectionError, replies[-1])
         self._ask_homes(asked, replies)
-        results = unhurried(pipeline.read_each(asked, replies))
+        results = list(pipeline.read_each(asked, replies))
         return self._seen(asked, results, time.monotonic())
 
     def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
@@ -460,15 +460,3 @@ class Runner(Face):
         self._joining = threading.Lock()
         self._rng.seed()  # a forked child must not repeat its parent's random numbers
         self._pid = os.getpid()
-
-
-def unhurried(steps: Iterable[T]) -> list[T]:
-    """What the steps give; others run in between, each 5 ms."""
-    done: list[T] = []
-    until_s = time.perf_counter() + 0.005
-    for one in steps:
-        done.append(one)
-        if time.perf_counter() >= until_s:
-            time.sleep(0)
-            until_s = time.perf_counter() + 0.005
-    return done

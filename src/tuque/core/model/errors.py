@@ -15,7 +15,7 @@ PROC: Final = 32  # IPROTO: an error raised by a procedure
 
 @final
 class ErrorRow:
-    """What clients are told of one code."""
+    """The reply for one code, over RESP and over IPROTO."""
 
     def __init__(self, word: bytes, text: bytes, iproto: i64, resp: bytes) -> None:
         self.word = word  # [C9, T15.5] the first word of the reply over RESP

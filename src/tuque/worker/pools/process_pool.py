@@ -77,7 +77,7 @@ class Child:
     def ended(self, control: Control) -> None:
         """The call has ended: nothing cancels it any more."""
         control.on_cancel(None)
-        self._calls += 1  # a cancel that is on its way is of no call
+        self._calls += 1  # a late cancel stops no later call
         if self._kill is not None:
             self._kill.cancel()
             self._kill = None
