@@ -44,6 +44,11 @@ def core(world: World, i: int) -> Node:
     return world.node(i).core
 
 
+def is_linked(world: World, i: int, other: int) -> bool:
+    """Whether node i has a link to the other one, as far as it knows."""
+    return core(world, i).peers[world.slot(i, other)].is_linked
+
+
 def job_at(world: World, i: int, id: bytes) -> Job:
     """The record of the job at node i."""
     return core(world, i).jobs[id]
@@ -301,7 +306,7 @@ def test_who_gives_way_waits_a_retry_time(make_world: Make, pass_ms: int) -> Non
 
 
 def test_what_was_known_before_is_not_asked_again(make_world: Make) -> None:
-    """Q12.1 the node knows of what was queued before that."""
+    """Q12.1 what was sent before that heartbeat has arrived, and so have the replies to it."""
     world = nodes(make_world, 2, journal="off")
     old = world.at(0).add(replicate=2, retry=600)
     world.pass_ms(2 * TIMEOUT_MS + 1_000)
@@ -314,11 +319,29 @@ def test_what_was_known_before_is_not_asked_again(make_world: Make) -> None:
     assert asked == [new] and old != new
 
 
+def test_what_was_lost_on_a_link_that_ended_late_is_asked(make_world: Make) -> None:
+    """Q12.1 what was sent before that heartbeat has arrived, and so have the replies to it."""
+    world = nodes(make_world, 2, journal="off")
+    id = world.at(0).add(replicate=2, retry=1)
+    world.pass_ms(400)
+    world.hold(0, 1)
+    world.hold(1, 0)
+    world.pass_ms(2 * TIMEOUT_MS - 1_000)
+    assert queued_at(world, id) == [0, 1]
+    world.release(0, 1)  # node 1 hears of node 0, and keeps the link
+    world.hold(0, 1)
+    world.pass_ms(3_000)
+    assert not is_linked(world, 0, 1) and is_linked(world, 1, 0)
+    world.link()
+    world.pass_ms(100)
+    assert len(queued_at(world, id)) == 1
+
+
 @pytest.mark.long
 def test_a_link_that_ends_again_is_settled_by_the_next(make_world: Make) -> None:
     """Q12.1 ASK goes to the node for each held job that the node may have. It also goes for each
-    ALO job that the node may have and that was queued here later than 2 x `cluster-node-timeout`
-    before the last link ended:
+    ALO job that the node may have and that was queued here after the newest heartbeat that the node
+    answered on the last link (K4.1):
     """
     world = nodes(make_world, 2, journal="off")
     ids = [world.at(0).add(replicate=2, retry=2) for _ in range(600)]

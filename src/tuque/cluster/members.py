@@ -30,6 +30,7 @@ from tuque.core.msgs import Gossip, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     TooManyNodes,
+    begin_round,
     journal_fails,
     say,
     set_expected,
@@ -204,7 +205,7 @@ class Members:
             return []
         self.said_flags = flags  # a change is sent at once
         self.beat_ms = now_ms + self.beat_every_ms()
-        self.n.round += 1
+        begin_round(self.n)
         gossip = self.gossip()
         for one in self.alive():
             if one.twins_ms != 0 and now_ms - one.twins_ms > self.timeout_ms // 2:

@@ -42,6 +42,7 @@ NODE_DOUBLE: Final = 5  # another node has the id of this one (K1.3)
 JOB_ENDED: Final = 6  # a job that the client waits for (W9); from here on
 WAIT_OVER: Final = 7  # the time of that wait is over
 
+ROUNDS: Final = 64  # of heartbeats whose instants are known
 DENIED_MAX: Final = 100_000
 
 # what GETJOB adds to each job
@@ -315,6 +316,7 @@ class Node:
         self.bare: dict[bytes, None] = {}  # queues that waits have made (M5.4)
         self.topics = Topics()
         self.topics.begun_ms = self.now_ms
+        self.beats: list[int] = [0] * ROUNDS  # when the latest heartbeats were sent, by number
 
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""

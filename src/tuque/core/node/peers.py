@@ -25,7 +25,7 @@ from tuque.core.msgs import (
     WillQueue,
     Working,
 )
-from tuque.core.node.node import Copying, Node, Peer
+from tuque.core.node.node import ROUNDS, Copying, Node, Peer
 
 SLOTS: Final = 62  # bits of a set, including this node's
 
@@ -171,6 +171,20 @@ def in_doubt(n: Node) -> i64:
             if peer.echoed_round > peer.news_round:
                 n.losses.renewed &= ~(1 << slot)
     return n.losses.renewed
+
+
+def begin_round(n: Node) -> None:
+    """[K4] Count a new round of heartbeats, and note when it was sent (K4.1)."""
+    n.round += 1
+    n.beats[n.round % ROUNDS] = n.now_ms
+
+
+def answered_ms_of(n: Node, slot: i64) -> i64:
+    """[K4] When the latest heartbeat that the node answered on this link was sent; 0: long ago."""
+    echo = n.peers[slot].echoed_round
+    if echo <= 0 or echo > n.round or n.round - echo >= ROUNDS:
+        return 0
+    return n.beats[echo % ROUNDS]
 
 
 def journal_fails(n: Node, slot: i64) -> bool:

@@ -42,6 +42,7 @@ from tuque.core.msgs import (
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     TOMB_MS,
+    answered_ms_of,
     deny,
     introduce,
     renew,
@@ -90,7 +91,7 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
     n.losses.anew &= ~(1 << slot)
     if is_empty:
         n.losses.anew |= 1 << slot
-        n.peers[slot].sure_ms = n.now_ms  # nothing is queued there
+        n.peers[slot].sure_ms = n.now_ms + 1  # nothing is queued there
         lose_transits(n, slot)
     if is_empty and known != 0:
         n.losses.unsure &= ~(1 << slot)
@@ -139,13 +140,13 @@ def begin_settling(n: Node, slot: i64) -> None:
     """[Q11, Q12] A link came up: the peer may have jobs queued that are held or queued here."""
     settle_link_up(n, slot)
     since_ms = n.peers[slot].sure_ms
-    if since_ms < n.now_ms:
+    if since_ms <= n.now_ms:
         begin_walk(n, SETTLE, slot)
         n.losses.walks[len(n.losses.walks) - 1].since_ms = since_ms
 
 
 def end_settling(n: Node, slot: i64) -> None:
-    """[Q12] A link went down; its last messages may be lost (Q12.1).
+    """[Q12] A link went down; what was sent since the last answered heartbeat may be lost (Q12.1).
 
     Call it before questions are dropped: the next link asks what was not asked.
     """
@@ -158,8 +159,9 @@ def end_settling(n: Node, slot: i64) -> None:
         else:
             walks.append(walk)
     asking = n.losses.asking.get(slot)
-    if is_done and (asking is None or not asking.has_claims()):
-        n.peers[slot].sure_ms = n.now_ms - 2 * n.limits.node_timeout_ms
+    answered_ms = answered_ms_of(n, slot)
+    if answered_ms > 0 and is_done and (asking is None or not asking.has_claims()):
+        n.peers[slot].sure_ms = answered_ms
 
 
 def walk_some(n: Node, walk: Walk) -> None:

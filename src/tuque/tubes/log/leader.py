@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
-from tuque.core.node.peers import are_expected, count_of, slots_of
+from tuque.core.node.peers import answered_ms_of, are_expected, count_of, slots_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import (
     ENDING,
@@ -21,7 +21,7 @@ from tuque.tubes.model.tube import (
     WAITING,
     Tube,
 )
-from tuque.tubes.model.tubes import BEATS, Tubes
+from tuque.tubes.model.tubes import Tubes
 
 
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
@@ -210,17 +210,12 @@ def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
     """
     if t.heard >> slot & 1 == 0:
         return 0
-    echo = n.peers[slot].echoed_round
-    if echo <= 0 or echo > t.round or t.round - echo >= BEATS:
-        return 0
-    return t.beats[echo % BEATS]
+    return answered_ms_of(n, slot)
 
 
 def renew_lease(n: Node, t: Tubes) -> None:
     """[T19] Extend the lease when half of all nodes, this one included, have answered (T19.3)."""
-    if n.round != t.round:
-        t.round = n.round
-        t.beats[n.round % BEATS] = n.now_ms
+    t.round = n.round
     others = others_of(n)
     needed = (count_of(others) + 2) // 2 - 1
     if needed == 0:

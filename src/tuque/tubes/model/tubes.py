@@ -26,7 +26,6 @@ SESSION_BYTES: Final = 1000
 PUT_BYTES: Final = 500  # of a waiting put, without its body
 PUT_ENDS_STALE: Final = 1024  # stale entries of `put_ends` that start a cleanup
 FOR_EVER: Final = 0
-BEATS: Final = 64
 SHIFT_TASKS: Final = 2_000  # tasks loaded or unloaded per turn, for all tubes
 BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
     b"fifo": Fifo,
@@ -159,8 +158,7 @@ class Tubes(Policy):
         self.read_only: i64 = 0  # slots of nodes that may lead no tube
         self.heard: i64 = 0  # slots that have sent their catalog on this link
         self.lease_ms: i64 = FAR  # lease on all tubes led here
-        self.beats: list[int] = [0] * BEATS  # when the latest heartbeats were sent
-        self.round: i64 = 0  # the latest of them
+        self.round: i64 = 0  # the latest heartbeats of this node that were looked at
         self.changed: list[Tube] = []  # with changes to send to followers
         self.copies_by_id: dict[bytes, Task] = {}
         self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
