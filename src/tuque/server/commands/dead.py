@@ -368,7 +368,6 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
     if to is not None and to.policy is not None:
         raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
-    done = 0
     letters: list[Letter] = []
     if len(chosen.ids) > 0:
         for id in chosen.ids:
@@ -385,22 +384,10 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
             origin = n.queues.get(one.life.origin)
             if origin is not None and origin.policy is not None and origin is not tube:
                 raise ArgError(NEEDS_QUEUE % (origin.name, args[2]))  # T48.12
-    if chosen.rate > 0:
-        if not is_replay:
-            raise wrong(b"RATE is an option of DEAD REPLAY")
-        n.work += chosen.seen
-        begin(s, c, Replay(s, c, args[2], chosen, letters))
-        return
-    for letter in letters:
-        if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
-            done += 1
-    if tube is not None and is_replay and done == 0 and len(chosen.ids) == len(letters) == 1:
-        check_key(s, letters[0])
-    n.work += chosen.seen + 2 * done
-    cursor = chosen.cursor
-    if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
-        cursor = 0
-    c.reply([b"%d" % int(cursor), done, int(chosen.seen)])
+    if chosen.rate > 0 and not is_replay:
+        raise wrong(b"RATE is an option of DEAD REPLAY")
+    n.work += chosen.seen
+    begin(s, c, Change(s, c, args[2], chosen, letters, is_replay))
 
 
 def tube_of(s: Server, name: bytes) -> Tube | None:
@@ -421,8 +408,8 @@ def check_key(s: Server, letter: Letter) -> None:
 
 
 @final
-class Replay(Chore):
-    """[W12] DEAD REPLAY with RATE: some letters now, the others in time (W12.7)."""
+class Change(Chore):
+    """[W12] DEAD REPLAY and PURGE in slices; with RATE some letters now, others in time (W12.7)."""
 
     def __init__(
         self,
@@ -431,12 +418,15 @@ class Replay(Chore):
         queue: bytes,
         chosen: Selection,
         letters: list[Letter],
+        is_replay: bool,
     ) -> None:
         super().__init__(c)
-        self.is_paced = True
+        self.is_paced = chosen.rate > 0
+        self.goes_on = chosen.rate == 0
         self.s = s
         self.client = c
         self.queue = queue
+        self.is_replay = is_replay
         self.to = chosen.to
         self.rate = chosen.rate
         self.seen = chosen.seen
@@ -446,37 +436,53 @@ class Replay(Chore):
         for letter in letters:
             self.left.append((letter.job.id, int(letter.life.serial)))
         self.left.reverse()
+        is_one = len(chosen.ids) == len(letters) == 1
+        self.only: Letter | None = letters[0] if is_one else None  # the letter that was named
         self.done: i64 = 0
         self.start_ms = s.n.now_ms  # of the first one, had all gone without a stop
 
     def step(self, room: i64) -> bool:
-        """Replay what is due; rests until the next one may follow, also after the last one."""
-        n = self.s.n
-        tube_of(self.s, self.queue)  # T48.15
-        due = (n.now_ms - self.start_ms) * self.rate // 1000 + 1
+        """Change the next letters, with RATE those that are due.
+
+        With RATE it rests until the next one may follow, also after the last one.
+        """
+        tube = tube_of(self.s, self.queue)  # T48.15
+        if self.rate == 0:
+            self.change_some(room, self.done + len(self.left))
+            if len(self.left) > 0:
+                return False
+            if tube is not None and self.is_replay and self.done == 0 and self.only is not None:
+                check_key(self.s, self.only)
+            return True
+        now_ms = self.s.n.now_ms
+        due = (now_ms - self.start_ms) * self.rate // 1000 + 1
         most = self.done + self.rate * LATE_MS // 1000 + 1
         if due > most:  # the node was late: what it missed is not made up for
             self.start_ms += (due - most) * 1000 // self.rate
             due = most
-        while len(self.left) > 0 and self.done < due and room > 0:
-            id, serial = self.left.pop()
-            room -= LETTER_WORK
-            n.work += LETTER_WORK
-            letter = letter_of(n, id)
-            if (
-                letter is not None
-                and letter.life.serial == i64(serial)
-                and replay(n, letter, self.to)
-            ):
-                self.done += 1
+        self.change_some(room, due)
         if len(self.left) == 0 and self.is_last():
             return True
         next_ms = self.start_ms + (self.done * 1000 + self.rate - 1) // self.rate
-        if len(self.left) == 0 and next_ms <= n.now_ms:
+        if len(self.left) == 0 and next_ms <= now_ms:
             return True
         if self.done >= due or len(self.left) == 0:
-            self.wake_ms = max(next_ms, n.now_ms + PACE_MS)
+            self.wake_ms = max(next_ms, now_ms + PACE_MS)
         return False
+
+    def change_some(self, room: i64, due: i64) -> None:
+        """Change the next letters, for so many units, until so many are done."""
+        n = self.s.n
+        left = room
+        while len(self.left) > 0 and self.done < due and left > 0:
+            id, serial = self.left.pop()
+            left -= LETTER_WORK
+            letter = letter_of(n, id)
+            if letter is None or letter.life.serial != i64(serial):
+                continue
+            if replay(n, letter, self.to) if self.is_replay else purge(n, letter):
+                self.done += 1
+        n.work += room - left
 
     def is_last(self) -> bool:
         """Whether nothing is left for another call."""

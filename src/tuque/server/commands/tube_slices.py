@@ -46,7 +46,7 @@ class TubeChore(Chore):
         self.tube = call.at
         self.what = what
         self.count = call.options.count  # for KICK: how many
-        self.numbers: list[int] = []
+        self.tasks: list[Task] = []  # also those that ended: they are freed in slices
         self.at: i64 = -1  # -1: not started
         self.done: i64 = 0
         self.goes_on = True
@@ -67,18 +67,27 @@ class TubeChore(Chore):
             self.undo()
             raise
         left = room
-        size: i64 = len(self.numbers)
+        size: i64 = len(self.tasks)
         while self.at < size and left > 0:
-            task = tube.tasks.get(self.numbers[self.at])
+            task = self.tasks[self.at]
             left -= 1
-            if task is not None and self.change(task):
+            if tube.tasks.get(task.number) is task and self.change(task):
                 left -= CHANGED
             self.at += 1
         n.work += room - left
-        if self.at < len(self.numbers):
+        return self.at == size and self.free(left)
+
+    def free(self, room: i64) -> bool:
+        """Let go of tasks that ended, for so many units; True: of all, and the tube is dropped."""
+        end: i64 = len(self.tasks)
+        begin: i64 = max(0, end - max(room, 1) * LOOKS)
+        del self.tasks[begin:]
+        self.n.work += (end - begin) // LOOKS
+        if begin > 0:
+            self.at = begin
             return False
         if self.what == DROP:
-            admin.remove_tube(n, self.t, tube)
+            admin.remove_tube(self.n, self.t, self.tube)
         return True
 
     def begin(self) -> None:
@@ -90,7 +99,7 @@ class TubeChore(Chore):
         elif self.what == RELEASE_ALL:
             operations.settle(self.n, self.t)
         if self.what != RELEASE_ALL or tube.taken > 0:
-            self.numbers = list(tube.tasks)
+            self.tasks = list(tube.tasks.values())
         self.at = 0
 
     def undo(self) -> None:

@@ -6,8 +6,8 @@ it reaches the head. Knows nothing of tubes.
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from typing import Final, final
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, cast, final
 
 from mypy_extensions import i64, mypyc_attr, u8
 
@@ -94,17 +94,35 @@ class Line:
         size: i64 = len(self.items) - self.head + len(self.back)
         return size
 
-    def replace(self, tasks: list[Task]) -> None:
-        """Replace all entries with these, in this order."""
-        for i in range(self.head, len(self.items)):
-            self.items[i].listed &= ~self.bit
-        for entry in self.back:
-            entry[3].listed &= ~self.bit
-        for task in tasks:
-            task.listed |= self.bit
-        self.items = tasks
+    def is_stale(self, task: Task) -> bool:
+        """Whether the entry of the task is to be skipped."""
+        return False
+
+    def compact(self) -> None:
+        """Drop stale entries, which keep tasks in memory. The others are not sorted anew."""
+        items: list[Task] = []
+        i = self.head
+        while i < len(self.items):
+            task = self.items[i]
+            if self.is_stale(task):
+                task.listed &= ~self.bit
+            else:
+                items.append(task)
+            i += 1
+        self.items = items
         self.head = 0
-        self.back = _NONE
+        if len(self.back) == 0:
+            self.back = _NONE
+            return
+        back: list[Any] = []  # as objects: compiled code would make each entry anew
+        for entry in cast("list[Any]", self.back):
+            task = entry[3]
+            if self.is_stale(task):
+                task.listed &= ~self.bit
+            else:
+                back.append(entry)
+        heapify(back)
+        self.back = back
 
 
 @mypyc_attr(acyclic=True)
@@ -140,9 +158,9 @@ class Order(Line):
         if self.size() > 2 * self.count + SLACK:
             self.compact()
 
-    def compact(self) -> None:
-        """Drop stale entries, which keep tasks in memory."""
-        self.replace(self.listing())
+    def is_stale(self, task: Task) -> bool:
+        """Whether the task left out of turn."""
+        return task.status != self.wanted
 
     def listing(self) -> list[Task]:
         """All tasks in order; changes nothing."""

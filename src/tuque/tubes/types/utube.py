@@ -10,7 +10,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import READY, Task
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of, listing_of
+from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, listing_of
 
 LANE_BYTES: Final = 290  # measured: the lane, its list, its key object and its entries
 
@@ -31,6 +31,23 @@ class Lane(Order):
         return LANE_BYTES + size
 
 
+@final
+@mypyc_attr(acyclic=True)
+class Heads(Line):
+    """The first task of each idle lane, and stale entries."""
+
+    def __init__(self, lanes: dict[bytes, Lane]) -> None:
+        super().__init__(HEAD_BIT)
+        self.lanes = lanes
+
+    def is_stale(self, task: Task) -> bool:
+        """Whether the task is not the first one of an idle lane."""
+        if task.status != READY:
+            return True
+        lane = self.lanes.get(task.subqueue)
+        return lane is None or lane.taken > 0 or lane.first() is not task
+
+
 class UTube(Driver):
     """Ascending numbers of idle sub-queues; no times."""
 
@@ -38,7 +55,7 @@ class UTube(Driver):
         super().__init__()
         self.is_keyed = True
         self.lanes: dict[bytes, Lane] = {}
-        self.heads = Line(HEAD_BIT)  # the first task of each idle lane, and stale entries
+        self.heads = Heads(self.lanes)
         self.last: Lane | None = None  # the last lookup: a take needs it twice
 
     def lane(self, key: bytes) -> Lane:
@@ -78,15 +95,8 @@ class UTube(Driver):
     def drop_stale(self) -> None:
         """Drop stale heads when they are the majority: they keep tasks in memory."""
         lanes: i64 = len(self.lanes)
-        if self.heads.size() <= 2 * lanes + SLACK:
-            return
-        found: list[Task] = []
-        for lane in self.lanes.values():
-            task = lane.first()
-            if lane.taken == 0 and task is not None:
-                found.append(task)
-        found.sort(key=key_of)
-        self.heads.replace(found)
+        if self.heads.size() > 2 * lanes + SLACK:
+            self.heads.compact()
 
     def first(self) -> Task | None:
         """The first task of an idle lane; what precedes it there would precede it in the heads."""
