@@ -42,14 +42,18 @@ def drain(world: World, i: int, limit_ms: int = 30_000) -> int:
 def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int, after_ms: int) -> None:
     """K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
     `-LEAVING`, as it has given its jobs to others.
+
+    W8.2 It gets none when the job passes to another node (K7.2): there the run goes on.
     """
     world = make_world(3, journal="off")
     job_id = world.at(0).add(retry=60, replicate=repl)
     assert world.at(0).get() == [job_id]
     wire = world.wire(0)
+    wire("HELLO", 3)
     run = wire("START", job_id)[0][0]
     world.pass_ms(after_ms)
     drain(world, 0)
+    assert wire.hear() == b"", "no push that the run is over"
     for words in (("WORKING", job_id, run), ("PROGRESS", job_id, run, "x"), ("FAIL", job_id, run)):
         assert str(wire(*words)).startswith("LEAVING This node leaves"), words
     assert str(wire("UPDATEJOB", job_id, "TTL", "100")).startswith("LEAVING ")

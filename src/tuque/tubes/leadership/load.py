@@ -15,6 +15,7 @@ from tuque.core.model.job import job_bytes
 from tuque.core.model.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.core.node.node import Node
 from tuque.core.node.tables import leave_job
+from tuque.core.queues.ends import put_life_away
 from tuque.tubes.entries.keys import work_of
 from tuque.tubes.entries.work import serial_in
 from tuque.tubes.leadership.restore import take_in
@@ -26,7 +27,7 @@ from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks.sessions import enter_session, record_session
 from tuque.tubes.types.driver import Absent
 from tuque.tubes.types.ordering import BURIED_BIT, Order
-from tuque.tubes.work.transitions import put_life_away, record
+from tuque.tubes.work.transitions import record
 
 LOOKS: Final = 10  # copies scanned for the cost of one that is loaded
 ALL: Final = 1 << 60  # above any number of tasks

@@ -152,14 +152,6 @@ def moved_on(n: Node, task: Task, old: i64) -> None:
         life.is_resting = False
 
 
-def put_life_away(n: Node, task: Task) -> None:
-    """The task leaves the tables, but goes on: nobody hears that a run is over."""
-    life = life_of(n, task.id)
-    if life is not None:
-        life.client = -1
-        leave_life(n, task)
-
-
 # ---- Transitions (SPEC T4)
 
 
