@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from raw_resp import NULL
-from tuque.core.queues.procedures import memory_level
+from tuque.core.queues.procedures import get_queue, idle_tick, memory_level
 from world import World
 
 Make = Callable[..., World]
@@ -297,6 +298,24 @@ def test_short_idle_time_when_memory_is_short(world: World) -> None:
     assert b"empty" in world.n.queues
     world.pass_ms(300)
     assert b"empty" not in world.n.queues
+
+
+def test_idle_queues_are_removed_in_slices(world: World) -> None:
+    """M4.1 Some go in each turn: 1,000 at most."""
+    n = world.n
+    for number in range(3_500):
+        get_queue(n, b"q%d" % number)
+    world.run("CONFIG", "SET", "queue-idle-time", "1")
+    world.pass_ms(500)
+    assert n.idle_left == 0 and len(n.queues) == 3_500
+    n.now_ms += 1_000
+    left = []
+    while n.queues:
+        idle_tick(n)
+        left.append(len(n.queues))
+    assert left == [2_500, 1_500, 500, 0]
+    world.pass_ms(2_000)
+    assert n.idle_checks[0][0] > n.now_ms + 200_000, "entries that count no more"
 
 
 def test_acks_that_were_evicted_are_counted(make_world: Make) -> None:

@@ -186,6 +186,7 @@ def flush_all(n: Node) -> i64:
     flush_topics(n)
     flush_outcomes(n)
     n.idle_checks = []
+    n.idle_left = 0
     n.ready = []
     n.tombs = Tombs()
     n.retelling = {}

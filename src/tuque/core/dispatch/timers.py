@@ -38,8 +38,9 @@ from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RETRY,
+    idle_next_ms,
+    idle_tick,
     may_enqueue,
-    on_idle_check,
     on_wait_timeout,
     policy_of,
     remove,
@@ -106,9 +107,7 @@ def tick(n: Node) -> None:
     while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
         until_ms, client = heappop(n.deadlines)
         on_wait_timeout(n, client, until_ms)
-    while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
-        _, name = heappop(n.idle_checks)
-        on_idle_check(n, name)
+    idle_tick(n)
     lease_tick(n)
     staging_tick(n)
     if n.has_lives:
@@ -140,8 +139,7 @@ def next_timer_ms(n: Node) -> i64:
     at_ms = n.wheel.next_ms()
     if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
         at_ms = n.deadlines[0][0]
-    if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
-        at_ms = n.idle_checks[0][0]
+    at_ms = min(at_ms, idle_next_ms(n))
     at_ms = min(at_ms, lease_next_ms(n))  # mypyc compiles a min of two well, and of more not
     at_ms = min(at_ms, staging_next_ms(n))
     if n.has_lives:

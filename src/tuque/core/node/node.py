@@ -214,6 +214,7 @@ class Node:
     last_ctime_ns: i64 = 0
     queue_serial: i64 = 0
     idle_level: i64 = 0  # memory level for which idle checks were set
+    idle_left: i64 = 0  # so many of `queue_list` may be set for a later check than it asks for
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
     bare_bytes: i64 = 0  # of `bare`

@@ -34,6 +34,7 @@ class Queue:
         self.place: i64 = -1  # in the node's table, see core/node/tables.py
         self.ctime_ms: i64 = now_ms
         self.atime_ms: i64 = now_ms  # last enqueue or fetch
+        self.check_ms: i64 = 0  # when it is looked whether it is idle (M4.1)
         self.items: list[Job] = []
         self.head: i64 = 0
         self.back: list[tuple[int, bytes, int, Job]] = []

@@ -1,6 +1,6 @@
 """Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
 
-from heapq import heapify, heappush
+from heapq import heappop, heappush
 from typing import Final
 
 from mypy_extensions import i64
@@ -79,6 +79,7 @@ REQUEUE_LEASE: Final = 5
 CAUSES: Final = [-1, BY_RETRY, BY_NACK, BY_COMMAND, -1, BY_LEASE]  # as counted
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+IDLE_MOST: Final = 1_000  # queues that are checked in a turn
 THIN_AT_ONCE: Final = 100  # results and details that go before one job is refused
 CUSTODY_KEEP_MS: Final = 600_000  # margin for the clocks of two nodes at a job's expiry
 
@@ -92,7 +93,7 @@ def get_queue(n: Node, name: bytes) -> Queue:
         enter_queue(n, q)
         if len(n.demands) > 0:
             q.demand = n.demands.get(name)
-        heappush(n.idle_checks, (n.now_ms + n.limits.queue_idle_ms, name))
+        check_idle_at(n, q, n.now_ms + idle_limit_ms(n))
     return q
 
 
@@ -361,34 +362,56 @@ def stop_waiting(n: Node, client: i64) -> None:
                 n.asks[name] = None  # the request may no longer be needed
 
 
-def on_idle_check(n: Node, name: bytes) -> None:
-    """[M4] TIMER of a queue: drop it after the idle time."""
-    q = n.queues.get(name)
-    if q is None:
-        return
-    limit_ms = idle_limit_ms(n)
+def check_idle_at(n: Node, q: Queue, at_ms: i64) -> None:
+    """[M4] Look then whether the queue is idle; what was set before does not count any more."""
+    q.check_ms = at_ms
+    heappush(n.idle_checks, (at_ms, q.name))
+
+
+def idle_tick(n: Node) -> None:
+    """[M4] TIMER of idle queues: some of those that are due, then of those to be set anew."""
+    left: i64 = IDLE_MOST
+    while left > 0 and len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
+        at_ms, name = heappop(n.idle_checks)
+        q = n.queues.get(name)
+        if q is not None and q.check_ms == at_ms:
+            on_idle_check(n, q)
+        left -= 1
+    soon_ms = n.now_ms + idle_limit_ms(n)
+    while left > 0 and n.idle_left > 0:
+        n.idle_left -= 1
+        left -= 1
+        if n.idle_left < len(n.queue_list):
+            q = n.queue_list[n.idle_left]
+            if q.check_ms > soon_ms:
+                check_idle_at(n, q, soon_ms)
+
+
+def idle_next_ms(n: Node) -> i64:
+    """When `idle_tick` next has work."""
+    if n.idle_left > 0:
+        return n.now_ms
+    return n.idle_checks[0][0] if len(n.idle_checks) > 0 else FAR
+
+
+def on_idle_check(n: Node, q: Queue) -> None:
+    """[M4] Drop the queue after the idle time, or look again later."""
     if q.policy is not None:
         return  # tubes stay (T2.4)
+    limit_ms = idle_limit_ms(n)
     is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
     if is_idle and q.atime_ms + limit_ms <= n.now_ms:
         leave_queue(n, q)
         return
-    at_ms = q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms
-    heappush(n.idle_checks, (at_ms, name))
+    check_idle_at(n, q, q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms)
 
 
 def on_memory_level(n: Node) -> None:
-    """[M4] The memory level changed: check idle queues sooner or later."""
+    """[M4] The memory level changed: all queues are checked sooner, some in each turn."""
     level = idle_level(n)
-    if level == n.idle_level:
-        return
-    n.idle_level = level
-    soon_ms = n.now_ms + idle_limit_ms(n)
-    checks: list[tuple[int, bytes]] = []
-    for at_ms, name in n.idle_checks:
-        checks.append((min(at_ms, soon_ms), name))
-    heapify(checks)
-    n.idle_checks = checks
+    if level != n.idle_level:
+        n.idle_level = level
+        n.idle_left = len(n.queue_list)
 
 
 def idle_level(n: Node) -> i64:
