@@ -323,7 +323,7 @@ def addjob(
     return Call(
         args=tuple(args),
         parse=to_text,
-        repeat=dedupe is not None,
+        repeat=dedupe is not None,  # U14.2
         pinned=dedupe is not None,
         wait_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         timeout_s=timeout,
