@@ -529,6 +529,8 @@ WHOLE_TEXTS: dict[str, type[ReplyError]] = {
 # The ends of texts that quote a name after a plain ERR.
 _OF_TUBES = (
     "is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
+    "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY and HEADERS are of queues "
+    "and tubes of type tasks",
     "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues "
     "and tubes of type tasks",
     "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues",

@@ -507,6 +507,7 @@ def long_unused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("long_unused")
 def test_an_idle_connection_proves_itself(connect: Connect, node: ScriptedNode) -> None:
+    """U14.1 A connection that was not used for 5 s proves itself before a call"""
     node.answers["QLEN"] = b":7\r\n"
     client = connect(node.url)
     assert [client.qlen("q") for _ in range(2)] == [7, 7]
@@ -518,6 +519,7 @@ def test_an_idle_connection_proves_itself(connect: Connect, node: ScriptedNode) 
 def test_a_forgotten_connection_costs_a_second_and_no_doubt(
     connect: Connect, node: ScriptedNode
 ) -> None:
+    """U14.1 Else the call goes over a new connection, and there is no doubt whether it was done."""
     node.answers |= {"ADDJOB": ADDED, "PING": None}
     client = connect(node.url)
     assert client.addjob("q", b"b") == ID
@@ -530,6 +532,7 @@ def test_a_forgotten_connection_costs_a_second_and_no_doubt(
 
 @pytest.mark.usefixtures("long_unused")
 def test_a_refused_ping_is_proof(connect: Connect, node: ScriptedNode) -> None:
+    """U14.1 any reply within 1 s, also an error, is the proof."""
     node.answers |= {"QLEN": b":7\r\n", "PING": b"-NOPERM no right\r\n"}
     client = connect(node.url)
     assert [client.qlen("q") for _ in range(2)] == [7, 7]

@@ -46,10 +46,10 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (
         calls.addjob(
             "q", "b", delay=0.25, ttl=0, attempts=5, backoff=(1, 300, 0.5), dead="graves",
-            keep=600, time_limit=1.5, headers={"tuque-task": "t", "tenant": "a"},
+            keep=600, time_limit=1.5, on_expiry="drop", headers={"tuque-task": "t", "tenant": "a"},
         ),
         "ADDJOB q b 5000 DELAY 0.250 TTL 0 ATTEMPTS 5 BACKOFF 1 300 0.500 DEAD graves KEEP 600 "
-        "TIMELIMIT 1.500 HEADERS 2 tuque-task t tenant a",
+        "TIMELIMIT 1.500 ONEXPIRY drop HEADERS 2 tuque-task t tenant a",
         RAW,
         ID,
     ),

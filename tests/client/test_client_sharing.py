@@ -1,4 +1,4 @@
-"""Sharing a client: threads, tasks, forks, loops, a bounded pool; TLS and unix sockets."""
+"""Sharing a client (SPEC U14): threads, tasks, forks, loops, a bounded pool; TLS, unix sockets."""
 
 from __future__ import annotations
 
@@ -182,6 +182,7 @@ def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) ->
 
 
 def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
+    """U14.3 A process that was forked uses no connection of its parent: it makes its own."""
     with Client(node.url) as client:
         client.ping()
         child = os.fork()

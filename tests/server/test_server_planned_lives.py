@@ -17,7 +17,10 @@ def tasks(world: World) -> World:
     return world
 
 
-LIFE = "ATTEMPTS 2 BACKOFF 1 2.5 0 DEAD lost KEEP 100 TIMELIMIT 9.5 HEADERS 2 zone eu attempts 7"
+LIFE = (
+    "ATTEMPTS 2 BACKOFF 1 2.5 0 DEAD lost KEEP 100 TIMELIMIT 9.5 ONEXPIRY drop "
+    "HEADERS 2 zone eu attempts 7"
+)
 
 
 def test_jobs_of_schedules_have_a_life(tasks: World) -> None:
@@ -48,10 +51,11 @@ def test_jobs_of_schedules_have_a_life(tasks: World) -> None:
 def test_show_names_the_life_of_the_jobs(tasks: World) -> None:
     """T46.4 Each has name, queue, cron, tz, every-ms, missed, paused, next-ms, last-ms (the last
     instant that made a job), fired (jobs made at instants), late, waits and id, and of attempts,
-    backoff, dead, keep-ms, time-limit-ms and headers those that were given."""
+    backoff, dead, keep-ms, time-limit-ms, on-expiry and headers those that were given."""
     wanted = {
         "attempts": 2, "backoff": b"1 2.5 0", "dead": b"lost", "keep-ms": 100_000,
-        "time-limit-ms": 9_500, "headers": [b"zone", b"eu", b"attempts", b"7"],
+        "time-limit-ms": 9_500, "on-expiry": b"drop",
+        "headers": [b"zone", b"eu", b"attempts", b"7"],
     }  # fmt: skip
     tasks(f"SCHEDULE ADD t n EVERY 10 {LIFE} body")
     told = show(tasks)
@@ -59,8 +63,9 @@ def test_show_names_the_life_of_the_jobs(tasks: World) -> None:
     tasks("SCHEDULE ADD t n EVERY 10 KEEP 1 body")
     told = show(tasks)
     assert [name for name in wanted if name in told] == ["keep-ms"]
-    del wanted["keep-ms"]
-    group = tasks.value(f"GROUP CREATE t 1 {LIFE.replace('KEEP 100', '')} THEN b")
+    del wanted["keep-ms"], wanted["on-expiry"]
+    words = LIFE.replace("KEEP 100", "").replace("ONEXPIRY drop", "")
+    group = tasks.value(f"GROUP CREATE t 1 {words} THEN b")
     row = tasks.value("GROUP SHOW t", group)
     found = {one.decode(): value for one, value in zip(row[::2], row[1::2], strict=True)}
     assert {name: found.get(name) for name in wanted} == wanted

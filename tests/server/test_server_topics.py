@@ -284,7 +284,7 @@ def test_a_word_that_is_no_option(world: World) -> None:
         assert world(f"TOPIC ADD t body 0 {words}") == (
             b"-ERR syntax error: TOPIC ADD has no option 'BOGUS': it takes REPLICATE, TTL, RETRY,"
             b" DELAY, MAXLEN, DEDUPE, DEDUPETTL, ASYNC, PRI, UTUBE, ATTEMPTS, BACKOFF, DEAD, KEEP,"
-            b" TIMELIMIT, HEADERS\r\n"
+            b" TIMELIMIT, ONEXPIRY, HEADERS\r\n"
         )
     assert world("TOPIC ADD t body 0 TTL") == b"-ERR syntax error: TTL needs a value\r\n"
     assert world.value("TOPIC ADD t body 0 ASYNC") == []

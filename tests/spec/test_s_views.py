@@ -68,14 +68,12 @@ def test_show_of_deliveries(world: World) -> None:
 def test_show_of_work(world: World) -> None:
     """S1.4 If the job has options about its work, or a word of W was used about it, there follow:
     headers (names and values), attempts (0: no limit), backoff (first and longest in ms, jitter in
-    thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none), failed,
-    starts, run, first-failure, last-failure. run is null, or of the newest one: `running`,
-    `released` or `failed`, attempt, worker, since (ms since 1970).
-    A failure is null, or: ms since 1970, attempt, worker, cause, reason.
-    """
-    words = ["ATTEMPTS", 3, "BACKOFF", 1, 8, 0, "KEEP", 60, "TIMELIMIT", 9, "HEADERS", 1]
-    id = bytes(world.run("ADDJOB", "q", "x", 0, "RETRY", 60, *words, "tuque-task", "mail.send"))
-    new = world.show(id)
+    thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none),
+    on-expiry (`dead` or `drop`), failed, starts, run, first-failure, last-failure. run is null, or
+    of the newest one: `running`, `released` or `failed`, attempt, worker, since (ms since 1970).
+    A failure is null, or: ms since 1970, attempt, worker, cause, reason."""
+    words = "RETRY 60 ATTEMPTS 3 BACKOFF 1 8 0 KEEP 60 TIMELIMIT 9 HEADERS 1 tuque-task mail.send"
+    new = world.show(id := bytes(world.run("ADDJOB", "q", "x", 0, *words.split())))
     assert list(new)[15:] == [
         "headers",
         "attempts",
@@ -83,6 +81,7 @@ def test_show_of_work(world: World) -> None:
         "dead",
         "keep",
         "time-limit",
+        "on-expiry",
         "failed",
         "starts",
         "run",
@@ -96,6 +95,7 @@ def test_show_of_work(world: World) -> None:
         b"q.dead",
         60_000,
         9_000,
+        b"dead",
         0,
         0,
         None,

@@ -49,6 +49,23 @@ from world_lives import (
 )
 
 Make = Callable[..., World]
+DROPS = Terms(3, 60_000, 60_000, 0, b"", 0, 0, True)
+
+
+def test_copies_expire_without_a_letter(make_world: Make) -> None:
+    """W6.2 With ONEXPIRY drop that holds for a job of which an attempt failed. One of which none
+    did expires as G7.2 says.
+    """
+    world = make_world(3, journal="off")
+    failed = add(world, terms=DROPS, ttl_s=20)
+    for i in range(3):
+        assert life(world, i, failed).terms.drops
+    i = got_at(world, failed, 0, 1, 2)
+    waits = add(world, terms=DROPS, ttl_s=20)
+    assert fail(world, i, failed, start(world, i, failed)) == BACK
+    world.pass_ms(21_000)
+    assert not any(waits in at(world, i).jobs for i in range(3))
+    assert phases(world, failed) == ["dead"] * 3
 
 
 def test_copies_know_terms_and_runs(make_world: Make) -> None:

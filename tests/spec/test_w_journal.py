@@ -267,12 +267,15 @@ def test_a_start_that_was_lost_is_not_counted(make_world: Make) -> None:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_what_is_over_meanwhile(world: World, how: str) -> None:
-    """W13.5 A job with ATTEMPTS that expired meanwhile is restored, and is then dead (W6.2). Dead
-    letters keep their order and their cursors. An outcome whose time is over is not restored.
+    """W13.5 A job with ATTEMPTS that expired meanwhile is restored, and is then dead, unless
+    ONEXPIRY says that it is gone (W6.2). Dead letters keep their order and their cursors. An
+    outcome whose time is over is not restored.
     """
     late, resting = add(world, "TTL", 15, queue="other"), add(world, "TTL", 15)
     last = add(world, "ATTEMPTS", 1, "TTL", 15, queue="one")
     plain = world.add("plain", TTL=15)
+    dropped = add(world, "TTL", 15, "ONEXPIRY", "drop", queue="drop")
+    early = add(world, "TTL", 25, "ONEXPIRY", "drop", queue="drop")
     world.run("FAIL", resting, start(world, resting), "DELAY", 14)
     letters = [add(world) for _ in range(4)]
     for id in reversed(letters):
@@ -287,7 +290,10 @@ def test_what_is_over_meanwhile(world: World, how: str) -> None:
     world.pass_ms(100)
     assert (state(world, late), result(world, late)["cause"]) == (b"dead", b"expired")
     assert state(world, resting) == state(world, last) == b"dead"
-    assert world.state(plain) == "gone"
+    assert world.state(plain) == world.state(dropped) == "gone"
+    assert state(world, early) == b"waiting"
+    world.pass_ms(6_000)
+    assert world.state(early) == "gone"
     assert state(world, long) == b"done"
     assert isinstance(world.run("RESULT", brief), Err)
     _, rows = world.run("DEAD", "LIST", "q.dead", cursor)

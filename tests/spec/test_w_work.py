@@ -251,6 +251,48 @@ def test_expiry_waits_for_the_run(world: World) -> None:
     assert (dead["cause"], dead["reason"]) == (b"expired", b"late")
 
 
+def test_expiry_without_a_dead_letter(world: World) -> None:
+    """W6.2 With ONEXPIRY drop that holds for a job of which an attempt failed. One of which none
+    did expires as G7.2 says: its outcome is `gone`, it counts as expired (G2.1), and the event
+    `expired` is written.
+    """
+    drop = "TTL 5 ATTEMPTS 3 ONEXPIRY drop RETRY 2 BACKOFF 60 60 0".split()
+    waits = world.add("w", "body", *drop)
+    failed, given, runs = (world.add("q", "body", *drop) for _ in range(3))
+    world.get(count=3)
+    assert world.run("FAIL", failed, start(world, failed))[0] == b"retry"
+    run = start(world, given)
+    late = start(world, runs)
+    before = world.n.ledger.expired
+    for _ in range(6):
+        world.pass_ms(1_000)
+        world.run("WORKING", given, run)
+        world.run("WORKING", runs, late)
+    assert state(world, failed) == "dead"
+    assert (state(world, given), state(world, runs)) == ("running", "running")  # W6.3
+    assert world.run("RELEASE", given, run) == 1
+    assert world.run("FAIL", runs, late)[0] == b"dead", "an attempt failed"
+    world.pass_ms(10)
+    assert world.node().kinds(waits) == ["added", "expired"]
+    for id in (waits, given):
+        assert str(world.run("RESULT", id)).startswith("NOJOB")
+        assert world.run("WAITJOB", 1, id) == [[id, b"gone"]]
+    assert world.n.ledger.expired == before + 2
+
+
+def test_what_onexpiry_takes(world: World) -> None:
+    """R1.11 An option of ADDJOB [...] out of its range: `-ERR <option> must be <range>, not
+    '<value>'`."""
+    refused = world.run("ADDJOB", "q", "b", 0, "ONEXPIRY", "later")
+    assert refused == "ERR ONEXPIRY must be dead or drop, not 'later'"
+    id = world.add("q", "body", *"TTL 2 ATTEMPTS 2 ONEXPIRY DEAD".split())
+    assert world.show(id)["on-expiry"] == b"dead"
+    id = world.add("q", "body", *"TTL 2 ATTEMPTS 2 ONEXPIRY drop".split())
+    assert world.show(id)["on-expiry"] == b"drop"
+    assert world.run("UPDATEJOB", id, "ATTEMPTS", 9) == b"OK"
+    assert world.show(id)["on-expiry"] == b"drop"
+
+
 def test_silence_past_the_expiry(world: World) -> None:
     """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says.
 

@@ -47,9 +47,11 @@ HEADERS = st.lists(st.tuples(st.binary(max_size=64), st.binary(max_size=300)), m
     )
 )
 FAILURES = st.builds(Failure, I64, ATTEMPTS, WORDS, WORDS, WORDS, st.binary(max_size=3000))
-TERMS = st.builds(Terms, ATTEMPTS, SPANS, SPANS, st.integers(0, 1000), WORDS, SPANS, SPANS)
+TERMS = st.builds(
+    Terms, ATTEMPTS, SPANS, SPANS, st.integers(0, 1000), WORDS, SPANS, SPANS, st.booleans()
+)
 
-TERM_FIELDS = "attempts first_ms max_ms jitter dead keep_ms limit_ms".split()
+TERM_FIELDS = "attempts first_ms max_ms jitter dead keep_ms limit_ms drops".split()
 FAILURE_FIELDS = "at_ms attempt worker cause reason detail".split()
 LIFE_FIELDS = [
     *"headers replays failed starts run run_state since_ms worker client unstarted".split(),

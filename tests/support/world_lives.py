@@ -32,6 +32,7 @@ def add(
     words: list[str | int] = ["ATTEMPTS", terms.attempts] if terms.attempts else []
     jitter = str(terms.jitter / 1000)
     words += ["BACKOFF", terms.first_ms // 1000, terms.max_ms // 1000, jitter]
+    words += ["ONEXPIRY", "drop"] if terms.drops else []
     words += ["KEEP", terms.keep_ms // 1000, "RETRY", retry_s, "TTL", ttl_s, "REPLICATE", replicate]
     reply = world.at(i, PRODUCER)("ADDJOB", "q", "body", 5_000, *words, "HEADERS", 1, "k", "v")
     assert isinstance(reply, bytes), reply

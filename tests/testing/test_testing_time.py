@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from typing import Any
+from typing import Any, Final, Literal
 
 import pytest
 import shop
@@ -13,7 +13,9 @@ from shop import send, sign_up, smtp
 
 from tuque.errors import JobFailed, NoResult
 from tuque.testing import TestApp
-from tuque.worker import App, Reject, current_job
+from tuque.worker import App, Backoff, Reject, current_job
+
+ENDS: Final[tuple[Literal["dead", "drop"], ...]] = ("dead", "drop")
 
 
 def test_back_off_over_time_then_dead(tuque_app: TestApp) -> None:
@@ -40,6 +42,23 @@ def test_back_off_over_time_then_dead(tuque_app: TestApp) -> None:
     assert "Traceback" in letter.detail
     assert tuque_app.dead("mail") == [letter]
     assert tuque_app.dead("other") == []
+
+
+def test_a_job_that_nobody_began_in_time(tuque_app: TestApp) -> None:
+    """W6.2 One of which none did expires as G7.2 says: its outcome is `gone`"""
+    handles = [send.options(ttl_s=60, keep_s=60, on_expiry=how).enqueue("ann", "x") for how in ENDS]
+    tuque_app.advance(61)
+    assert tuque_app.run_until_idle() == 0
+    assert [(one.id, one.cause) for one in tuque_app.dead()] == [(handles[0].id, "expired")]
+    with pytest.raises(NoResult, match="nothing of it is kept"):
+        handles[1].result()
+    smtp.down()
+    send.options(ttl_s=60, on_expiry="drop", backoff=Backoff(80, 80, 0)).enqueue("bob", "x")
+    assert tuque_app.run_until_idle() == 1
+    tuque_app.advance(61)
+    assert [one.args for one in tuque_app.dead()] == [("ann", "x"), ("bob", "x")], "it has failed"
+    with pytest.raises(ValueError, match="on_expiry is dead or drop, not 'never'"):
+        send.options(on_expiry="never")
 
 
 def test_seven_days_later_the_dead_letter_is_there(tuque_app: TestApp) -> None:

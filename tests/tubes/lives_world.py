@@ -25,10 +25,11 @@ def add(
     dead: bytes = b"",
     unique: bytes = b"",
     ttl_s: int = -1,
+    drops: bool = False,
 ) -> bytes:
     """A task with terms, a header and keys."""
     spec = AddSpec()
-    spec.terms = Terms(attempts, backoff_ms, backoff_ms, 0, dead, keep_ms, 0)
+    spec.terms = Terms(attempts, backoff_ms, backoff_ms, 0, dead, keep_ms, 0, drops)
     spec.headers = b"\x01a\x01\x00b"
     spec.retry_s = 30
     keys = Keys()

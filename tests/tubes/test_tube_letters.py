@@ -320,6 +320,24 @@ def test_letters_at_the_next_leader_are_replayed() -> None:
         check(one)
 
 
+def test_an_expired_task_that_leaves_no_letter() -> None:
+    """T48.14 Without ATTEMPTS, or with ONEXPIRY drop if no attempt failed (W6.2), it is gone
+    (T6.1).
+    """
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
+    failed, taken = (add(home.n, ttl_s=100, drops=True, backoff_ms=0) for _ in range(2))
+    assert take(home.n) == [failed]
+    assert fail(home.n, failed, begin(home.n, failed)) == BACK
+    home.pass_ms(20)
+    home.restart()
+    waits = add(home.n, ttl_s=100, drops=True)
+    home.pass_ms(101_000)
+    assert letters(home.n) == [failed]
+    assert taken not in home.n.jobs and waits not in home.n.jobs
+    check(home.n)
+
+
 def test_an_expired_task_at_a_leader() -> None:
     """T48.14 A task with ATTEMPTS whose ttl is over when it is READY or its attempt fails becomes
     dead with the cause `expired`; the reason is that of its last failure."""

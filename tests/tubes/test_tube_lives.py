@@ -460,7 +460,7 @@ def test_a_run_from_another_node_is_checked() -> None:
 
 
 def test_work_goes_into_bytes_and_back() -> None:
-    life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5), b"\x01a\x01\x00b")
+    life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5, True), b"\x01a\x01\x00b")
     life.failed = 2
     life.first = Failure(1, 1, b"w", b"failed", b"why", b"detail")
     keys = Keys()

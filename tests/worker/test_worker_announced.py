@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import e2e_tasks as tasks
@@ -43,7 +44,10 @@ def test_a_worker_is_listed_with_what_it_runs(world: World) -> None:
     world.until(lambda: list(client.workers()) and only(client).runs)
     found = only(client)
     assert (found.state, found.slots, found.queues) == ("alive", 3, ("q", "other"))
-    assert (found.name, found.pid) == (f"{found.host}/{found.pid}", os.getpid())
+    # U6.4 The name of a worker is host/pid-mark: the pid of its first process, and 8 random hex
+    # digits.
+    assert re.fullmatch(rf"{re.escape(found.host)}/{os.getpid()}-[0-9a-f]{{8}}", found.name)
+    assert found.pid == os.getpid()
     (run,) = found.runs
     assert (run.id, run.queue, run.state, run.attempt) == (handle.id, "q", "running", 1)
     assert run.task == "until_go"

@@ -16,6 +16,7 @@ from tuque.worker.run.crash_table import (
     WAITING,
     Box,
 )
+from tuque.worker.run.holder import worker_name
 from tuque.worker.run.quarantine import (
     AGAIN_S,
     AGAIN_S_MAX,
@@ -30,6 +31,18 @@ class TestBox:
     """The table of jobs that outlives a process."""
 
     IDS = [f"D-12345678-{letter * 24}-05a1" for letter in "abcdef"]
+
+    def test_names(self) -> None:
+        """U6.4 The processes that follow one another in a worker have the same name; one that
+        `--reload` starts anew has another one.
+        """
+        one, other = Box.made(1), Box.made(1)
+        for which in ("", "first", "last"):
+            fd, _, _, mark, ended = one.passed().split(":", 4)
+            child = Box(int(fd), ended, which == "last", which == "first", mark)
+            assert worker_name(child) == worker_name(one)
+        assert worker_name(other) != worker_name(one)
+        assert worker_name(None) != worker_name(None)
 
     def test_one_that_ran_alone_ended_the_process(self) -> None:
         box = Box.made(4)

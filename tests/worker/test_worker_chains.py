@@ -69,6 +69,21 @@ def test_a_chain_is_asked_for_by_its_id(node: RealServer, place: Path) -> None:
         program.kill()
 
 
+def test_the_last_step_of_a_chain_is_a_group(node: RealServer, place: Path) -> None:
+    """U11.4 `app.handle(id)` of a chain returns the same result. Pickling a chain's handle gives
+    such a handle.
+    """
+    program = worker(place, node.url, "--pool", "thread")
+    try:
+        made = chain(tasks.plus_one.call(1), group(tasks.half, tasks.half)).enqueue()
+        assert made.result(60) == [1.0, 1.0]
+        again = pickle.loads(pickle.dumps(made))
+        assert again == made.id
+        assert tasks.app.handle(again).result(60) == [1.0, 1.0]
+    finally:
+        program.kill()
+
+
 def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path) -> None:
     """U11.3 So of the jobs that a step adds, which runs twice, one begins"""
     program = worker(place, node.url, "--pool", "process")

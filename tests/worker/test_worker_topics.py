@@ -42,12 +42,12 @@ def test_a_call_goes_to_all_subscribed_queues(node: RealServer, client: Client) 
 
 @pytest.mark.parametrize("kind", ["fifo", "fifottl", "utube", "utubettl", "limfifottl", "tasks"])
 def test_a_call_goes_to_tubes_of_every_type(node: RealServer, client: Client, kind: str) -> None:
-    """T62.4 ATTEMPTS, BACKOFF, DEAD, KEEP and TIMELIMIT are for these as well, and mean nothing to
-    other tubes.
+    """T62.4 ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and ONEXPIRY are for these as well, and mean
+    nothing to other tubes.
     """
     app = App(node.url)
 
-    @app.task(name="order.sent", queue=f"of-{kind}", attempts=7, time_limit_s=9)
+    @app.task(name="order.sent", queue=f"of-{kind}", attempts=7, time_limit_s=9, on_expiry="drop")
     def sent(order: int) -> None: ...
 
     client.tube(f"of-{kind}").create(kind)

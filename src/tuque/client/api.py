@@ -85,6 +85,7 @@ class JobWork(msgspec.Struct, frozen=True):
     run: JobRun | None
     first_failure: JobFailure | None
     last_failure: JobFailure | None
+    on_expiry: str = "dead"
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -239,6 +240,7 @@ def work_of(fields: dict[str, Reply], headers: dict[str, str]) -> JobWork:
         run=JobRun(to_text(run[0]), run[1], to_text(run[2]), run[3]) if run else None,
         first_failure=_failure(fields["first-failure"]),
         last_failure=_failure(fields["last-failure"]),
+        on_expiry=to_text(fields.get("on-expiry", b"dead")),
     )
 
 

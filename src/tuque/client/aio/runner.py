@@ -338,7 +338,7 @@ class Runner(Face):
             raise
 
     async def _is_usable(self, link: Link) -> bool:
-        """Whether an idle connection is there; one that has not been used lately proves it.
+        """[U14] Whether an idle connection is there; one not used lately proves it (U14.1).
 
         A proxy may have forgotten it: the call that found out would not know whether it is done.
         """
@@ -451,7 +451,7 @@ class Runner(Face):
     def _check_owner(self) -> None:
         """Drops connections that belong to another process, after a fork, or to another loop."""
         if not self._is_mine():
-            self._start_afresh()
+            self._start_afresh()  # U14.3
             self._loop = asyncio.get_running_loop()  # asyncio only
 
     def _is_mine(self) -> bool:

@@ -69,6 +69,7 @@ def work_options(
     dead: Text | None,
     keep: float | None,
     time_limit: float | None,
+    on_expiry: str | None = None,
 ) -> list[Arg]:
     """The words of the given options about the work on a new job."""
     args: list[Arg] = []
@@ -83,6 +84,8 @@ def work_options(
         args += ("KEEP", seconds("keep", keep))
     if time_limit is not None:
         args += ("TIMELIMIT", seconds("time_limit", time_limit))
+    if on_expiry is not None:
+        args += ("ONEXPIRY", on_expiry)
     return args
 
 
@@ -295,32 +298,32 @@ def addjob(
     dead: Text | None = None,
     keep: float | None = None,
     time_limit: float | None = None,
+    on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
     **keys: Unpack[KeyWords],
 ) -> Call[str]:
     """Adds a job and returns its id; times are seconds. `retry=0`: at most once, `ttl=0`: no end.
 
-    `timeout_ms` bounds the time to make the copies, 0: no bound. A second job for this node
-    with the same queue and key `dedupe` is not added: returns the first one's id. Without a key
-    a lost call is not repeated; with one it is sent again to the same node. `dedupe_ttl` is how
-    long the node keeps the key (a day). `pri` (lower first) and `utube` are for tubes, what
-    follows for queues: after `attempts` failed runs the job becomes a dead letter in `dead`;
-    `backoff` is first wait, longest, and random share; `keep` is for the outcome. Of tubes of type
-    tasks: `unique="order-7"` (with `unique_until=60` for a minute), `limit=("shop", 2)`,
-    `rate=("shop", "10/s")`, `group="shop"`.
+    `timeout_ms` bounds the time to make the copies, 0: no bound. A second job for this node with
+    the same queue and key `dedupe` is not added: returns the first one's id. Only with a key a lost
+    call is sent again, to the same node. `dedupe_ttl` is how long the node keeps the key (a day).
+    `pri` (lower first) and `utube` are for tubes, what follows for queues: after `attempts` failed
+    runs the job is a dead letter in `dead`; `backoff` is first wait, longest, and random share;
+    `keep` is for the outcome; `on_expiry="drop"`: no dead letter when the TTL ends. Of tubes:
+    `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
     """
     check_keys("addjob", keys, KeyWords.__annotations__)
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), whole("timeout_ms", timeout_ms)]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += ["ASYNC"] if asynchronous else []
     args += tube_options(pri, utube, **keys)
-    args += work_options(attempts, backoff, dead, keep, time_limit)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
     add_headers(args, headers)
     return Call(
         args=tuple(args),
         parse=to_text,
-        repeat=dedupe is not None,
+        repeat=dedupe is not None,  # U14.2
         pinned=dedupe is not None,
         wait_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         timeout_s=timeout,

@@ -73,6 +73,7 @@ def schedule_add(
     dead: Text | None = None,
     keep: float | None = None,
     time_limit: float | None = None,
+    on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
     **keys: Unpack[ScheduleKeys],
@@ -95,7 +96,7 @@ def schedule_add(
         args += ("MISSED", missed)
     args += job_options(None, None, retry, ttl, None, None, None)
     args += tube_options(pri, None, **keys)
-    args += work_options(attempts, backoff, dead, keep, time_limit)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
     add_headers(args, headers)
     args.append(to_bytes(body))
     return Call(args=tuple(args), parse=_lower, repeat=True, timeout_s=timeout)

@@ -39,6 +39,7 @@ class AddOptions(KeyWords, total=False):
     dead: Text | None
     keep: float | None
     time_limit: float | None
+    on_expiry: Literal["dead", "drop"] | None
     headers: Mapping[str, Text] | None
     timeout: float | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -47,6 +48,7 @@ def topic_add(
     dead: Text | None = None,
     keep: float | None = None,
     time_limit: float | None = None,
+    on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
 ) -> Call[list[str]]:
@@ -59,7 +61,7 @@ def topic_add(
     args: list[Arg] = ["TOPIC", "ADD", to_bytes(topic), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)
-    args += work_options(attempts, backoff, dead, keep, time_limit)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
     add_headers(args, headers)
     return Call(
         args=tuple(args),

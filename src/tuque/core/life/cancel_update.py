@@ -369,6 +369,7 @@ def with_attempts(terms: Terms, attempts: i64) -> Terms:
         terms.dead,
         terms.keep_ms,
         terms.limit_ms,
+        terms.drops,
     )
 
 

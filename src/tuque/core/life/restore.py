@@ -156,7 +156,7 @@ def again_due_ms(n: Node, job: Job, life: Life) -> i64:
 
 def is_late(n: Node, job: Job, life: Life) -> bool:
     """Whether the job expired meanwhile, and becomes a dead letter instead of ending (W13.5)."""
-    return job.expire_ms <= n.now_ms and life.terms.attempts > 0 and not life.is_dead
+    return job.expire_ms <= n.now_ms and life.dies_expired() and not life.is_dead
 
 
 def moved(at_ms: i64, jump_ms: i64) -> i64:

@@ -495,9 +495,8 @@ def fail(
     end_run(n, job, life, FAILED)
     n.life.failures += 1
     n.book.fail(job)
-    terms = life.terms
     if is_over(n, job):
-        if terms.attempts > 0:
+        if life.dies_expired():
             go_dead(n, job, life, EXPIRED)
             return DIED
         remove(n, job, stats.EXPIRED)  # W6.2
@@ -605,7 +604,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
 
 def go_dead_or_end(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """The job's time is over and nobody works on it any more."""
-    if life.terms.attempts > 0:
+    if life.dies_expired():
         go_dead(n, job, life, cause)
     else:
         job.expire_ms = n.now_ms

@@ -245,8 +245,8 @@ _is(
     TUBE_LIFE,
     b"ERR",
     (
-        b"'%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues and "
-        b"tubes of type tasks"
+        b"'%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY and HEADERS are of "
+        b"queues and tubes of type tasks"
     ),
 )
 MANY_STARTS: Final = 46

@@ -64,6 +64,7 @@ class Terms:
         dead: bytes,
         keep_ms: i64,
         limit_ms: i64,
+        drops: bool = False,
     ) -> None:
         self.attempts = attempts  # 0: no limit
         self.first_ms = first_ms  # the first back-off; doubles with each failure
@@ -72,8 +73,9 @@ class Terms:
         self.dead = dead  # queue of its dead letter; empty: <queue>.dead
         self.keep_ms = keep_ms  # how long the outcome is kept
         self.limit_ms = limit_ms  # the longest run, 0: no limit
+        self.drops = drops  # ONEXPIRY drop: no dead letter if it expires (W6.2)
 
-    def key(self) -> tuple[int, int, int, int, bytes, int, int]:
+    def key(self) -> tuple[int, int, int, int, bytes, int, int, bool]:
         """Equal for equal terms."""
         return (
             int(self.attempts),
@@ -83,6 +85,7 @@ class Terms:
             self.dead,
             int(self.keep_ms),
             int(self.limit_ms),
+            self.drops,
         )
 
 
@@ -149,6 +152,11 @@ class Life:
         self.bytes: i64 = 0  # as counted
         self.tenant = b""  # that pays for them; empty: none (N11.2)
         self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
+
+    def dies_expired(self) -> bool:
+        """[W6] Whether the job becomes a dead letter if it expires (W6.2, T48.14)."""
+        terms = self.terms
+        return terms.attempts > 0 and (not terms.drops or self.failed > 0)
 
     def detail_bytes(self) -> i64:
         """Bytes of the details of its failures that are worth dropping."""

@@ -538,7 +538,7 @@ def expire(n: Node, job: Job) -> None:
     """[G7.2] The open job's time to live is over: it ends, or goes to the dead letters (W6.2)."""
     life = life_of(n, job.id)
     is_open = job.state == ACTIVE or job.state == QUEUED
-    if life is None or life.is_dead or life.terms.attempts == 0 or not is_open:
+    if life is None or life.is_dead or not life.dies_expired() or not is_open:
         remove(n, job, stats.EXPIRED)
         return
     if life.run_state == LIVE:

@@ -44,7 +44,8 @@ DEAD_BIT: Final = 4
 HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
 HAS_RETURNED: Final = 32
-ALL_BITS: Final = 63
+DROPS: Final = 64
+ALL_BITS: Final = 127
 
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
@@ -78,22 +79,13 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         work.dead_cause,
         work.origin,
     ]
-    bits: i64 = 0
+    bits = bits_of(work)
     size: i64 = 1 + LIFE_FIXED + words_size(words)
     if first is not None:
-        bits |= HAS_FIRST
         size += failure_size(first)
     if last is not None:
-        bits |= HAS_LAST
         size += failure_size(last)
-    if work.is_resting:
-        bits |= RESTING
-    if work.is_cancelled:
-        bits |= CANCELLED_BIT
-    if work.is_dead:
-        bits |= DEAD_BIT
     if work.returned > 0:
-        bits |= HAS_RETURNED
         size += RETURNED_BYTES
     write_i32_le(w, i32(size))
     w.append(kind)
@@ -115,6 +107,26 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         put_failure(w, last)
     if work.returned > 0:
         write_i32_le(w, i32(work.returned))
+
+
+def bits_of(work: Life) -> i64:
+    """The bits of a LIFE."""
+    bits: i64 = 0
+    if work.first is not None:
+        bits |= HAS_FIRST
+    if work.last is not None:
+        bits |= HAS_LAST
+    if work.is_resting:
+        bits |= RESTING
+    if work.is_cancelled:
+        bits |= CANCELLED_BIT
+    if work.is_dead:
+        bits |= DEAD_BIT
+    if work.terms.drops:
+        bits |= DROPS
+    if work.returned > 0:
+        bits |= HAS_RETURNED
+    return bits
 
 
 def put_failure(w: BytesWriter, failure: Failure) -> None:
@@ -235,7 +247,8 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     words = r.words
     if not are_sane(small, large) or not are_headers(words[1]):
         return False
-    terms = Terms(small[0], large[0], large[1], small[1], words[0], large[2], large[3])
+    drops = bits & DROPS != 0
+    terms = Terms(small[0], large[0], large[1], small[1], words[0], large[2], large[3], drops)
     life = Life(terms, words[1])
     life.run_state = run_state
     life.is_resting = bits & RESTING != 0

@@ -191,7 +191,7 @@ class Lives:
     def __init__(self) -> None:
         self.ended_in: dict[bytes, dict[int, bytes]] = {}  # kept ones of tasks: tube, number, id
         self.by_id: dict[bytes, Life] = {}
-        self.terms: dict[tuple[int, int, int, int, bytes, int, int], Terms] = {}
+        self.terms: dict[tuple[int, int, int, int, bytes, int, int, bool], Terms] = {}
         self.kept: dict[bytes, Outcome] = {}
         self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
         self.fat: deque[bytes] = deque()  # of kept ones with a large result, by age

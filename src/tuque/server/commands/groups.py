@@ -380,6 +380,7 @@ def kept_for(terms: Terms, keep_ms: i64) -> Terms:
         terms.dead,
         keep_ms,
         terms.limit_ms,
+        terms.drops,
     )
 
 

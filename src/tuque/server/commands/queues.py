@@ -86,6 +86,7 @@ def put_work(c: Client, fields: dict[str, object], job: Job, life: Life) -> None
     fields["dead"] = c.named(terms.dead if len(terms.dead) > 0 else home + DEAD_SUFFIX)
     fields["keep"] = int(terms.keep_ms)
     fields["time-limit"] = int(terms.limit_ms)
+    fields["on-expiry"] = b"drop" if terms.drops else b"dead"
     fields["failed"] = int(life.failed)
     fields["starts"] = int(life.starts)
     run: list[object] | None = None

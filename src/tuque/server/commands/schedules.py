@@ -127,6 +127,8 @@ def shown_life(c: Client, packed: bytes) -> dict[str, object]:
         found["keep-ms"] = int(terms.keep_ms)
     if terms.limit_ms > 0:
         found["time-limit-ms"] = int(terms.limit_ms)
+    if terms.drops:
+        found["on-expiry"] = b"drop"
     if len(life.headers) > 0:
         found["headers"] = header_pairs(life.headers)
     return found

@@ -146,7 +146,7 @@ def run_out(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     (T48.14), else it is gone. Whether it is there still.
     """
     life = life_of(n, task.id) if tube.driver.has_keys else None
-    if life is None or life.terms.attempts == 0 or task.status == BURIED:
+    if life is None or not life.dies_expired() or task.status == BURIED:
         expire(n, t, tube, task)
         return False
     tube.calls.ttl += 1

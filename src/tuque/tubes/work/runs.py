@@ -315,7 +315,7 @@ def fail(
         give_up(n, t, tube, task, life, failure.cause)
         return DIED
     if task.dead_ms <= n.now_ms:
-        if life.terms.attempts > 0:
+        if life.dies_expired():
             give_up(n, t, tube, task, life, EXPIRED)  # T48.14
             return DIED
         expire(n, t, tube, task)

@@ -66,7 +66,15 @@ BASIC_WORDS: Final = (
     b"DEDUPETTL",
 )
 TUBE_WORDS: Final = (b"PRI", b"UTUBE")
-WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+WORK_WORDS: Final = (
+    b"ATTEMPTS",
+    b"BACKOFF",
+    b"DEAD",
+    b"KEEP",
+    b"TIMELIMIT",
+    b"ONEXPIRY",
+    b"HEADERS",
+)
 FLAG_WORDS: Final = (b"ASYNC", b"WITHNEW")
 # which option a word is
 OF_FLAGS: Final = 1
@@ -319,6 +327,7 @@ class WorkOptions:
         self.dead = b""
         self.keep_ms: i64 = 0
         self.limit_ms: i64 = 0
+        self.drops = False
         self.headers = b""
 
     def terms(self) -> Terms | None:
@@ -333,6 +342,7 @@ class WorkOptions:
             self.dead,
             self.keep_ms,
             self.limit_ms,
+            self.drops,
         )
 
     def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
@@ -361,6 +371,11 @@ class WorkOptions:
             self.keep_ms = some_ms(value)
             if self.keep_ms < 0:
                 raise refused(word, SECONDS, value)
+        elif word == b"ONEXPIRY":
+            choice = value.lower()
+            if choice != b"dead" and choice != b"drop":
+                raise refused(word, b"dead or drop", value)
+            self.drops = choice == b"drop"
         else:
             self.limit_ms = some_ms(value)
             if self.limit_ms < 1:

@@ -110,7 +110,7 @@ ROWS: Final[list[Row]] = [
         "count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] [UNIQUE key "
         "[UNTIL done|start|sec] [ON keep|reject|replace]] [LIMIT key n] [RATE key n/s|m|h "
         "[burst]] [GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] "
-        "[KEEP sec] [TIMELIMIT sec] [HEADERS count name value ...]",
+        "[KEEP sec] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...]",
         "Add a job to a queue; the reply is its id, once enough nodes have a copy."),
     Row("GETJOB", "consume", "FROM queues", OWN,
         Bound(1_024, TURN_WORK + 128, REPLY_BYTES, CUT, OF_JOBS, True),
@@ -280,9 +280,9 @@ ROWS: Final[list[Row]] = [
         "ADD queue name CRON text [TZ zone]|EVERY sec [MISSED skip|one|all] [RETRY sec] [TTL "
         "sec] [PRI n] [UNIQUE key [UNTIL done|start|sec]] [LIMIT key n] [RATE key n/s|m|h "
         "[burst]] [GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] "
-        "[KEEP sec] [TIMELIMIT sec] [HEADERS count name value ...] body | LIST queue [cursor] "
-        "[COUNT n] | SHOW queue name | PAUSE queue name | RESUME queue name | RUN queue name | "
-        "DROP queue name",
+        "[KEEP sec] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...] body "
+        "| LIST queue [cursor] [COUNT n] | SHOW queue name | PAUSE queue name | RESUME queue name "
+        "| RUN queue name | DROP queue name",
         "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals."),
     Row("SCHEDULE HELP", "connection", "", VIEW, None),
     Row("SCHEDULE ADD", "produce", "2 queue, 4 options DEAD", JOBS,

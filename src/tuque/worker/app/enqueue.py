@@ -234,6 +234,8 @@ def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str
         asked["attempts"] = options.attempts
         asked["backoff"] = options.backoff.figures
         asked["time_limit"] = options.time_limit_s
+        if options.on_expiry == "drop":  # a node that does not know the word sees it only then
+            asked["on_expiry"] = "drop"
     return asked
 
 

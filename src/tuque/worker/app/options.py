@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Final, TypedDict, TypeVar
+from typing import Final, Literal, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
 from tuque.worker.app.decisions import Backoff
@@ -53,7 +53,8 @@ class Options:
     """How a task's jobs are added and what happens on failure.
 
     In queues the broker counts attempts and waits between them; `retry_s` None is 30, `ttl_s` None
-    is 0: the job never expires. In tubes the worker does that, and None leaves both to the tube.
+    is 0: the job never expires. One that expires and has not failed becomes a dead letter, or with
+    `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
     `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
@@ -84,6 +85,7 @@ class Options:
     dead: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     keep_s: float | None = None
+    on_expiry: Literal["dead", "drop"] = "dead"
     unknown_keep_s: float = 86_400.0
     give_up_on: tuple[type[Exception], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +116,8 @@ class Options:
             check_number("time_limit_s", self.time_limit_s)
             if not 0 < self.time_limit_s < math.inf:
                 raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        if self.on_expiry not in ("dead", "drop"):
+            raise ValueError(f"on_expiry is dead or drop, not {self.on_expiry!r}")
         if self.dead == self.queue:
             raise ValueError(
                 f"dead is another queue than {self.queue!r}: "
@@ -163,6 +167,7 @@ class TaskOptions(TypedDict, total=False):
     dead: str | None
     backoff: Backoff
     keep_s: float | None
+    on_expiry: Literal["dead", "drop"]
     unknown_keep_s: float
     give_up_on: tuple[type[Exception], ...]
     headers: Mapping[str, str]
@@ -250,6 +255,7 @@ class Asked(Keyed, total=False):
     dead: str | None
     keep: float | None
     time_limit: float | None
+    on_expiry: Literal["dead", "drop"]
     headers: dict[str, str]
     delay: float | None
     retry: int | None

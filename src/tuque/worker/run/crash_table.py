@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import mmap
 import os
+import secrets
 import struct
 from math import isnan, nan
 from typing import Final, NamedTuple
 
 from tuque.worker.app.decisions import Outcome, OutcomeKind
 from tuque.worker.pools.processes import end_with, nameless_file
+
+MARK_BYTES: Final = 4
 
 WAITING: Final = b"W"  # fetched, not begun
 RUNNING: Final = b"R"
@@ -76,13 +79,24 @@ class Entry(NamedTuple):
     queue: int = 0
 
 
+def new_mark() -> str:
+    """[U6] Random hex digits: another worker may have the same host name and pid (U6.4)."""
+    return secrets.token_hex(MARK_BYTES)
+
+
 class Box:
     """The table, in a file descriptor that both processes have."""
 
     def __init__(
-        self, fd: int, ended: str = "", is_last: bool = False, is_first: bool = True
+        self,
+        fd: int,
+        ended: str = "",
+        is_last: bool = False,
+        is_first: bool = True,
+        mark: str = "",
     ) -> None:
         self.fd = fd
+        self.name_mark = mark or new_mark()  # in the name of the worker (U6.4)
         self.is_first = is_first  # no process was there before
         self.is_last = is_last  # the process runs nothing: it requeues the jobs in the table
         self.ended = ended  # how the previous process ended, as a predicate
@@ -101,15 +115,15 @@ class Box:
     @classmethod
     def opened(cls, given: str) -> Box:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
-        fd, parent, which, ended = given.split(":", 3)
+        fd, parent, which, mark, ended = given.split(":", 4)
         end_with(int(parent))
         os.set_inheritable(int(fd), False)
-        return cls(int(fd), ended, which == "last", which == "first")
+        return cls(int(fd), ended, which == "last", which == "first", mark)
 
     def passed(self) -> str:
         """The argument for a child process; see `opened`."""
         which = "last" if self.is_last else "first" if self.is_first else ""
-        return f"{self.fd}:{os.getpid()}:{which}:{self.ended}"
+        return f"{self.fd}:{os.getpid()}:{which}:{self.name_mark}:{self.ended}"
 
     @property
     def phase(self) -> int:

@@ -50,6 +50,7 @@ from tuque.worker.run.ack_sender import Settler, obituary
 from tuque.worker.run.crash_table import WAITING as WAITS
 from tuque.worker.run.crash_table import (
     Box,
+    new_mark,
 )
 from tuque.worker.run.fetch import Away, Fetcher
 from tuque.worker.run.heartbeat import Heart
@@ -124,7 +125,7 @@ class Holder(ABC):
         self.story = Story()
         self._link = link = Link(self._rng)
         self._away = Away(self._rng)
-        self.name = name = self.name_of(box is not None)
+        self.name = name = self.name_of(box)
         ends = (self._on_settled, self._rng, self._queue_of)
         self._settler = Settler(client, link, self._away, name, *ends)
         self._runs_told = self.runs_of(
@@ -152,9 +153,9 @@ class Holder(ABC):
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
 
-    def name_of(self, is_restarted: bool) -> str:
+    def name_of(self, box: Box | None) -> str:
         """The name under which runs begin."""
-        return worker_name(is_restarted)
+        return worker_name(box)
 
     def _conclude(self, held: Held) -> None:
         """Ends a job with its verdict: by a run, if the broker counts them."""
@@ -448,6 +449,7 @@ def is_letter_here(job: Job, queue: str) -> bool:
     return knows or queue == job.queue + DEAD_SUFFIX
 
 
-def worker_name(is_restarted: bool) -> str:
-    """The name under which runs begin: one restarted by its parent keeps it."""
-    return f"{socket.gethostname()}/{os.getppid() if is_restarted else os.getpid()}"
+def worker_name(box: Box | None) -> str:
+    """[U6] The name under which runs begin: all processes of one parent have the same (U6.4)."""
+    pid, mark = (os.getpid(), new_mark()) if box is None else (os.getppid(), box.name_mark)
+    return f"{socket.gethostname()}/{pid}-{mark}"

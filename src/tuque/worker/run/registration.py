@@ -152,7 +152,8 @@ class Herald:
 
     async def _say(self, client: aio.Client) -> None:
         """[U6] Says HERE to a node, with the version of the app (U6.3); does what it replies."""
-        host, _, pid = self._name.rpartition("/")
+        host, _, rest = self._name.rpartition("/")
+        pid = rest.partition("-")[0]  # U6.4
         try:
             order: Order = await client.worker_here(
                 self._name,

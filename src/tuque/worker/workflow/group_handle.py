@@ -231,7 +231,8 @@ class AnyGroupHandle(Generic[R]):
         if end.state != "done":
             return Failed(end.how, end.reason)
         value = plain_result(end, self._app.keys)
-        returns = self._types[end.index]
+        is_known = end.index < len(self._types)  # not by an id alone
+        returns = self._types[end.index] if is_known else UNTYPED
         return value if returns is UNTYPED else converted("result", value, returns)
 
 
