@@ -73,7 +73,8 @@ def test_later_neither_counts_nor_makes_the_back_off_longer(tuque_app: TestApp) 
 
 
 def test_a_task_that_kills_its_worker_is_dead_after_its_attempts(tuque_app: TestApp) -> None:
-    """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says."""
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
+    up no attempt (W6.7)."""
     app = App()
     runs: list[int] = []
 

@@ -118,6 +118,7 @@ def begin_again(n: Node, life: Life) -> None:
     """The next life: nothing has failed, and the job is no dead letter any more."""
     life.replays += 1
     life.failed = 0
+    life.crashes = 0
     life.run_state = NO_RUN if life.run == 0 else RELEASED
     life.unstarted = 0
     life.is_resting = False

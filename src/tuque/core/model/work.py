@@ -119,6 +119,7 @@ class Life:
         self.headers = headers  # pairs: u8 length, name, u16 length, value
         self.replays: i64 = 0  # a later one wins whole
         self.failed: i64 = 0  # the highest attempt that failed
+        self.crashes: i64 = 0  # runs that ended in silence: no attempts (W6.7)
         self.starts: i64 = 0
         self.run: i64 = 0  # token of the newest run, 0: none yet
         self.heard_ms: i64 = 0  # when it was heard of last, if its timer was not moved (W3.2)

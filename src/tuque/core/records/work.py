@@ -8,7 +8,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
-             words: worker, cause, reason, detail; returned i32, if its bit is set
+             words: worker, cause, reason, detail; returned i32 and crashes i32, each if its bit is set
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
@@ -44,7 +44,8 @@ DEAD_BIT: Final = 4
 HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
 HAS_RETURNED: Final = 32
-ALL_BITS: Final = 63
+HAS_CRASHES: Final = 64
+ALL_BITS: Final = 127
 
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
@@ -56,7 +57,7 @@ LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
 FAILURE_FIXED: Final = 12
 FAILURE_WORDS: Final = 4
-RETURNED_BYTES: Final = 4
+COUNT_BYTES: Final = 4  # of one that a bit announces
 OUTCOME_FIXED: Final = 70
 OUTCOME_WORDS: Final = 3
 PLACE_FIXED: Final = 8
@@ -94,7 +95,10 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         bits |= DEAD_BIT
     if work.returned > 0:
         bits |= HAS_RETURNED
-        size += RETURNED_BYTES
+        size += COUNT_BYTES
+    if work.crashes > 0:
+        bits |= HAS_CRASHES
+        size += COUNT_BYTES
     write_i32_le(w, i32(size))
     w.append(kind)
     w.write(id)
@@ -115,6 +119,8 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         put_failure(w, last)
     if work.returned > 0:
         write_i32_le(w, i32(work.returned))
+    if work.crashes > 0:
+        write_i32_le(w, i32(work.crashes))
 
 
 def put_failure(w: BytesWriter, failure: Failure) -> None:
@@ -257,16 +263,22 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
             return False
     r.life = life
     if bits & HAS_RETURNED:
-        return read_returned(data, end, r, life)
+        life.returned = read_count(data, end, r)
+        if life.returned <= 0:
+            return False
+    if bits & HAS_CRASHES:
+        life.crashes = read_count(data, end, r)
+        if life.crashes <= 0:
+            return False
     return r.at == end
 
 
-def read_returned(data: bytes, end: i64, r: LifeRecord, work: Life) -> bool:
-    """Read how often the job was put back, the last field. False if it is malformed."""
-    if end - r.at != RETURNED_BYTES:
-        return False
-    work.returned = i64(read_i32_le(data, r.at))
-    return work.returned > 0
+def read_count(data: bytes, end: i64, r: LifeRecord) -> i64:
+    """Read a count that a bit announced. 0 if there is none."""
+    if end - r.at < COUNT_BYTES:
+        return 0
+    r.at += COUNT_BYTES
+    return i64(read_i32_le(data, r.at - COUNT_BYTES))
 
 
 def are_sane(small: list[i64], large: list[i64]) -> bool:

@@ -335,12 +335,14 @@ def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
     out = c.out
     attempt: i64 = 1
     of: i64 = 0
+    crashes: i64 = 0
     limit_ms: i64 = 0
     headers = b""
     work = life_of(s.n, job.id)
     if work is not None:
         attempt = work.failed if work.is_dead else work.failed + 1
         of = work.terms.attempts
+        crashes = work.crashes
         limit_ms = work.terms.limit_ms
         headers = work.headers
     retry_ms = int(job.retry_s) * 1000
@@ -352,6 +354,8 @@ def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
         (b"time-limit-ms", int(limit_ms)),
         (b"added-ms", added_ms),
     ]
+    if crashes > 0:
+        pairs.append((b"crashes", int(crashes)))
     if with_counters:
         pairs.append((b"nacks", int(job.nacks)))
         pairs.append((b"additional-deliveries", int(job.deliveries)))

@@ -13,10 +13,12 @@ from tuque.core.life.runs import (
     GONE,
     back_off_ms,
     check_run,
+    count_crash,
     is_over_time,
     limit_text,
     new_life,
     seconds_text,
+    silence_text,
     tell_failure,
     tell_run,
 )
@@ -296,9 +298,18 @@ def fail(
     failure: Failure,
     delay_ms: i64,
     is_final: bool,
+    is_silent: bool = False,
 ) -> i64:
-    """[T48] PROCEDURE an attempt failed: the task waits, or is given up (T48.7)."""
-    life.failed = max(life.failed, failure.attempt)
+    """[T48] PROCEDURE a run failed: the task waits, or is given up (T48.7).
+
+    `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
+    """
+    is_last = is_final
+    if is_silent:
+        is_last = count_crash(n, life)
+    else:
+        life.failed = max(life.failed, failure.attempt)
+        is_last = is_last or 0 < life.terms.attempts <= life.failed
     if life.first is None:
         life.first = Failure(
             failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
@@ -311,7 +322,7 @@ def fail(
     n.book.fail(task)
     if ends_cancelled(n, t, tube, task):
         return ENDED
-    if is_final or 0 < life.terms.attempts <= life.failed:
+    if is_last:
         give_up(n, t, tube, task, life, failure.cause)
         return DIED
     if task.dead_ms <= n.now_ms:
@@ -341,12 +352,10 @@ def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
         return False
     tube.calls.ttr += 1
     is_slow = is_over_time(n, life)
-    if not is_slow:
-        n.life.crashes += 1
     if life.client >= 0:
         n.life.calls.append((int(life.client), task.id, int(life.run)))
-    reason = limit_text(life) if is_slow else b"silent for %d s" % int(task.retry_s)
+    reason = limit_text(life) if is_slow else silence_text(n, task.retry_s, life)
     cause = TIMED_OUT if is_slow else CRASHED
     failure = Failure(n.now_ms, attempt_of(life.run), life.worker, cause, reason, b"")
-    fail(n, t, tube, task, life, failure, -1, False)
+    fail(n, t, tube, task, life, failure, -1, False, not is_slow)
     return True

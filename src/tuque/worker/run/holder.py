@@ -60,7 +60,7 @@ from tuque.worker.run.in_flight import (
     about,
 )
 from tuque.worker.run.link import Link
-from tuque.worker.run.quarantine import Apart
+from tuque.worker.run.quarantine import Alone, Apart
 from tuque.worker.run.report import sealed
 from tuque.worker.run.runs import Runs
 from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
@@ -68,6 +68,7 @@ from tuque.worker.workflow.create import check_chain, check_queues, unknown_afte
 
 log: Final = logging.getLogger("tuque.worker")
 
+LATER_S: Final = (0.2, 1.0)  # after which a suspect comes again (U2.23)
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
 
 
@@ -148,6 +149,7 @@ class Holder(ABC):
         self._is_quiet = False
         self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
+        self._alone = Alone()
         self._apart = Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
@@ -223,13 +225,37 @@ class Holder(ABC):
         return Call(envelope, held.about, limit_s)
 
     def _line_up(self, held: Held) -> None:
-        """Buffers a job by its priority, or adds it to those that run apart."""
+        """Buffers a job by its priority, or adds it to those that run alone or apart."""
+        if held.is_suspect and not is_at_most_once(held.job.id):
+            self._hold_alone(held)
+            return
+        self._alone.saw_other()
         if self._apart.takes(held.task):
             self._apart.line_up(held)
             return
         place = self._priority.get(held.job.queue, len(self._priority))
         self._lined_up += 1
         heapq.heappush(self._waiting, (place, self._lined_up, held))
+
+    def _hold_alone(self, held: Held) -> None:
+        """[U2] Takes a suspect that runs alone, or leaves it to others for a moment (U2.23)."""
+        now_s = time.monotonic()
+        if self._alone.is_here(now_s):
+            self._give_back_unbegun(held)
+        elif not self._alone.takes(held, not (self._runs or self._starting), now_s):
+            self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
+        else:
+            log.info(
+                "%(run)s runs alone here: a worker was lost that had it",
+                facts("job_alone", run=held, crashes=held.job.crashes),
+                extra=of_job(held.about),
+            )
+
+    def _give_back_unbegun(self, held: Held, delay_s: float | None = None) -> None:
+        """Gives back a job that did not begin; it is none of --max-jobs."""
+        self._unbegun += 1
+        self.story.counts[GIVEN_BACK] += 1
+        self._settle(held, Release(held.job.id, UNBEGUN, delay_s))
 
     def _note(self, held: Held, state: bytes) -> None:
         """Updates the table for the next process."""
@@ -362,6 +388,7 @@ class Holder(ABC):
 
     def _give_back_waiting(self) -> None:
         self._waiting.clear()
+        self._alone.clear()
         self._apart.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
@@ -372,8 +399,7 @@ class Holder(ABC):
         self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
         for _, _, held in ahead:
             if held.state == WAITING and not is_at_most_once(held.job.id):
-                self._unbegun += 1
-                self._give_back(held, "")
+                self._give_back_unbegun(held)
 
     def _give_back(self, held: Held, why: str) -> None:
         if held.has_runs or (held.state == WAITING and not is_at_most_once(held.job.id)):

@@ -85,6 +85,14 @@ class Held:
         return (self.job.nacks or 0) + (self.job.additional_deliveries or 0) + 1
 
     @property
+    def is_suspect(self) -> bool:
+        """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
+
+        Without runs only the deliveries that came back by themselves tell of that.
+        """
+        return (self.job.crashes if self.has_runs else self.job.additional_deliveries or 0) > 0
+
+    @property
     def task(self) -> str:
         """The name of its task; "" if it has none."""
         return "" if self.call is None else self.call.envelope.task
