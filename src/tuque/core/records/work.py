@@ -8,7 +8,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
-             words: worker, cause, reason, detail; returned i32 and crashes i32, each if its bit is set
+             words: worker, cause, reason, detail; returned i32, crashes i32, each if its bit is set
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;

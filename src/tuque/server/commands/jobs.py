@@ -280,10 +280,12 @@ def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
 def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """[V1, W11, W17] Each job as queue, id, body, and names and values (V1.3, W11.1, W17.2)."""
     out = c.out
-    head = array_head(words_of(extras))
+    words = words_of(extras)
+    head = array_head(words)
     is_tenant = c.is_tenant()
     for job in jobs:
-        out.append(head)
+        crashes = crashes_of(s, job) if extras & WITH_META else 0
+        out.append(head if crashes == 0 else array_head(words + 2))
         if is_tenant:
             name = c.named(job.queue)
             out.append(b"$%d\r\n%s\r\n$40\r\n" % (len(name), name))
@@ -300,12 +302,18 @@ def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
         else:
             out.append(b"\r\n")
         if extras & WITH_META:
-            put_meta(s, c, job, extras & WITH_COUNTERS != 0)
+            put_meta(s, c, job, extras & WITH_COUNTERS != 0, crashes)
         elif extras & WITH_COUNTERS:
             out.append(
                 b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
                 % (job.nacks, job.deliveries)
             )
+
+
+def crashes_of(s: Server, job: Job) -> i64:
+    """[W6] How many runs of the job ended in silence (W6.7)."""
+    work = life_of(s.n, job.id)
+    return 0 if work is None else work.crashes
 
 
 def words_of(extras: i64) -> i64:
@@ -330,19 +338,17 @@ def put_run(s: Server, c: Client, job: Job) -> None:
     c.out.append(s.tokens.token(life.run).field)
 
 
-def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
+def put_meta(s: Server, c: Client, job: Job, with_counters: bool, crashes: i64) -> None:
     """[W11] What a worker wants to know of the job (W11.1)."""
     out = c.out
     attempt: i64 = 1
     of: i64 = 0
-    crashes: i64 = 0
     limit_ms: i64 = 0
     headers = b""
     work = life_of(s.n, job.id)
     if work is not None:
         attempt = work.failed if work.is_dead else work.failed + 1
         of = work.terms.attempts
-        crashes = work.crashes
         limit_ms = work.terms.limit_ms
         headers = work.headers
     retry_ms = int(job.retry_s) * 1000

@@ -246,8 +246,8 @@ class Holder(ABC):
             self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
         else:
             log.info(
-                "%(run)s runs alone here: a worker was lost that had it",
-                facts("job_alone", run=held, crashes=held.job.crashes),
+                "%(run)s runs alone here: a worker that had it was lost",
+                facts("job_alone", run=held),
                 extra=of_job(held.about),
             )
 
