@@ -16,6 +16,7 @@ from tuque import Client
 from until import until
 
 INNOCENTS = 20
+AT_A_TIME = {"process": "5", "thread": "20"}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def test_those_beside_a_job_that_kills_its_worker_lose_nothing(
     poison = tasks.kills_its_worker.enqueue()
     for number in range(INNOCENTS):
         tasks.is_innocent.enqueue(number)
-    arguments = ("--pool", pool, "-c", str(INNOCENTS), "--prefetch", "0", "--queues", "lost")
+    arguments = ("--pool", pool, "-c", AT_A_TIME[pool], "--prefetch", "0", "--queues", "lost")
     with kept_up(2, start_worker, tmp_path, *arguments) as begun:
         wanted = {f"end {number}" for number in range(INNOCENTS)}
         until(lambda: wanted <= set(did()), most_s=90)
