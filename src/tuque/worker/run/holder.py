@@ -58,6 +58,7 @@ from tuque.worker.run.in_flight import (
     WAITING,
     Held,
     about,
+    is_suspect,
 )
 from tuque.worker.run.link import Link
 from tuque.worker.run.quarantine import Alone, Apart
@@ -226,10 +227,10 @@ class Holder(ABC):
 
     def _line_up(self, held: Held) -> None:
         """Buffers a job by its priority, or adds it to those that run alone or apart."""
-        if held.is_suspect and not is_at_most_once(held.job.id):
+        if is_suspect(held.job) and not is_at_most_once(held.job.id):
             self._hold_alone(held)
             return
-        self._alone.saw_other()
+        self._alone.saw_other(time.monotonic())
         if self._apart.takes(held.task):
             self._apart.line_up(held)
             return
@@ -242,7 +243,7 @@ class Holder(ABC):
         now_s = time.monotonic()
         if self._alone.is_here(now_s):
             self._give_back_unbegun(held)
-        elif not self._alone.takes(held, not (self._runs or self._starting), now_s):
+        elif not self._alone.takes(held, self._is_idle(), now_s):
             self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
         else:
             log.info(
@@ -250,6 +251,10 @@ class Holder(ABC):
                 facts("job_alone", run=held),
                 extra=of_job(held.about),
             )
+
+    def _is_idle(self) -> bool:
+        """Whether no job runs here, nor waits for its run."""
+        return not (self._runs or self._starting or self._waiting)
 
     def _give_back_unbegun(self, held: Held, delay_s: float | None = None) -> None:
         """Gives back a job that did not begin; it is none of --max-jobs."""
@@ -421,7 +426,7 @@ class Holder(ABC):
     def _accept(self, jobs: list[Job]) -> bool:
         """Takes what was delivered; False if this version of the app runs none of it."""
         self._link.answered()
-        for job in jobs:
+        for job in sorted(jobs, key=is_suspect):  # these go last (U2.23)
             held = self._held.get(job.id)
             if held is None or isinstance(held.settlement, Nack | Release | Fail):
                 self._hold(job)

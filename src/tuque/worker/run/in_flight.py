@@ -35,6 +35,14 @@ def about(
     )
 
 
+def is_suspect(job: Delivery) -> bool:
+    """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
+
+    Without runs only the deliveries that came back by themselves tell of that.
+    """
+    return (job.crashes if job.of else job.additional_deliveries or 0) > 0
+
+
 class Held:
     """One job from its delivery to its settlement."""
 
@@ -83,14 +91,6 @@ class Held:
     def delivery(self) -> int:
         """The number of this delivery, from 1."""
         return (self.job.nacks or 0) + (self.job.additional_deliveries or 0) + 1
-
-    @property
-    def is_suspect(self) -> bool:
-        """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
-
-        Without runs only the deliveries that came back by themselves tell of that.
-        """
-        return (self.job.crashes if self.has_runs else self.job.additional_deliveries or 0) > 0
 
     @property
     def task(self) -> str:

@@ -27,6 +27,7 @@ AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
 AGAIN_S_MAX: Final = 300.0
 PATIENCE_S: Final = 2.0  # that a suspect waits for the runs of others to end; doubles
 PATIENCE_S_MAX: Final = 3600.0
+IDLE_S: Final = 1.0  # without another job, until it is sure that there is none
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -215,6 +216,7 @@ class Alone:
         self._held: Held | None = None
         self._since_s = 0.0  # when nothing else could begin
         self._others_until_s = 0.0
+        self._idle_until_s = 0.0  # until then another job may come
         self._patience_s = PATIENCE_S
         self._comes_next = False  # others may follow the last one
 
@@ -224,18 +226,21 @@ class Alone:
             self._end(now_s)
         return self._held is not None
 
-    @property
-    def comes_next(self) -> bool:
-        """Whether the next job is likely to be a suspect: they are fetched one by one."""
-        return self._comes_next
+    def comes_next(self, now_s: float) -> bool:
+        """Whether the next job is likely to be a suspect that runs: they are fetched one by one."""
+        return self._comes_next and now_s >= self._others_until_s
 
-    def saw_other(self) -> None:
+    def saw_other(self, now_s: float) -> None:
         """A job came that is no suspect."""
         self._comes_next = False
+        self._idle_until_s = now_s + IDLE_S
 
     def takes(self, held: Held, is_idle: bool, now_s: float) -> bool:
         """Takes the suspect, if it is its turn; `is_idle`: the worker has nothing else."""
-        if self.is_here(now_s) or (now_s < self._others_until_s and not is_idle):
+        from_s = self._others_until_s
+        if is_idle:
+            from_s = min(from_s, self._idle_until_s)
+        if self.is_here(now_s) or now_s < from_s:
             return False
         self._held = held
         self._since_s = now_s
@@ -271,3 +276,4 @@ class Alone:
     def _end(self, now_s: float) -> None:
         self._held = None
         self._others_until_s = now_s + (now_s - self._since_s)
+        self._idle_until_s = now_s + IDLE_S

@@ -222,7 +222,8 @@ class Worker(Holder):
     def _want(self) -> int:
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
-        is_alone = self._alone.is_here(time.monotonic())
+        now_s = time.monotonic()
+        is_alone = self._alone.is_here(now_s)
         if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
             return 0
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
@@ -230,7 +231,7 @@ class Worker(Holder):
         want = room(self._settings.concurrency, ahead, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
             want = min(want, self._settings.max_jobs - self._begun)
-        return min(want, 1) if self._alone.comes_next else want
+        return min(want, 1) if self._alone.comes_next(now_s) else want
 
     async def _even_out(self) -> None:
         """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
