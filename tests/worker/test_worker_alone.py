@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from noting import Noting
 
@@ -11,11 +9,11 @@ from tuque.worker import Handle
 from world import World
 
 
-def lost(world: World, noting: Noting, count: int, **options: Any) -> list[Handle[None]]:
+def lost(world: World, noting: Noting, count: int, lasts_s: float = 0.3) -> list[Handle[None]]:
     """So many jobs that a worker had begun when it was lost; they are due again."""
     first = world.at_work(noting.app, concurrency=count)
-    once = noting.lasts.options(attempts=1, **options)
-    jobs = [once.enqueue(f"suspect {at}", 0.3) for at in range(count)]
+    once = noting.lasts.options(attempts=1)
+    jobs = [once.enqueue(f"suspect {at}", lasts_s) for at in range(count)]
     world.until(lambda: len(noting.did) == count)
     first.kill()
     world.pass_ms(6_000)  # RETRY, and the back-off
@@ -56,12 +54,34 @@ def test_a_suspect_does_not_wait_long_for_others(world: World) -> None:
     """U2.24 A suspect waits 2 s at most for the runs of others to end, then it is RELEASE as above,
     and the worker goes on with other jobs.
     """
-    noting, client = Noting(), world.client()
-    (suspect,) = lost(world, noting, 1, delay_s=1)
+    noting = Noting()
+    first = world.at_work(noting.app)
+    noting.lasts.options(attempts=1).enqueue("suspect", 0.3)
+    world.until(lambda: noting.did == ["begin suspect"])
+    first.kill()
     noting.until_go.enqueue("long")
-    busy = world.at_work(noting.app, concurrency=2)
-    world.until(lambda: "begin long" in noting.did or "end suspect 0" in noting.did)
-    if "end suspect 0" in noting.did:
-        assert noting.did[0] == "begin suspect 0"
-    world.until(lambda: "begin long" in noting.did)
-    assert client.show(suspect.id) is None or busy.worker
+    world.at_work(noting.app, concurrency=2)
+    world.until(lambda: noting.did[1:] == ["begin long"])
+    world.pass_ms(6_000)  # the suspect has come, and waited in vain
+    noting.record.enqueue("short")
+    world.until(lambda: "short" in noting.did, 3_000)
+    assert "begin suspect" not in noting.did[1:]
+    world.at_work(noting.app, concurrency=2)
+    world.until(lambda: "end suspect" in noting.did)
+    assert "end long" not in noting.did
+
+
+def test_others_have_as_long_a_time_as_a_suspect_had(world: World) -> None:
+    """U2.23 As long as the suspect was there, from its delivery to its end, so long the worker runs
+    other jobs afterwards
+    """
+    noting = Noting()
+    suspects = lost(world, noting, 3, lasts_s=2.0)
+    for at in range(40):
+        noting.lasts.enqueue(f"other {at}", 0.2)
+    world.at_work(noting.app, concurrency=1)
+    world.until(lambda: "end suspect 1" in noting.did or "end suspect 2" in noting.did)
+    between = noting.did[noting.did.index("end suspect 0") :]
+    others = [line for line in between if line.startswith("end other")]
+    assert len(others) >= 5, noting.did
+    assert len(suspects) == 3

@@ -489,7 +489,8 @@ def fail(
     attempt = attempt_of(life.run)
     is_last = is_final or job.retry_s == 0
     if is_silent:
-        is_last = is_last or count_crash(n, life)
+        n.life.crashes += 1
+        is_last = life.crash(n.limits.crashes_max) or is_last
     else:
         life.failed = max(life.failed, attempt)
         is_last = is_last or 0 < life.terms.attempts <= life.failed
@@ -516,25 +517,6 @@ def fail(
     if n.events is not None:
         n.events.nacked(n.now_ms, job, reason if len(reason) > 0 else cause)
     return BACK
-
-
-def count_crash(n: Node, life: Life) -> bool:
-    """[W6] A run ended in silence: whether the job has crashed too often (W6.7)."""
-    life.crashes += 1
-    n.life.crashes += 1
-    return life.terms.attempts > 0 and 0 < n.limits.crashes_max <= life.crashes
-
-
-def silence_text(n: Node, retry_s: i64, life: Life) -> bytes:
-    """The reason of a run that ended in silence; `life` has not counted it yet (W6.7)."""
-    text = b"silent for %d s" % int(retry_s)
-    most = n.limits.crashes_max
-    if life.terms.attempts > 0 and 0 < most <= life.crashes + 1:
-        text += b": its worker was lost %d times (crashes-max %d)" % (
-            int(life.crashes + 1),
-            int(most),
-        )
-    return text
 
 
 def back_off_ms(n: Node, life: Life) -> i64:
@@ -579,7 +561,7 @@ def on_late(n: Node, job: Job) -> bool:
                 return True
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
-        reason = limit_text(life) if is_slow else silence_text(n, job.retry_s, life)
+        reason = limit_text(life) if is_slow else life.silence(job.retry_s, n.limits.crashes_max)
         cause = TIMED_OUT if is_slow else CRASHED
         fail(n, job, life, cause, reason, b"", -1, False, not is_slow)
         return True

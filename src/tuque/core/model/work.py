@@ -169,6 +169,19 @@ class Life:
         if last is not None and len(last.detail) > THIN_MIN:
             last.detail = CUT_DETAIL
 
+    def crash(self, most: i64) -> bool:
+        """A run ended in silence; whether it was the last one that the job may lose (W6.7)."""
+        self.crashes += 1
+        return self.terms.attempts > 0 and 0 < most <= self.crashes
+
+    def silence(self, retry_s: i64, most: i64) -> bytes:
+        """Why the run fails that now ends in silence; the last crash names the limit (W6.7)."""
+        text = b"silent for %d s" % int(retry_s)
+        count = int(self.crashes + 1)
+        if self.terms.attempts > 0 and 0 < most <= count:
+            text += b": its worker was lost %d times (crashes-max %d)" % (count, int(most))
+        return text
+
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""
         size: i64 = LIFE_BYTES + len(self.headers) + len(self.progress) + len(self.worker)

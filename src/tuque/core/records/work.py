@@ -79,8 +79,11 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         work.dead_cause,
         work.origin,
     ]
-    bits: i64 = 0
-    size: i64 = 1 + LIFE_FIXED + words_size(words)
+    counts = [int(count) for count in (work.returned, work.crashes) if count > 0]
+    bits: i64 = (HAS_RETURNED if work.returned > 0 else 0) | (
+        HAS_CRASHES if work.crashes > 0 else 0
+    )
+    size: i64 = 1 + LIFE_FIXED + words_size(words) + COUNT_BYTES * len(counts)
     if first is not None:
         bits |= HAS_FIRST
         size += failure_size(first)
@@ -93,12 +96,6 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         bits |= CANCELLED_BIT
     if work.is_dead:
         bits |= DEAD_BIT
-    if work.returned > 0:
-        bits |= HAS_RETURNED
-        size += COUNT_BYTES
-    if work.crashes > 0:
-        bits |= HAS_CRASHES
-        size += COUNT_BYTES
     write_i32_le(w, i32(size))
     w.append(kind)
     w.write(id)
@@ -117,10 +114,8 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         put_failure(w, first)
     if last is not None:
         put_failure(w, last)
-    if work.returned > 0:
-        write_i32_le(w, i32(work.returned))
-    if work.crashes > 0:
-        write_i32_le(w, i32(work.crashes))
+    for count in counts:
+        write_i32_le(w, i32(count))
 
 
 def put_failure(w: BytesWriter, failure: Failure) -> None:

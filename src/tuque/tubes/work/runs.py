@@ -13,12 +13,10 @@ from tuque.core.life.runs import (
     GONE,
     back_off_ms,
     check_run,
-    count_crash,
     is_over_time,
     limit_text,
     new_life,
     seconds_text,
-    silence_text,
     tell_failure,
     tell_run,
 )
@@ -304,12 +302,7 @@ def fail(
 
     `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
     """
-    is_last = is_final
-    if is_silent:
-        is_last = count_crash(n, life)
-    else:
-        life.failed = max(life.failed, failure.attempt)
-        is_last = is_last or 0 < life.terms.attempts <= life.failed
+    is_last = counts_out(n, life, failure.attempt, is_silent) or is_final
     if life.first is None:
         life.first = Failure(
             failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
@@ -345,17 +338,26 @@ def fail(
     return BACK
 
 
+def counts_out(n: Node, work: Life, attempt: i64, is_silent: bool) -> bool:
+    """Count the failed run; whether the task has no other one (W5.3, W6.7)."""
+    if is_silent:
+        n.life.crashes += 1
+        return work.crash(n.limits.crashes_max)
+    work.failed = max(work.failed, attempt)
+    return 0 < work.terms.attempts <= work.failed
+
+
 def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     """[T48] TIMER: ttr of a TAKEN task is over; False: no run of it lasts (T48.9)."""
-    life = life_of(n, task.id)
-    if life is None or life.run_state != LIVE:
+    work = life_of(n, task.id)
+    if work is None or work.run_state != LIVE:
         return False
     tube.calls.ttr += 1
-    is_slow = is_over_time(n, life)
-    if life.client >= 0:
-        n.life.calls.append((int(life.client), task.id, int(life.run)))
-    reason = limit_text(life) if is_slow else silence_text(n, task.retry_s, life)
+    is_slow = is_over_time(n, work)
+    if work.client >= 0:
+        n.life.calls.append((int(work.client), task.id, int(work.run)))
+    reason = limit_text(work) if is_slow else work.silence(task.retry_s, n.limits.crashes_max)
     cause = TIMED_OUT if is_slow else CRASHED
-    failure = Failure(n.now_ms, attempt_of(life.run), life.worker, cause, reason, b"")
-    fail(n, t, tube, task, life, failure, -1, False, not is_slow)
+    failure = Failure(n.now_ms, attempt_of(work.run), work.worker, cause, reason, b"")
+    fail(n, t, tube, task, work, failure, -1, False, not is_slow)
     return True

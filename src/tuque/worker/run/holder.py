@@ -150,8 +150,7 @@ class Holder(ABC):
         self._is_quiet = False
         self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
-        self._alone = Alone()
-        self._apart = Apart(pool_apart, box)
+        self._alone, self._apart = Alone(), Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
 
@@ -241,13 +240,13 @@ class Holder(ABC):
     def _hold_alone(self, held: Held) -> None:
         """[U2] Takes a suspect that runs alone, or leaves it to others for a moment (U2.23)."""
         now_s = time.monotonic()
-        if self._alone.is_here(now_s):
+        if self._alone.has_one(now_s):
             self._give_back_unbegun(held)
         elif not self._alone.takes(held, self._is_idle(), now_s):
             self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
         else:
             log.info(
-                "%(run)s runs alone here: a worker that had it was lost",
+                "%(run)s runs alone: a worker that had it was lost",
                 facts("job_alone", run=held),
                 extra=of_job(held.about),
             )

@@ -205,9 +205,9 @@ class Apart:
 
 
 class Alone:
-    """[U2] The suspect that this worker has: nothing else begins while it is here (U2.23).
+    """[U2] The suspect that this worker has: nothing else begins meanwhile (U2.23).
 
-    It has one at most, so that no other one is lost with it. Its time here is followed by as long a
+    It has one at most, so that no other one is lost with it. Its time is followed by as long a
     time for other jobs: suspects take half of a worker at most, and none of them waits for ever.
     Times are monotonic arguments.
     """
@@ -220,7 +220,7 @@ class Alone:
         self._patience_s = PATIENCE_S
         self._comes_next = False  # others may follow the last one
 
-    def is_here(self, now_s: float) -> bool:
+    def has_one(self, now_s: float) -> bool:
         """Whether a suspect waits or runs: nothing else is fetched, nor begins."""
         if self._held is not None and self._held.state == SETTLING:
             self._end(now_s)
@@ -240,7 +240,7 @@ class Alone:
         from_s = self._others_until_s
         if is_idle:
             from_s = min(from_s, self._idle_until_s)
-        if self.is_here(now_s) or now_s < from_s:
+        if self.has_one(now_s) or now_s < from_s:
             return False
         self._held = held
         self._since_s = now_s
@@ -248,14 +248,14 @@ class Alone:
         return True
 
     def begin(self) -> Held | None:
-        """The suspect, if it waits: nothing else is here any more."""
+        """The suspect, if it waits: nothing else runs any more."""
         if self._held is None or self._held.state != WAITING:
             return None
         self._patience_s = PATIENCE_S
         return self._held
 
     def forgo(self, now_s: float) -> Held | None:
-        """The suspect, if it has waited too long: it goes back, and others begin here (U2.24).
+        """The suspect, if it has waited too long: it goes back, and others begin (U2.24).
 
         The next one may wait longer. So one of them has its turn, however long the others run.
         """

@@ -223,7 +223,7 @@ class Worker(Holder):
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
         now_s = time.monotonic()
-        is_alone = self._alone.is_here(now_s)
+        is_alone = self._alone.has_one(now_s)
         if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
             return 0
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
@@ -348,7 +348,7 @@ class Worker(Holder):
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""
         places = min(self._settings.concurrency, self._pool.places)  # U2.1
-        is_alone = self._alone.is_here(time.monotonic())
+        is_alone = self._alone.has_one(time.monotonic())
         if is_alone:
             self._give_back_ahead()  # U2.23
         while len(self._runs) + self._starting < places and not self._stop.is_set():
