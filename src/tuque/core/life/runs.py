@@ -561,7 +561,9 @@ def on_late(n: Node, job: Job) -> bool:
                 return True
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
-        reason = limit_text(life) if is_slow else life.silence(job.retry_s, n.limits.crashes_max)
+        reason = (
+            limit_text(life) if is_slow else life.silence(i64(job.retry_s), n.limits.crashes_max)
+        )
         cause = TIMED_OUT if is_slow else CRASHED
         fail(n, job, life, cause, reason, b"", -1, False, not is_slow)
         return True

@@ -356,7 +356,7 @@ def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     is_slow = is_over_time(n, work)
     if work.client >= 0:
         n.life.calls.append((int(work.client), task.id, int(work.run)))
-    reason = limit_text(work) if is_slow else work.silence(task.retry_s, n.limits.crashes_max)
+    reason = limit_text(work) if is_slow else work.silence(i64(task.retry_s), n.limits.crashes_max)
     cause = TIMED_OUT if is_slow else CRASHED
     failure = Failure(n.now_ms, attempt_of(work.run), work.worker, cause, reason, b"")
     fail(n, t, tube, task, work, failure, -1, False, not is_slow)

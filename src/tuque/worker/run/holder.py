@@ -252,7 +252,7 @@ class Holder(ABC):
             )
 
     def _is_idle(self) -> bool:
-        """Whether no job runs here, nor waits for its run."""
+        """Whether no job runs, nor waits for its run."""
         return not (self._runs or self._starting or self._waiting)
 
     def _give_back_unbegun(self, held: Held, delay_s: float | None = None) -> None:
