@@ -13,6 +13,7 @@ from sim.judges.life_edits import judge_body, token_of
 from sim.judges.life_facts import END_VERBS, LifeJob, Run
 from tuque.core.model.job import ACKED
 from tuque.core.model.work import (
+    CRASHED,
     EXPIRED,
     FAILED_BY_WORKER,
     UNSTARTED,
@@ -367,6 +368,8 @@ class Living:
                 self.find("life-reason", f"{job.token!r} is dead at {node} without reason")
             return
         is_right = last.attempt == life.failed
+        if last.cause == CRASHED:  # silence uses up no attempt (W6.7)
+            is_right = is_right or last.attempt == life.failed + 1
         if last.cause == FAILED_BY_WORKER:
             is_right = is_right and last.reason.startswith(b"of %d." % life.failed)
         if cause not in (EXPIRED, UNSTARTED) and self.is_calm(job.asked_us):

@@ -220,6 +220,8 @@ def run_is_stale(n: Node, id: bytes, run: int) -> bool:
 def test_a_letter_has_the_cause_of_its_last_failure(make_world: Make) -> None:
     """W14.2 A job that died of a failure has the cause of its last one."""
     world = make_world(3, journal="off")
+    for n in world.cores:
+        n.limits.crashes_max = 1
     id = add(world, retry_s=2, terms=Terms(1, 0, 0, 0, b"", 600_000, 0))
     run = start(world, 0, id)
     world.settle()

@@ -230,7 +230,10 @@ def test_silence_while_the_node_could_not_hear(world: World, how: str) -> None:
     assert world.run("DONE", short, runs[short]) == 1
     world.pass_ms(10_100)
     assert (state(world, plain), result(world, plain)["cause"]) == (b"back-off", b"crashed")
-    assert (world.n.life.failures, world.n.life.by_id[plain].failed) == (2, 1)
+    work = world.n.life.by_id[plain]
+    assert (world.n.life.failures, work.failed, work.crashes) == (2, 0, 1)
+    again(world, how)
+    assert world.n.life.by_id[plain].crashes == 1, "W6.7"
 
 
 def test_a_run_past_its_ttl_keeps_its_own_expiry(world: World) -> None:

@@ -199,7 +199,7 @@ def test_only_the_run_at_work_may_speak(world: World) -> None:
     world.pass_ms(2_000)
     world.get()
     new = start(world, id, "w2")
-    assert new.startswith(b"2.2.")
+    assert new.startswith(b"1.2.")
     for words in (["WORKING", id, old], ["FAIL", id, old], ["PROGRESS", id, old, "x"]):
         said = world.run(*words)
         assert said == f"STALE Run {old.decode()} is over: run {new.decode()} began since"
@@ -294,7 +294,8 @@ def test_what_onexpiry_takes(world: World) -> None:
 
 
 def test_silence_past_the_expiry(world: World) -> None:
-    """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says.
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
+    up no attempt (W6.7).
 
     W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`.
     """
@@ -304,7 +305,7 @@ def test_silence_past_the_expiry(world: World) -> None:
     world.jump_ms(10_040)  # a late timer
     tick(world.n)
     dead = fields(world.run("DEAD", "SHOW", id))
-    assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"expired", 1, b"silent for 10 s")
+    assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"expired", 0, b"silent for 10 s")
 
 
 def test_progress(world: World) -> None:
@@ -419,15 +420,52 @@ def test_back_off(world: World) -> None:
 
 
 def test_silence(world: World) -> None:
-    """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says."""
-    id = world.add(**TRIES)
-    for attempt in (1, 2):
-        world.get()
-        assert start(world, id).startswith(b"%d." % attempt)
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
+    up no attempt (W6.7)."""
+    id, plain = world.add(**TRIES), world.add("p", RETRY=10)
+    for crashes in range(3):
+        world.pass_ms(5_000)  # its back-off
+        assert (
+            fields(world.run("GETJOB", "WITHMETA", "FROM", "q")[0][3:]).get("crashes", 0) == crashes
+        )
+        world.get("p")
+        assert start(world, id).startswith(b"1.%d." % (crashes + 1))
+        start(world, plain)
         world.pass_ms(10_100)
-        world.pass_ms(1_500)
     dead = fields(world.run("DEAD", "SHOW", id))
-    assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"crashed", 2, b"silent for 10 s")
+    assert (dead["cause"], dead["attempts"], dead["crashes"]) == (b"crashed", 0, 3)
+    assert dead["reason"] == b"silent for 10 s: its worker was lost 3 times (crashes-max 3)"
+    assert state(world, plain) == "back-off"
+    assert fields(world.run("SHOW", plain))["crashes"] == 3
+    world.run("DEAD", "REPLAY", "q.dead", "ALL")
+    assert fields(world.run("SHOW", id))["crashes"] == 0
+
+
+def test_a_word_of_the_worker_is_no_silence(world: World) -> None:
+    """W6.7 FAIL with CAUSE `crashed` is the word of a worker that lives and knows which job it was:
+    it uses up an attempt (W5.2), and `crashes` stays.
+    """
+    world.run("CONFIG", "SET", "crashes-max", 1)
+    id = world.add(**TRIES)
+    world.get()
+    assert world.run("FAIL", id, start(world, id), "CAUSE", "crashed")[0] == b"retry"
+    shown = fields(world.run("SHOW", id))
+    assert (shown["failed"], shown["crashes"]) == (1, 0)
+
+
+def test_crashes_without_a_limit(world: World) -> None:
+    """W6.7 After `crashes-max` of them a job with ATTEMPTS is dead with the cause `crashed`. 0
+    switches this off.
+    """
+    world.run("CONFIG", "SET", "crashes-max", 0)
+    id = world.add(TTL=100_000, **TRIES)
+    for crashes in range(1, 8):
+        world.pass_ms(400_000)  # its back-off
+        world.get()
+        start(world, id)
+        world.pass_ms(10_100)
+        assert fields(world.run("SHOW", id))["crashes"] == crashes
+    assert state(world, id) == "back-off"
 
 
 @pytest.mark.parametrize("how", [["NACK"], ["RELEASE", "-"], ["RELEASE", "run"]])

@@ -56,7 +56,7 @@ FAILURE_FIELDS = "at_ms attempt worker cause reason detail".split()
 LIFE_FIELDS = [
     *"headers replays failed starts run run_state since_ms worker client unstarted".split(),
     *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
-    *"is_dead dead_ms dead_cause origin serial edit returned".split(),
+    *"is_dead dead_ms dead_cause origin serial edit returned crashes".split(),
 ]
 OUTCOME_FIELDS = (
     "id kind until_ms ended_ms run of worker progress result reason is_brief number".split()
@@ -76,6 +76,7 @@ def lives(draw: st.DrawFn) -> Life:
     life.starts = draw(st.integers(0, STARTS_MAX))
     life.unstarted = draw(st.integers(0, 2**31 - 1))
     life.returned = draw(st.integers(0, 2**31 - 1))
+    life.crashes = draw(st.integers(0, 2**31 - 1))
     life.run = draw(RUNS)
     life.run_state = draw(st.integers(0, FAILED))
     life.first = draw(st.none() | FAILURES)

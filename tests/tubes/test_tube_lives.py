@@ -72,8 +72,9 @@ def test_a_run_survives_a_restart() -> None:
     """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
     `-ATWORK`, and START of the same one the same run.
 
-    T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
-    fails with the cause `crashed`; at its TIMELIMIT with `timeout`.
+    T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, it fails
+    with the cause `crashed` and uses up no attempt (W6.7); at its TIMELIMIT its attempt fails with
+    `timeout`.
     """
     home = TubeWorld(has_journal=True)
     home.make("tasks")
@@ -97,7 +98,11 @@ def test_a_run_survives_a_restart() -> None:
     home.pass_ms(30_100)
     life = life_of(home.n, id)
     assert life is not None and life.last is not None
-    assert (life.failed, life.last.cause, life.last.worker) == (1, b"crashed", b"w")
+    assert (life.failed, life.crashes, life.last.cause) == (0, 1, b"crashed")
+    assert life.last.worker == b"w"
+    home.restart(1_000)
+    life = life_of(home.n, id)
+    assert life is not None and life.crashes == 1, "W6.7"
     check(home.n)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -181,6 +183,40 @@ def may_run_once_more(text: str, name: str) -> None:
     note(f"begin {text} {current_job().number}")
     wait_for_file(name)
     note(f"end {text}")
+
+
+def parents_of(pid: int) -> list[int]:
+    """The process and its parents, up to the first of all."""
+    found = [pid]
+    while found[-1] > 1:
+        stat = Path(f"/proc/{found[-1]}/stat").read_text()
+        found.append(int(stat.rpartition(")")[2].split()[1]))
+    return found
+
+
+@app.task(queue="lost", retry_s=2, backoff=SOON, attempts=3)
+def kills_its_worker() -> None:
+    """Kills its worker with all processes, as a container out of memory; OUT/roots names them."""
+    note(f"poison {current_job().starts}")
+    time.sleep(0.3)  # others have begun
+    roots = {int(line) for line in (out() / "roots").read_text().split()}
+    (root,) = roots.intersection(parents_of(os.getpid()))
+    victims = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if root in parents_of(int(entry.name)):
+                victims.append(int(entry.name))
+    for pid in sorted(victims, key=lambda pid: pid == os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@app.task(queue="lost", retry_s=2, backoff=SOON, attempts=1)
+def is_innocent(number: int) -> None:
+    """One attempt is its limit: whatever is counted against it makes it a dead letter."""
+    note(f"begin {number}")
+    time.sleep(0.6 if current_job().starts == 1 else 0.01)
+    note(f"end {number}")
 
 
 @app.task(queue="tube", retry_s=60)

@@ -23,7 +23,8 @@ class Job(msgspec.Struct, frozen=True):
 
     `attempt` is the number of its next run, from 1, `of` how many there may be, 0 without a limit;
     `time_limit_s` None is no limit. `added_at` is the clock of the node that created it. `run` is
-    the token of the run that began with the delivery, None if none did.
+    the token of the run that began with the delivery, None if none did. `crashes`: its runs whose
+    worker was lost.
     """
 
     queue: str
@@ -38,6 +39,7 @@ class Job(msgspec.Struct, frozen=True):
     added_at: dt.datetime | None = None
     headers: dict[str, str] | None = None
     run: str | None = None
+    crashes: int = 0
 
     @property
     def url_id(self) -> str:
@@ -86,6 +88,7 @@ class JobWork(msgspec.Struct, frozen=True):
     first_failure: JobFailure | None
     last_failure: JobFailure | None
     on_expiry: str = "dead"
+    crashes: int = 0
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -241,6 +244,7 @@ def work_of(fields: dict[str, Reply], headers: dict[str, str]) -> JobWork:
         first_failure=_failure(fields["first-failure"]),
         last_failure=_failure(fields["last-failure"]),
         on_expiry=to_text(fields.get("on-expiry", b"dead")),
+        crashes=fields.get("crashes", 0),
     )
 
 

@@ -169,6 +169,11 @@ class HandWorker(Holder):
             else:
                 self.run_now(held)
 
+    def _hold_alone(self, held: Held) -> None:
+        """It has one job at a time: each of them runs alone."""
+        self._lined_up += 1
+        heapq.heappush(self._waiting, (0, self._lined_up, held))
+
     def run_now(self, held: Held) -> None:
         """Notes which job's task is to run; `step` runs it."""
         held.state = RUNNING_HERE

@@ -587,6 +587,7 @@ def _job(item: Reply) -> Job:
         more.get("additional-deliveries"),
         attempt=more.get("attempt"),
         of=more.get("of"),
+        crashes=more.get("crashes", 0),
         retry_s=more["retry-ms"] / 1000 if has_meta else None,
         time_limit_s=limit_ms / 1000 if limit_ms else None,
         added_at=dt.datetime.fromtimestamp(more["added-ms"] / 1000, dt.UTC) if has_meta else None,

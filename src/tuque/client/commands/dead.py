@@ -53,6 +53,7 @@ class DeadJob(msgspec.Struct, frozen=True):
     ends_ms: int
     headers: dict[str, str]
     body: bytes
+    crashes: int = 0
 
 
 class DeadCount(msgspec.Struct, frozen=True):

@@ -114,23 +114,24 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     return True
 
 
-def begin_again(n: Node, life: Life) -> None:
+def begin_again(n: Node, work: Life) -> None:
     """The next life: nothing has failed, and the job is no dead letter any more."""
-    life.replays += 1
-    life.failed = 0
-    life.run_state = NO_RUN if life.run == 0 else RELEASED
-    life.unstarted = 0
-    life.is_resting = False
-    life.is_cancelled = False
-    life.cancel_reason = b""
-    life.dead_cause = b""
-    life.dead_ms = 0
-    life.origin = b""
-    life.first = None
-    life.last = None
-    life.progress = b""
-    life.packed_bytes = 0
-    life.ended_ms = n.now_ms
+    work.replays += 1
+    work.failed = 0
+    work.crashes = 0
+    work.run_state = NO_RUN if work.run == 0 else RELEASED
+    work.unstarted = 0
+    work.is_resting = False
+    work.is_cancelled = False
+    work.cancel_reason = b""
+    work.dead_cause = b""
+    work.dead_ms = 0
+    work.origin = b""
+    work.first = None
+    work.last = None
+    work.progress = b""
+    work.packed_bytes = 0
+    work.ended_ms = n.now_ms
 
 
 def purge(n: Node, letter: Letter) -> bool:

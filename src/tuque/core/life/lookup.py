@@ -319,7 +319,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     else:
         replays = mine.replays
         old_state, newest = mine.run_state, mine.run
-        failed = mine.failed
+        failed, crashes = mine.failed, mine.crashes
         was_cancelled = mine.is_cancelled
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
@@ -329,7 +329,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
             mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
         is_news = mine.ended_ms == n.now_ms or mine.failed != failed
-        is_news = is_news or mine.is_cancelled != was_cancelled
+        is_news = is_news or mine.crashes != crashes or mine.is_cancelled != was_cancelled
     was = job
     if theirs.replays == mine.replays:
         job = hear_of_death(n, job, mine, theirs, m, is_dead, replays)

@@ -480,12 +480,20 @@ def fail(
     detail: bytes,
     delay_ms: i64,
     is_final: bool,
+    is_silent: bool = False,
 ) -> i64:
-    """[W5] PROCEDURE an attempt failed: count it; the job waits, or is given up (W5.2, W5.3)."""
+    """[W5] PROCEDURE a run failed: count it; the job waits, or is given up (W5.2, W5.3).
+
+    `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
+    """
     attempt = attempt_of(life.run)
-    if attempt > life.failed:
-        life.failed = attempt
-    is_last = is_final or job.retry_s == 0 or 0 < life.terms.attempts <= life.failed
+    is_last = is_final or job.retry_s == 0
+    if is_silent:
+        n.life.crashes += 1
+        is_last = life.crash(n.limits.crashes_max) or is_last
+    else:
+        life.failed = max(life.failed, attempt)
+        is_last = is_last or 0 < life.terms.attempts <= life.failed
     reason, detail = fitting(n, job.id, reason, detail, is_last)
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
     if life.first is None:
@@ -511,11 +519,11 @@ def fail(
 
 
 def back_off_ms(n: Node, life: Life) -> i64:
-    """[W5] The wait before the next attempt: doubled with each failure (W5.4)."""
+    """[W5] The wait before the next run: doubled with each failure and crash (W5.4)."""
     terms = life.terms
     wait_ms = terms.first_ms
     step: i64 = 1
-    while step < life.failed and wait_ms < terms.max_ms:
+    while step < life.failed + life.crashes and wait_ms < terms.max_ms:
         wait_ms *= 2
         step += 1
     if wait_ms > terms.max_ms:
@@ -550,11 +558,13 @@ def on_late(n: Node, job: Job) -> bool:
                 outlive(job, life, due_ms)
                 set_due(n, job, due_ms, OUT_HERE)
                 return True
-            n.life.crashes += 1
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
-        reason = limit_text(life) if is_slow else b"silent for %d s" % int(job.retry_s)
-        fail(n, job, life, TIMED_OUT if is_slow else CRASHED, reason, b"", -1, False)
+        reason = (
+            limit_text(life) if is_slow else life.silence(i64(job.retry_s), n.limits.crashes_max)
+        )
+        cause = TIMED_OUT if is_slow else CRASHED
+        fail(n, job, life, cause, reason, b"", -1, False, not is_slow)
         return True
     if life.is_resting:
         life.is_resting = False

@@ -122,6 +122,7 @@ class Life:
         self.headers = headers  # pairs: u8 length, name, u16 length, value
         self.replays: i64 = 0  # a later one wins whole
         self.failed: i64 = 0  # the highest attempt that failed
+        self.crashes: i64 = 0  # runs that ended in silence: no attempts (W6.7)
         self.starts: i64 = 0
         self.run: i64 = 0  # token of the newest run, 0: none yet
         self.heard_ms: i64 = 0  # when it was heard of last, if its timer was not moved (W3.2)
@@ -175,6 +176,19 @@ class Life:
             first.detail = CUT_DETAIL
         if last is not None and len(last.detail) > THIN_MIN:
             last.detail = CUT_DETAIL
+
+    def crash(self, most: i64) -> bool:
+        """A run ended in silence; whether it was the last one that the job may lose (W6.7)."""
+        self.crashes += 1
+        return self.terms.attempts > 0 and 0 < most <= self.crashes
+
+    def silence(self, retry_s: i64, most: i64) -> bytes:
+        """Why the run fails that now ends in silence; the last crash names the limit (W6.7)."""
+        text = b"silent for %d s" % int(retry_s)
+        count = int(self.crashes + 1)
+        if self.terms.attempts > 0 and 0 < most <= count:
+            text += b": its worker was lost %d times (crashes-max %d)" % (count, int(most))
+        return text
 
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""

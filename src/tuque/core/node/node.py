@@ -199,6 +199,7 @@ class Limits:
         self.tubes_max: i64 = 10_000  # T2.7
         self.node_timeout_ms: i64 = 5_000  # cluster-node-timeout
         self.unstarted_max: i64 = 100  # W6.4
+        self.crashes_max: i64 = 3  # W6.7
         self.results_bytes: i64 = 64 << 20  # W7.4
         self.dead_bytes: i64 = 256 << 20  # W6.6
         self.dead_keep_ms: i64 = 30 * 86_400_000

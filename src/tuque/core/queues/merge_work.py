@@ -181,7 +181,8 @@ def tell_soon(n: Node, job: Job, life: Life) -> None:
     """[W14] A run began: the others hear of it within 50 ms, if it still lasts then (W14.3)."""
     if job.holders == 1 or job.retry_s == 0:
         return
-    if job.retry_s <= PATIENT_S or life.failed + 1 == life.terms.attempts:
+    is_last = life.failed + 1 == life.terms.attempts or life.crashes > 0
+    if job.retry_s <= PATIENT_S or is_last:
         send_work(n, job)
         return
     if len(n.life.untold) == 0:
@@ -348,6 +349,7 @@ def merge(n: Node, mine: Life, theirs: Life) -> None:
     if theirs.run == mine.run and len(theirs.progress) > 0:
         mine.progress = theirs.progress
     mine.failed = max(mine.failed, theirs.failed)
+    mine.crashes = max(mine.crashes, theirs.crashes)
     first, last = theirs.first, theirs.last
     if first is not None and (mine.first is None or is_before(first, mine.first)):
         mine.first = first
@@ -377,6 +379,7 @@ def take_all(n: Node, mine: Life, theirs: Life) -> None:
     mine.headers = theirs.headers
     mine.replays = theirs.replays
     mine.failed = theirs.failed
+    mine.crashes = theirs.crashes
     mine.unstarted = theirs.unstarted
     mine.is_resting = theirs.is_resting
     mine.is_cancelled = theirs.is_cancelled
@@ -396,7 +399,7 @@ def is_behind(theirs: Life, mine: Life, is_dead: bool) -> bool:
     """Whether the sender lacks something of what this node knows (W14.7). `is_dead`: there."""
     if theirs.replays != mine.replays:
         return theirs.replays < mine.replays
-    if theirs.run < mine.run or theirs.failed < mine.failed:
+    if theirs.run < mine.run or theirs.failed < mine.failed or theirs.crashes < mine.crashes:
         return True
     return (mine.is_cancelled and not theirs.is_cancelled) or (mine.is_dead and not is_dead)
 

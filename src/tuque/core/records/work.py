@@ -8,7 +8,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
-             words: worker, cause, reason, detail; returned i32, if its bit is set
+             words: worker, cause, reason, detail; returned i32, crashes i32, each if its bit is set
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
@@ -45,7 +45,8 @@ HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
 HAS_RETURNED: Final = 32
 DROPS: Final = 64
-ALL_BITS: Final = 127
+HAS_CRASHES: Final = 128
+ALL_BITS: Final = 255
 
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
@@ -57,7 +58,7 @@ LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
 FAILURE_FIXED: Final = 12
 FAILURE_WORDS: Final = 4
-RETURNED_BYTES: Final = 4
+COUNT_BYTES: Final = 4  # of one that a bit announces
 OUTCOME_FIXED: Final = 70
 OUTCOME_WORDS: Final = 3
 PLACE_FIXED: Final = 8
@@ -79,14 +80,13 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         work.dead_cause,
         work.origin,
     ]
+    counts = [int(count) for count in (work.returned, work.crashes) if count > 0]
     bits = bits_of(work)
-    size: i64 = 1 + LIFE_FIXED + words_size(words)
+    size: i64 = 1 + LIFE_FIXED + words_size(words) + COUNT_BYTES * len(counts)
     if first is not None:
         size += failure_size(first)
     if last is not None:
         size += failure_size(last)
-    if work.returned > 0:
-        size += RETURNED_BYTES
     write_i32_le(w, i32(size))
     w.append(kind)
     w.write(id)
@@ -105,8 +105,8 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         put_failure(w, first)
     if last is not None:
         put_failure(w, last)
-    if work.returned > 0:
-        write_i32_le(w, i32(work.returned))
+    for count in counts:
+        write_i32_le(w, i32(count))
 
 
 def bits_of(work: Life) -> i64:
@@ -126,6 +126,8 @@ def bits_of(work: Life) -> i64:
         bits |= DROPS
     if work.returned > 0:
         bits |= HAS_RETURNED
+    if work.crashes > 0:
+        bits |= HAS_CRASHES
     return bits
 
 
@@ -270,16 +272,22 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
             return False
     r.life = life
     if bits & HAS_RETURNED:
-        return read_returned(data, end, r, life)
+        life.returned = read_count(data, end, r)
+        if life.returned <= 0:
+            return False
+    if bits & HAS_CRASHES:
+        life.crashes = read_count(data, end, r)
+        if life.crashes <= 0:
+            return False
     return r.at == end
 
 
-def read_returned(data: bytes, end: i64, r: LifeRecord, work: Life) -> bool:
-    """Read how often the job was put back, the last field. False if it is malformed."""
-    if end - r.at != RETURNED_BYTES:
-        return False
-    work.returned = i64(read_i32_le(data, r.at))
-    return work.returned > 0
+def read_count(data: bytes, end: i64, r: LifeRecord) -> i64:
+    """Read a count that a bit announced. 0 if there is none."""
+    if end - r.at < COUNT_BYTES:
+        return 0
+    r.at += COUNT_BYTES
+    return i64(read_i32_le(data, r.at - COUNT_BYTES))
 
 
 def are_sane(small: list[i64], large: list[i64]) -> bool:

@@ -281,6 +281,7 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
         "task": task_of(life.headers),
         "attempts": int(life.failed),
         "of": int(life.terms.attempts),
+        "crashes": int(life.crashes),
         "starts": int(life.starts),
         "replays": int(life.replays),
         "cause": life.dead_cause,

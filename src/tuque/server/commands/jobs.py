@@ -21,6 +21,7 @@ from tuque.core.life.start import begin_delivered
 from tuque.core.model.errors import ABOVE_ALL, FULL, NOTHING_IN_WAY
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
+from tuque.core.model.work import Life
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN, Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import in_way_text, memory_level
@@ -280,10 +281,13 @@ def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
 def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """[V1, W11, W17] Each job as queue, id, body, and names and values (V1.3, W11.1, W17.2)."""
     out = c.out
-    head = array_head(words_of(extras))
+    words = words_of(extras)
+    head = array_head(words)
     is_tenant = c.is_tenant()
     for job in jobs:
-        out.append(head)
+        work = life_of(s.n, job.id) if extras & WITH_META else None
+        has_crashed = work is not None and work.crashes > 0
+        out.append(array_head(words + 2) if has_crashed else head)
         if is_tenant:
             name = c.named(job.queue)
             out.append(b"$%d\r\n%s\r\n$40\r\n" % (len(name), name))
@@ -300,7 +304,7 @@ def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
         else:
             out.append(b"\r\n")
         if extras & WITH_META:
-            put_meta(s, c, job, extras & WITH_COUNTERS != 0)
+            put_meta(c, job, work, extras & WITH_COUNTERS != 0)
         elif extras & WITH_COUNTERS:
             out.append(
                 b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
@@ -330,14 +334,13 @@ def put_run(s: Server, c: Client, job: Job) -> None:
     c.out.append(s.tokens.token(life.run).field)
 
 
-def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
+def put_meta(c: Client, job: Job, work: Life | None, with_counters: bool) -> None:
     """[W11] What a worker wants to know of the job (W11.1)."""
     out = c.out
     attempt: i64 = 1
     of: i64 = 0
     limit_ms: i64 = 0
     headers = b""
-    work = life_of(s.n, job.id)
     if work is not None:
         attempt = work.failed if work.is_dead else work.failed + 1
         of = work.terms.attempts
@@ -352,6 +355,8 @@ def put_meta(s: Server, c: Client, job: Job, with_counters: bool) -> None:
         (b"time-limit-ms", int(limit_ms)),
         (b"added-ms", added_ms),
     ]
+    if work is not None and work.crashes > 0:
+        pairs.append((b"crashes", int(work.crashes)))
     if with_counters:
         pairs.append((b"nacks", int(job.nacks)))
         pairs.append((b"additional-deliveries", int(job.deliveries)))

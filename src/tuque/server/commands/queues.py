@@ -88,6 +88,7 @@ def put_work(c: Client, fields: dict[str, object], job: Job, life: Life) -> None
     fields["time-limit"] = int(terms.limit_ms)
     fields["on-expiry"] = b"drop" if terms.drops else b"dead"
     fields["failed"] = int(life.failed)
+    fields["crashes"] = int(life.crashes)
     fields["starts"] = int(life.starts)
     run: list[object] | None = None
     if life.run != 0 and life.run_state != NO_RUN:

@@ -396,6 +396,14 @@ class Config(AccessOptions, kw_only=True):
             runtime=True,
         ),
     ] = 100
+    crashes_max: Annotated[
+        int,
+        Opt(
+            Int(0, 1_000_000),
+            "runs that end in silence before a job with ATTEMPTS is dead; 0 = any",
+            runtime=True,
+        ),
+    ] = 3
     results_max_bytes: Annotated[
         int,
         Opt(

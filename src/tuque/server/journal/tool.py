@@ -178,6 +178,7 @@ def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
         return {}
     row = {"run": text(run_text(life.run)), "run_state": RUN_NAMES[life.run_state]}
     row.update(failed=life.failed, attempts=life.terms.attempts, starts=life.starts)
+    row.update(crashes=life.crashes)
     row.update(replays=life.replays, since_ms=life.since_ms, worker=text(life.worker))
     row.update(is_resting=life.is_resting, is_cancelled=life.is_cancelled)
     if life.last is not None:

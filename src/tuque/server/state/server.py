@@ -343,6 +343,7 @@ def apply_settings(s: Server) -> None:
     limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
     limits.tubes_max = cfg.tubes_max
     limits.unstarted_max = cfg.unstarted_max
+    limits.crashes_max = cfg.crashes_max
     limits.results_bytes = min(cfg.results_max_bytes, FAR_OFF)
     limits.dead_bytes = min(cfg.dead_max_bytes, FAR_OFF)
     limits.dead_keep_ms = cfg.dead_keep_days * 86_400_000

@@ -53,6 +53,7 @@ def without_run(life: Life) -> Life:
     """What the bytes of a task have of its life."""
     made = Life(life.terms, life.headers)
     made.failed = life.failed
+    made.crashes = life.crashes
     made.returned = life.returned
     made.replays = life.replays
     made.ttl_ms = life.ttl_ms
@@ -68,7 +69,7 @@ def says_nothing(life: Life) -> bool:
     """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
     if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
         return False
-    if life.returned > 0:
+    if life.returned > 0 or life.crashes > 0:
         return False
     return len(life.headers) == 0 and life.terms.key() == NO_TERMS.key()
 

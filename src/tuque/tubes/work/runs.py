@@ -296,9 +296,13 @@ def fail(
     failure: Failure,
     delay_ms: i64,
     is_final: bool,
+    is_silent: bool = False,
 ) -> i64:
-    """[T48] PROCEDURE an attempt failed: the task waits, or is given up (T48.7)."""
-    life.failed = max(life.failed, failure.attempt)
+    """[T48] PROCEDURE a run failed: the task waits, or is given up (T48.7).
+
+    `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
+    """
+    is_last = counts_out(n, life, failure.attempt, is_silent) or is_final
     if life.first is None:
         life.first = Failure(
             failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
@@ -311,7 +315,7 @@ def fail(
     n.book.fail(task)
     if ends_cancelled(n, t, tube, task):
         return ENDED
-    if is_final or 0 < life.terms.attempts <= life.failed:
+    if is_last:
         give_up(n, t, tube, task, life, failure.cause)
         return DIED
     if task.dead_ms <= n.now_ms:
@@ -334,19 +338,26 @@ def fail(
     return BACK
 
 
+def counts_out(n: Node, work: Life, attempt: i64, is_silent: bool) -> bool:
+    """Count the failed run; whether the task has no other one (W5.3, W6.7)."""
+    if is_silent:
+        n.life.crashes += 1
+        return work.crash(n.limits.crashes_max)
+    work.failed = max(work.failed, attempt)
+    return 0 < work.terms.attempts <= work.failed
+
+
 def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     """[T48] TIMER: ttr of a TAKEN task is over; False: no run of it lasts (T48.9)."""
-    life = life_of(n, task.id)
-    if life is None or life.run_state != LIVE:
+    work = life_of(n, task.id)
+    if work is None or work.run_state != LIVE:
         return False
     tube.calls.ttr += 1
-    is_slow = is_over_time(n, life)
-    if not is_slow:
-        n.life.crashes += 1
-    if life.client >= 0:
-        n.life.calls.append((int(life.client), task.id, int(life.run)))
-    reason = limit_text(life) if is_slow else b"silent for %d s" % int(task.retry_s)
+    is_slow = is_over_time(n, work)
+    if work.client >= 0:
+        n.life.calls.append((int(work.client), task.id, int(work.run)))
+    reason = limit_text(work) if is_slow else work.silence(i64(task.retry_s), n.limits.crashes_max)
     cause = TIMED_OUT if is_slow else CRASHED
-    failure = Failure(n.now_ms, attempt_of(life.run), life.worker, cause, reason, b"")
-    fail(n, t, tube, task, life, failure, -1, False)
+    failure = Failure(n.now_ms, attempt_of(work.run), work.worker, cause, reason, b"")
+    fail(n, t, tube, task, work, failure, -1, False, not is_slow)
     return True

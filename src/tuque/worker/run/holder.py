@@ -59,9 +59,10 @@ from tuque.worker.run.in_flight import (
     WAITING,
     Held,
     about,
+    is_suspect,
 )
 from tuque.worker.run.link import Link
-from tuque.worker.run.quarantine import Apart
+from tuque.worker.run.quarantine import Alone, Apart
 from tuque.worker.run.report import sealed
 from tuque.worker.run.runs import Runs
 from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
@@ -69,6 +70,7 @@ from tuque.worker.workflow.create import check_chain, check_queues, unknown_afte
 
 log: Final = logging.getLogger("tuque.worker")
 
+LATER_S: Final = (0.2, 1.0)  # after which a suspect comes again (U2.23)
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
 
 
@@ -149,7 +151,7 @@ class Holder(ABC):
         self._is_quiet = False
         self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
-        self._apart = Apart(pool_apart, box)
+        self._alone, self._apart = Alone(), Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
 
@@ -224,13 +226,41 @@ class Holder(ABC):
         return Call(envelope, held.about, limit_s)
 
     def _line_up(self, held: Held) -> None:
-        """Buffers a job by its priority, or adds it to those that run apart."""
+        """Buffers a job by its priority, or adds it to those that run alone or apart."""
+        if is_suspect(held.job) and not is_at_most_once(held.job.id):
+            self._hold_alone(held)
+            return
+        self._alone.saw_other(time.monotonic())
         if self._apart.takes(held.task):
             self._apart.line_up(held)
             return
         place = self._priority.get(held.job.queue, len(self._priority))
         self._lined_up += 1
         heapq.heappush(self._waiting, (place, self._lined_up, held))
+
+    def _hold_alone(self, held: Held) -> None:
+        """[U2] Takes a suspect that runs alone, or leaves it to others for a moment (U2.23)."""
+        now_s = time.monotonic()
+        if self._alone.has_one(now_s):
+            self._give_back_unbegun(held)
+        elif not self._alone.takes(held, self._is_idle(), now_s):
+            self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
+        else:
+            log.info(
+                "%(run)s runs alone: a worker that had it was lost",
+                facts("job_alone", run=held),
+                extra=of_job(held.about),
+            )
+
+    def _is_idle(self) -> bool:
+        """Whether no job runs, nor waits for its run."""
+        return not (self._runs or self._starting or self._waiting)
+
+    def _give_back_unbegun(self, held: Held, delay_s: float | None = None) -> None:
+        """Gives back a job that did not begin; it is none of --max-jobs."""
+        self._unbegun += 1
+        self.story.counts[GIVEN_BACK] += 1
+        self._settle(held, Release(held.job.id, UNBEGUN, delay_s))
 
     def _note(self, held: Held, state: bytes) -> None:
         """Updates the table for the next process."""
@@ -363,6 +393,7 @@ class Holder(ABC):
 
     def _give_back_waiting(self) -> None:
         self._waiting.clear()
+        self._alone.clear()
         self._apart.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
@@ -373,8 +404,7 @@ class Holder(ABC):
         self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
         for _, _, held in ahead:
             if held.state == WAITING and not is_at_most_once(held.job.id):
-                self._unbegun += 1
-                self._give_back(held, "")
+                self._give_back_unbegun(held)
 
     def _give_back(self, held: Held, why: str) -> None:
         if held.has_runs or (held.state == WAITING and not is_at_most_once(held.job.id)):
@@ -396,7 +426,7 @@ class Holder(ABC):
     def _accept(self, jobs: list[Job]) -> bool:
         """Takes what was delivered; False if this version of the app runs none of it."""
         self._link.answered()
-        for job in jobs:
+        for job in sorted(jobs, key=is_suspect):  # these go last (U2.23)
             held = self._held.get(job.id)
             if held is None or isinstance(held.settlement, Nack | Release | Fail):
                 self._hold(job)

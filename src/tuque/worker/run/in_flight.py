@@ -35,6 +35,14 @@ def about(
     )
 
 
+def is_suspect(job: Delivery) -> bool:
+    """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
+
+    Without runs only the deliveries that came back by themselves tell of that.
+    """
+    return (job.crashes if job.of else job.additional_deliveries or 0) > 0
+
+
 class Held:
     """One job from its delivery to its settlement."""
 

@@ -1,7 +1,8 @@
-"""Quarantine: jobs that may end their process run isolated, in one of their own.
+"""Quarantine: jobs that may end their process, or their worker, run isolated.
 
-These are the suspects of a crash, and jobs of tasks that have ended a process. Each runs there
-alone, so that a crash has one cause. The worker's own process continues.
+`Apart`: the suspects of a crash of a process, and jobs of tasks that have ended one, run in a
+process of their own, one at a time. The worker's own process continues. `Alone`: a suspect of the
+loss of a whole worker runs while this worker has nothing else. So each crash has one cause.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, Box
-from tuque.worker.run.in_flight import SETTLING, WAITING, Held
+from tuque.worker.run.in_flight import RUNNING_HERE, SETTLING, STARTING, WAITING, Held
 
 GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
 GOOD_RUNS_MAX: Final = 1024
 AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
 AGAIN_S_MAX: Final = 300.0
+PATIENCE_S: Final = 2.0  # that a suspect waits for the runs of others to end; doubles
+PATIENCE_S_MAX: Final = 3600.0
+IDLE_S: Final = 1.0  # without another job, until it is sure that there is none
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -195,3 +199,81 @@ class Apart:
         """Ends the process and the job in it."""
         if self._pool is not None and self._is_started:
             await self._pool.stop()
+
+
+# ---- Suspects of the loss of a worker, in this one
+
+
+class Alone:
+    """[U2] The suspect that this worker has: nothing else begins meanwhile (U2.23).
+
+    It has one at most, so that no other one is lost with it. Its time is followed by as long a
+    time for other jobs: suspects take half of a worker at most, and none of them waits for ever.
+    Times are monotonic arguments.
+    """
+
+    def __init__(self) -> None:
+        self._held: Held | None = None
+        self._since_s = 0.0  # when nothing else could begin
+        self._others_until_s = 0.0
+        self._idle_until_s = 0.0  # until then another job may come
+        self._patience_s = PATIENCE_S
+        self._comes_next = False  # others may follow the last one
+
+    def has_one(self, now_s: float) -> bool:
+        """Whether a suspect waits or runs: nothing else is fetched, nor begins."""
+        if self._held is not None and self._held.state == SETTLING:
+            self._end(now_s)
+        return self._held is not None
+
+    def comes_next(self, now_s: float) -> bool:
+        """Whether the next job is likely to be a suspect that runs: they are fetched one by one."""
+        return self._comes_next and now_s >= self._others_until_s
+
+    def saw_other(self, now_s: float) -> None:
+        """A job came that is no suspect."""
+        self._comes_next = False
+        self._idle_until_s = now_s + IDLE_S
+
+    def takes(self, held: Held, is_idle: bool, now_s: float) -> bool:
+        """Takes the suspect, if it is its turn; `is_idle`: the worker has nothing else."""
+        from_s = self._others_until_s
+        if is_idle:
+            from_s = min(from_s, self._idle_until_s)
+        if self.has_one(now_s) or now_s < from_s:
+            return False
+        self._held = held
+        self._since_s = now_s
+        self._comes_next = True
+        return True
+
+    def begin(self) -> Held | None:
+        """The suspect, if it waits: nothing else runs any more."""
+        if self._held is None or self._held.state != WAITING:
+            return None
+        self._patience_s = PATIENCE_S
+        return self._held
+
+    def forgo(self, now_s: float) -> Held | None:
+        """The suspect, if it has waited too long: it goes back, and others begin (U2.24).
+
+        The next one may wait longer. So one of them has its turn, however long the others run.
+        """
+        held = self._held
+        if held is None or held.state in (STARTING, RUNNING_HERE, SETTLING):
+            return None
+        if now_s - self._since_s < self._patience_s:
+            return None
+        self._patience_s = min(PATIENCE_S_MAX, 2 * self._patience_s)
+        self._comes_next = False
+        self._end(now_s)
+        return held
+
+    def clear(self) -> None:
+        """Drops the suspect: the worker stops."""
+        self._held = None
+
+    def _end(self, now_s: float) -> None:
+        self._held = None
+        self._others_until_s = now_s + (now_s - self._since_s)
+        self._idle_until_s = now_s + IDLE_S

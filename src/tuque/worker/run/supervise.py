@@ -232,5 +232,7 @@ def is_ours(entry: Entry, info: JobInfo) -> bool:
 
 def job_of(info: JobInfo, queue: str, body: bytes) -> Job:
     """A job as GETJOB returned it."""
-    headers = info.work.headers if info.work is not None else {}
-    return Job(queue, info.id, body, info.nacks, info.additional_deliveries, headers=headers)
+    work = info.work
+    headers, crashes = ({}, 0) if work is None else (work.headers, work.crashes)
+    counts = info.nacks, info.additional_deliveries
+    return Job(queue, info.id, body, *counts, headers=headers, crashes=crashes)

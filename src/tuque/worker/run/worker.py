@@ -38,7 +38,7 @@ from tuque.worker.run.crash_table import (
 from tuque.worker.run.crash_table import WAITING as WAITS
 from tuque.worker.run.fetch import POLL_MS
 from tuque.worker.run.health import Meter, open_meter
-from tuque.worker.run.holder import Holder
+from tuque.worker.run.holder import LATER_S, Holder
 from tuque.worker.run.in_flight import (
     RUNNING_HERE,
     SETTLING,
@@ -222,20 +222,27 @@ class Worker(Holder):
     def _want(self) -> int:
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
-        if self._is_quiet or unsettled >= UNSETTLED_MAX:
+        now_s = time.monotonic()
+        is_alone = self._alone.has_one(now_s)
+        if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
             return 0
         waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
         ahead = 0 if self._is_slow else self._settings.prefetch
         want = room(self._settings.concurrency, ahead, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
             want = min(want, self._settings.max_jobs - self._begun)
-        return want
+        return min(want, 1) if self._alone.comes_next(now_s) else want
 
     async def _even_out(self) -> None:
         """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
         while True:
             await asyncio.sleep(AHEAD_S / 2)
             places = min(self._settings.concurrency, self._pool.places)
+            suspect = self._alone.forgo(time.monotonic())
+            if suspect is not None:  # U2.24
+                self._give_back_unbegun(suspect, self._rng.uniform(*LATER_S))
+                self._start_waiting()
+                self._room.set()
             is_full = len(self._runs) + self._starting >= max(1, places)
             if is_full and time.monotonic() - self._begun_at >= AHEAD_S:
                 self._is_slow = True
@@ -341,10 +348,15 @@ class Worker(Holder):
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""
         places = min(self._settings.concurrency, self._pool.places)  # U2.1
+        is_alone = self._alone.has_one(time.monotonic())
+        if is_alone:
+            self._give_back_ahead()  # U2.23
         while len(self._runs) + self._starting < places and not self._stop.is_set():
-            held = self._apart.next()
+            held = None if is_alone else self._apart.next()
             if held is None and self._waiting:
                 held = heapq.heappop(self._waiting)[2]
+            if held is None and is_alone and not self._runs and not self._starting:
+                held = self._alone.begin()
             if held is None:
                 return
             if held.state != WAITING:
