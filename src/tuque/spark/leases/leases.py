@@ -24,7 +24,7 @@ from tuque.client.sync import Client
 from tuque.client.url import Address
 from tuque.errors import Acked, Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
 from tuque.spark.errors import SourceError
-from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node
+from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node, of_tube
 from tuque.spark.options.source import SourceOptions
 
 Offset = dict[str, list[int]]
@@ -326,6 +326,8 @@ class Leases:
             return 0
         except AwayError:
             return 0
+        if found.tubes:
+            raise SourceError(of_tube(f"{found.tubes[0]!r} is a tube"))
         ready = [batch.jobs for batch in found.batches if batch.seq == place.seq + 1]
         return ready[0] if ready else found.queued
 
