@@ -37,7 +37,7 @@ FAULTS = "driver node node workers driver all driver node driver node driver nod
 JOBS = 24_000
 SHARE = JOBS // len(FAULTS)  # jobs of a stream that are added for each fault
 PRODUCERS = 6
-RETRY_S = 300  # no node is away for so long
+RETRY_S = 60  # no node is away for so long
 PAUSE_S = 0.05  # between two attempts to add a job
 LIMIT_S = 900.0
 

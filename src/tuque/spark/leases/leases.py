@@ -24,11 +24,10 @@ from tuque.client.sync import Client
 from tuque.client.url import Address
 from tuque.errors import Acked, Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
 from tuque.spark.errors import SourceError
-from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node, of_tube
+from tuque.spark.leases.nodes import IDLE_S, PAUSE_S, AwayError, Node, of_tube
 from tuque.spark.options.source import SourceOptions
 
 Offset = dict[str, list[int]]
-IDLE_S: Final = 0.1  # Spark asks again at once when there are no jobs
 OTHER_QUEUES: Final = (
     "the group was opened with the queues {queues}; with ackOn=commit they cannot be changed, "
     "since batches may not be acknowledged yet. Run the query once with ackOn=next, then with both"

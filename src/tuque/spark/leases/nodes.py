@@ -20,6 +20,7 @@ from tuque.spark.errors import SourceError
 from tuque.spark.options.source import url_of
 
 T = TypeVar("T")
+IDLE_S: Final = 0.1  # a stream without jobs waits: Spark asks again at once
 PAUSE_S: Final = 0.25  # between two attempts at a node that is down
 REST_RATIO: Final = 10  # a node that makes others wait in vain is skipped for so many times as long
 AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
