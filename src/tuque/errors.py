@@ -292,7 +292,7 @@ class Dead(ReplyError):
 
 
 class IsTube(ReplyError):
-    """The queue is a tube: its tasks have no runs, limits or headers."""
+    """The queue is a tube: its tasks have no runs, limits or headers, or are not leased."""
 
 
 class Loading(ReplyError):
@@ -528,6 +528,7 @@ WHOLE_TEXTS: dict[str, type[ReplyError]] = {
 
 # The ends of texts that quote a name after a plain ERR.
 _OF_TUBES = (
+    "is a tube: its tasks are taken one by one, not leased",
     "is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
     "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY and HEADERS are of queues "
     "and tubes of type tasks",

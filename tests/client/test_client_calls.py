@@ -324,8 +324,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
             5,
             b"oldest-ms",
             6,
+            b"tubes",
+            [b"q"],
         ],
-        LeaseInfo("g", "me", 7, ["q"], 2, 1, 9000, 8000, [LeaseBatch(2, 3, 40, 1, False)], 5, 6),
+        LeaseInfo(
+            "g", "me", 7, ["q"], 2, 1, 9000, 8000, [LeaseBatch(2, 3, 40, 1, False)], 5, 6, ["q"]
+        ),
     ),
     (leases.lease_list(), "LEASE LIST", [b"g"], ["g"]),
     (

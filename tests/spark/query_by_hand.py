@@ -5,9 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 
+from tuque import Client
 from tuque.spark.leases import parts as leases_parts
 from tuque.spark.leases.leases import Leases, Offset
+
+POLLS_MOST = 60  # ten a second, and heartbeats of tests before; without a pause it is hundreds
+
+
+def polls_of(is_idle: Callable[[], bool], client: Client) -> int:
+    """Commands of a second in which Spark asks, again and again, a stream that has no jobs."""
+    before = int(client.info()["total_commands_processed"])
+    until_s = time.monotonic() + 1
+    while time.monotonic() < until_s:
+        assert is_idle()
+    return int(client.info()["total_commands_processed"]) - before
 
 
 class Query:

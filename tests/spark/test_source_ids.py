@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from query_by_hand import POLLS_MOST, polls_of
 
 from lab import RealServer
 from tuque import Client
@@ -183,3 +184,12 @@ def test_only_words_that_disque_has(own: RealServer) -> None:
     own.wire()("PING")
     hear("PING")
     assert words - {"PING"} == OF_DISQUE
+
+
+def test_an_idle_stream_asks_ten_times_a_second(own: RealServer) -> None:
+    """As one with leases: Spark asks again at once when there was nothing."""
+    taken = Taken(options(own))
+    with Client(own.url) as client:
+        assert polls_of(lambda: taken.latest(ZERO, 10) == ZERO, client) <= POLLS_MOST
+        fill(client, 1)
+        assert taken.latest(ZERO, 10) != ZERO

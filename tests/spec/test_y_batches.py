@@ -258,6 +258,26 @@ def test_nothing_there(world: World) -> None:
     assert g.next(1) == 1
 
 
+def test_a_queue_that_became_a_tube(world: World) -> None:
+    """Y2.8 A queue of the group has become a tube since the group was opened: a new batch is
+    refused as in T1.6, also if other queues have jobs. Batches that exist stay, and can be read and
+    committed.
+    """
+    id = world.add()
+    g = Lessee(world, "q", "later")
+    assert g.next(1) == 1
+    assert g.info()["tubes"] == []
+    assert world("TUBE CREATE later fifo") == b"+OK\r\n"
+    other = world.add()
+    refused = "ERR 'later' is a tube: its tasks are taken one by one, not leased"
+    assert str(g.next(2)) == refused
+    assert g.info()["tubes"] == [b"later"] and world.state(other) == "queued"
+    assert g.next(1) == 1 and g.ids(1) == [id] and g("COMMIT", 1) == 1
+    assert str(g.next(2)) == refused
+    assert world("TUBE DROP later") == b"+OK\r\n"
+    assert g.next(2) == 1 and g.ids(2) == [other]
+
+
 def test_commit(world: World) -> None:
     """Y4.1 The jobs of all batches up to `seq` that are still in their batch are acked as by
     ACKJOB, in one step. The reply is their number.

@@ -343,7 +343,7 @@ def test_info(world: World) -> None:
     """Y10.1 `LEASE INFO group` replies with names and values: group, owner, epoch, queues,
     last-seq, acked-seq, ttl-ms, left-ms (0 when nothing is leased), batches (of each: number, jobs,
     bytes of bodies, attempts, expired 0 or 1), queued (jobs in its queues now), oldest-ms (age of
-    the oldest of them).
+    the oldest of them), tubes (those of its queues that have become tubes, Y2.8).
     """
     for i in range(5):
         world.add(body="x" * i)
@@ -365,6 +365,7 @@ def test_info(world: World) -> None:
         "batches": [[2, 2, 5, 1, 0]],
         "queued": 1,
         "oldest-ms": 250,
+        "tubes": [],
     }
     assert world.run("LEASE", "LIST") == [b"g"]
 

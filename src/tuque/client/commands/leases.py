@@ -113,6 +113,7 @@ class LeaseInfo(msgspec.Struct, frozen=True):
     batches: list[LeaseBatch]
     queued: int
     oldest_ms: int
+    tubes: list[str]  # queues that have become tubes: nothing is leased then
 
 
 def lease_open(group: Text, owner: Text, *queues: Text, timeout: float | None = None) -> Call[int]:
@@ -366,4 +367,5 @@ def _info(reply: Reply) -> LeaseInfo:
         batches=list(map(_batch, fields["batches"])),
         queued=fields["queued"],
         oldest_ms=fields["oldest-ms"],
+        tubes=_names(fields.get("tubes", [])),
     )

@@ -80,7 +80,7 @@ def no_batch(g: Group, seq: i64) -> Refusal:
 
 
 def open_refusal(n: Node, queues: list[bytes]) -> Refusal | None:
-    """Why the group cannot be opened, checked before any change; None if it can."""
+    """Why nothing can be leased from these queues, checked before any change; None if it can."""
     for queue in queues:
         q = n.queues.get(queue)
         if q is not None and q.policy is not None:
@@ -183,7 +183,8 @@ def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, Refusal | None]:
         return 0, Refusal(BATCHES_FULL, (g.name, len(g.batches)))  # Y2.4
     if n.is_leaving:
         return 0, Refusal(LEASE_LEAVING)  # Y8.3
-    return -1, None
+    error = open_refusal(n, g.queues)  # Y2.8
+    return (0, error) if error is not None else (-1, None)
 
 
 def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
@@ -450,9 +451,13 @@ def lease_info(n: Node, g: Group) -> dict[str, object]:
     """[Y10] The fields of a group (Y10.1)."""
     queued: i64 = 0
     oldest_ms: i64 = n.now_ms
+    tubes: list[bytes] = []
     for name in g.queues:
         q = n.queues.get(name)
-        if q is None or q.policy is not None:
+        if q is None:
+            continue
+        if q.policy is not None:
+            tubes.append(name)
             continue
         queued += q.length
         first = q.first()
@@ -476,6 +481,7 @@ def lease_info(n: Node, g: Group) -> dict[str, object]:
         "batches": batches,
         "queued": int(queued),
         "oldest-ms": int(n.now_ms - oldest_ms),
+        "tubes": tubes,
     }
 
 

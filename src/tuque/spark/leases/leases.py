@@ -24,11 +24,10 @@ from tuque.client.sync import Client
 from tuque.client.url import Address
 from tuque.errors import Acked, Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
 from tuque.spark.errors import SourceError
-from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node
+from tuque.spark.leases.nodes import IDLE_S, PAUSE_S, AwayError, Node, of_tube
 from tuque.spark.options.source import SourceOptions
 
 Offset = dict[str, list[int]]
-IDLE_S: Final = 0.1  # Spark asks again at once when there are no jobs
 OTHER_QUEUES: Final = (
     "the group was opened with the queues {queues}; with ackOn=commit they cannot be changed, "
     "since batches may not be acknowledged yet. Run the query once with ackOn=next, then with both"
@@ -326,6 +325,8 @@ class Leases:
             return 0
         except AwayError:
             return 0
+        if found.tubes:
+            raise SourceError(of_tube(f"{found.tubes[0]!r} is a tube"))
         ready = [batch.jobs for batch in found.batches if batch.seq == place.seq + 1]
         return ready[0] if ready else found.queued
 

@@ -15,11 +15,12 @@ import msgspec
 from tuque.client.retry import Retry
 from tuque.client.sync import Client
 from tuque.client.url import Address, Settings
-from tuque.errors import ConnectionError, Loading, MaxClients
+from tuque.errors import ConnectionError, IsTube, Loading, MaxClients, TubeHome
 from tuque.spark.errors import SourceError
 from tuque.spark.options.source import url_of
 
 T = TypeVar("T")
+IDLE_S: Final = 0.1  # a stream without jobs waits: Spark asks again at once
 PAUSE_S: Final = 0.25  # between two attempts at a node that is down
 REST_RATIO: Final = 10  # a node that makes others wait in vain is skipped for so many times as long
 AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
@@ -45,7 +46,7 @@ class Node:
     def ask(self, call: Callable[[Client], T]) -> T:
         """The reply, even if the node is down for a while.
 
-        SourceError if it stays down for retryTimeout; ReplyError if it refuses.
+        SourceError if it stays down for retryTimeout, or about a tube; ReplyError if it refuses.
         """
         until_s = time.monotonic() + self._retry_s
         while True:
@@ -76,6 +77,10 @@ class Node:
         except AWAY as err:
             self.why_away = str(err) or type(err).__name__
             raise
+        except IsTube as err:
+            raise SourceError(of_tube(err.message.removeprefix("ERR "))) from err
+        except TubeHome as err:
+            raise SourceError(of_tube(f"{err.tube!r} is a tube, led by {err.home}")) from err
         self.why_away = ""
         return found
 
@@ -88,3 +93,12 @@ class Node:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None, "_until_s": 0.0}
+
+
+def of_tube(why: str) -> str:
+    """What to do when a queue of a stream is a tube, or has become one (T1.6, T17.3)."""
+    return (
+        f"{why}. A stream with mode=lease reads queues: add the jobs to a plain queue, or let a "
+        "worker take the tasks. mode=ids reads a tube at least once, from the node that leads it, "
+        "which url must name. read() shows the tasks of a tube and takes none"
+    )

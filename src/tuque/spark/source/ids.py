@@ -9,6 +9,7 @@ is down for that long, or died between GETJOB and writing its offset. Without Sp
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,7 @@ from tuque.client.api import JobInfo
 from tuque.client.sync import Client
 from tuque.errors import ReplyError
 from tuque.spark.errors import SourceError
-from tuque.spark.leases.nodes import AwayError, Node
+from tuque.spark.leases.nodes import IDLE_S, AwayError, Node
 from tuque.spark.options.source import SourceOptions
 
 IdsOffset = dict[str, list[str]]
@@ -57,6 +58,8 @@ class Taken:
         count = most if self.left is None else min(most, self.left)
         found = self._take(count) if count > 0 else []
         if not found:
+            if self.left is None:
+                time.sleep(IDLE_S)
             return start
         if self.left is not None:
             self.left -= len(found)
