@@ -46,7 +46,6 @@ HAS_LAST: Final = 16
 HAS_RETURNED: Final = 32
 DROPS: Final = 64
 HAS_CRASHES: Final = 128
-ALL_BITS: Final = 255
 
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
@@ -240,7 +239,7 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
         return False
     bits: i64 = data[at]
     run_state: i64 = data[at + 1]
-    if bits > ALL_BITS or run_state > FAILED:
+    if run_state > FAILED:
         return False
     small: list[i64] = [i64(read_i32_le(data, at + 2 + 4 * i)) for i in range(5)]
     large: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(12)]
