@@ -23,7 +23,7 @@ from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
 from tuque.worker.run.crash_table import Box
 from tuque.worker.run.holder import Holder, WorkerSettings
-from tuque.worker.run.in_flight import RUNNING_HERE, WAITING, Held
+from tuque.worker.run.in_flight import AT_WORK, WAITING, Held
 from tuque.worker.run.runs import Runs
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class HandWorker(Holder):
 
     def run_now(self, held: Held) -> None:
         """Notes which job's task is to run; `step` runs it."""
-        held.state = RUNNING_HERE
+        held.state = AT_WORK
         self.current = held
 
     def take(self, queues: list[str]) -> str | None:

@@ -38,7 +38,6 @@ from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RETRY,
-    idle_next_ms,
     idle_tick,
     may_enqueue,
     on_wait_timeout,
@@ -139,7 +138,10 @@ def next_timer_ms(n: Node) -> i64:
     at_ms = n.wheel.next_ms()
     if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
         at_ms = n.deadlines[0][0]
-    at_ms = min(at_ms, idle_next_ms(n))
+    if n.idle_left > 0:
+        return n.now_ms
+    if len(n.idle_checks) > 0:
+        at_ms = min(at_ms, n.idle_checks[0][0])
     at_ms = min(at_ms, lease_next_ms(n))  # mypyc compiles a min of two well, and of more not
     at_ms = min(at_ms, staging_next_ms(n))
     if n.has_lives:

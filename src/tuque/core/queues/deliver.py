@@ -176,10 +176,7 @@ def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[
             size += len(job.body)
             if count > 1:
                 n.work += 1
-                if n.has_lives:
-                    life = n.life.by_id.get(job.id)
-                    if life is not None:
-                        size += len(life.headers)
+                size += n.life.size_of_headers(job.id)
         if given < len(queues):
             del queues[given:]
 

@@ -198,7 +198,7 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
             tell_watchers(n, job.id)  # W14.4: now all have confirmed it
     elif job.id in lives.by_id or (len(lives.watchers) > 0 and job.id in lives.watchers):
         if cause == stats.MOVED:
-            put_life_away(n, job)  # K7.2
+            leave_life(n, job, False)  # K7.2
             if job.id in lives.watchers:
                 tell_watchers(n, job.id)  # W15.1: another node has it now
         else:
@@ -228,20 +228,17 @@ def record_job(n: Node, job: Job) -> None:
             n.records.life(job.id, life)
 
 
-def leave_life(n: Node, job: Job) -> Life | None:
-    """Take the life out of the tables; None if the job has none."""
-    life = n.life.by_id.get(job.id)
-    if life is not None:
-        drop_life(n, job, life)
-    return life
+def leave_life(n: Node, job: Job, is_over: bool = True) -> Life | None:
+    """Take the life out of the tables; None if the job has none.
 
-
-def put_life_away(n: Node, job: Job) -> None:
-    """The job leaves the tables, but goes on: nobody hears that a run is over (W8.2)."""
-    life = n.life.by_id.get(job.id)
-    if life is not None:
-        life.client = -1
-        drop_life(n, job, life)
+    `is_over`: so is its run. Else the job goes on elsewhere, and no worker is told (W8.2).
+    """
+    work = n.life.by_id.get(job.id)
+    if work is not None:
+        if not is_over:
+            work.client = -1
+        drop_life(n, job, work)
+    return work
 
 
 def drop_life(n: Node, job: Job, life: Life) -> None:

@@ -387,13 +387,6 @@ def idle_tick(n: Node) -> None:
                 check_idle_at(n, q, soon_ms)
 
 
-def idle_next_ms(n: Node) -> i64:
-    """When `idle_tick` next has work."""
-    if n.idle_left > 0:
-        return n.now_ms
-    return n.idle_checks[0][0] if len(n.idle_checks) > 0 else FAR
-
-
 def on_idle_check(n: Node, q: Queue) -> None:
     """[M4] Drop the queue after the idle time, or look again later."""
     if q.policy is not None:

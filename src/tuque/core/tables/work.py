@@ -284,6 +284,11 @@ class Lives:
         work.tenant = tenant_of(queue)
         self.weigh(work)
 
+    def size_of_headers(self, id: bytes) -> i64:
+        """Bytes of the headers of a job, also of one without work."""
+        work = self.by_id.get(id)
+        return 0 if work is None else len(work.headers)
+
     def rehouse(self, work: Life, queue: bytes) -> None:
         """[N11] Its job belongs to that queue now: another tenant may pay for it (N11.2)."""
         tenant = tenant_of(queue)

@@ -388,7 +388,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if chosen.rate > 0 and not is_replay:
         raise wrong(b"RATE is an option of DEAD REPLAY")
     n.work += chosen.seen
-    begin(s, c, Change(s, c, args[2], chosen, letters, is_replay))
+    begin(s, c, LetterChore(s, c, args[2], chosen, letters, is_replay))
 
 
 def tube_of(s: Server, name: bytes) -> Tube | None:
@@ -409,7 +409,7 @@ def check_key(s: Server, letter: Letter) -> None:
 
 
 @final
-class Change(Chore):
+class LetterChore(Chore):
     """[W12] DEAD REPLAY and PURGE in slices; with RATE some letters now, others in time (W12.7)."""
 
     def __init__(

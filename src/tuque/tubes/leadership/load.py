@@ -15,7 +15,7 @@ from tuque.core.model.job import job_bytes
 from tuque.core.model.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.core.node.node import Node
 from tuque.core.node.tables import leave_job
-from tuque.core.queues.ends import put_life_away
+from tuque.core.queues.ends import leave_life
 from tuque.tubes.entries.keys import work_of
 from tuque.tubes.entries.work import serial_in
 from tuque.tubes.leadership.restore import take_in
@@ -199,7 +199,7 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             session.taken.pop(task.id, None)
     n.wheel.cancel(task)
     if n.has_lives:
-        put_life_away(n, task)
+        leave_life(n, task, False)
     leave_job(n, task)
     del tube.tasks[task.number]
     n.job_bytes -= job_bytes(task) + TASK_BYTES

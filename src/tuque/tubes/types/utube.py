@@ -44,8 +44,8 @@ class Heads(Line):
         """Whether the task is not the first one of an idle lane."""
         if task.status != READY:
             return True
-        lane = self.lanes.get(task.subqueue)
-        return lane is None or lane.taken > 0 or lane.first() is not task
+        own = self.lanes.get(task.subqueue)
+        return own is None or own.taken > 0 or own.first() is not task
 
 
 class UTube(Driver):
@@ -76,8 +76,9 @@ class UTube(Driver):
         if lane.taken == 0:
             self.show(lane)
 
-    def known(self, key: bytes) -> Lane:
+    def known(self, task: Task) -> Lane:
         """The existing sub-queue of a task."""
+        key = task.subqueue
         last = self.last
         if last is not None and last.key is key:
             return last
@@ -94,8 +95,7 @@ class UTube(Driver):
 
     def drop_stale(self) -> None:
         """Drop stale heads when they are the majority: they keep tasks in memory."""
-        lanes: i64 = len(self.lanes)
-        if self.heads.size() > 2 * lanes + SLACK:
+        if self.heads.size() > 2 * i64(len(self.lanes)) + SLACK:
             self.heads.compact()
 
     def first(self) -> Task | None:
@@ -103,7 +103,7 @@ class UTube(Driver):
         heads = self.heads
         task = heads.top()
         while task is not None:
-            if task.status == READY and self.known(task.subqueue).taken == 0:
+            if task.status == READY and self.known(task).taken == 0:
                 return task
             heads.drop(task)
             task = heads.top()
@@ -117,20 +117,20 @@ class UTube(Driver):
         """`first` was taken: its lane is busy."""
         if self.heads.top() is task:
             self.heads.drop(task)
-        lane = self.known(task.subqueue)
+        lane = self.known(task)
         lane.first()  # drops stale entries before it
         lane.took(task)
         lane.taken += 1
 
     def left(self, task: Task) -> None:
         """A READY task left its lane out of turn."""
-        lane = self.known(task.subqueue)
+        lane = self.known(task)
         lane.left()
         self.settle(lane)
 
     def freed(self, task: Task) -> None:
         """The lane's task is TAKEN no longer."""
-        lane = self.known(task.subqueue)
+        lane = self.known(task)
         lane.taken -= 1
         self.settle(lane)
 

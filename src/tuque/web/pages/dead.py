@@ -32,7 +32,7 @@ AT_ONCE = 100  # letters a call: a page of progress
 
 
 def proposal(
-    letters: list[Letter], is_delete: bool, goes_on: str, hidden: list[tuple[str, str]]
+    letters: list[Letter], is_delete: bool, warning: str, hidden: list[tuple[str, str]]
 ) -> Proposal:
     """What the dialog asks about these letters."""
     count = len(letters)
@@ -73,7 +73,7 @@ def proposal(
         hidden,
         [Field("to", "Into another queue (empty: where they came from)")],
         count=count,
-        warning=goes_on,
+        warning=warning,
     )
 
 
@@ -215,12 +215,12 @@ async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
     hidden += [("id", one) for one in wanted.ids] + filter_words(wanted)
     latest_s = max((one.row.last_failure_ms for one in letters), default=0) / 1000
     ago_s = time.time() - latest_s
-    goes_on = ""
+    warning = ""
     if letters and ago_s < RECENT_S:
-        goes_on = (
+        warning = (
             f"The cause persists: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
         )
-    asked = proposal(letters, is_delete, goes_on, hidden)
+    asked = proposal(letters, is_delete, warning, hidden)
     if time.time() - reading.at_s > COUNTED_S:
         asked.follows.append(f"They were counted {span(time.time() - reading.at_s)} ago.")
     return asked, letters

@@ -132,7 +132,7 @@ class App(Hooks):
     ) -> None:
         super().__init__()
         self.keys = keys
-        self._lock = threading.RLock()  # a signal handler or `__del__` may call in here again
+        self._lock = threading.RLock()  # a signal handler or `__del__` may call in again
         self._given: Client | None = None
         self._client: Client | None = None
         self._aio: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aio.Client] = (

@@ -12,7 +12,7 @@ from tuque.worker.pools.execute import Call, Job, instant
 
 WAITING: Final = "waiting"  # fetched, not begun
 STARTING: Final = "starting"  # the broker was asked for a run
-RUNNING_HERE: Final = "running"
+AT_WORK: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
 

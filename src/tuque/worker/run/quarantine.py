@@ -19,7 +19,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, Box
-from tuque.worker.run.in_flight import RUNNING_HERE, SETTLING, STARTING, WAITING, Held
+from tuque.worker.run.in_flight import AT_WORK, SETTLING, STARTING, WAITING, Held
 
 GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
 GOOD_RUNS_MAX: Final = 1024
@@ -260,7 +260,7 @@ class Alone:
         The next one may wait longer. So one of them has its turn, however long the others run.
         """
         held = self._held
-        if held is None or held.state in (STARTING, RUNNING_HERE, SETTLING):
+        if held is None or held.state in (STARTING, AT_WORK, SETTLING):
             return None
         if now_s - self._since_s < self._patience_s:
             return None

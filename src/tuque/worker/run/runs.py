@@ -37,7 +37,7 @@ from tuque.worker.app.enqueue import UNKNOWN_KEEP_S
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import Aside, over_limit_text
 from tuque.worker.run.heartbeat import OVER
-from tuque.worker.run.in_flight import RUNNING_HERE, STARTING, Held
+from tuque.worker.run.in_flight import AT_WORK, STARTING, Held
 from tuque.worker.run.link import Link
 from tuque.worker.run.report import Ended, Teller, sealed
 from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
@@ -239,7 +239,7 @@ class Runs:
 
     def _send_progress(self, held: Held) -> None:
         data = held.progress
-        if data is not None and data is not held.sent and held.state == RUNNING_HERE:
+        if data is not None and data is not held.sent and held.state == AT_WORK:
             held.sent = data
             self.in_background(self.send_progress(held, data))
 
@@ -276,7 +276,7 @@ class Runs:
     def over(self, job_id: str, run: str, err: Error | None = None) -> None:
         """The broker replied that a run is over, or that its job was cancelled (U2.3)."""
         held = self._hands.held_of(job_id)
-        if held is None or held.state != RUNNING_HERE or held.call is None or run != held.run:
+        if held is None or held.state != AT_WORK or held.call is None or run != held.run:
             return
         why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
         is_late = isinstance(err, TooLate)

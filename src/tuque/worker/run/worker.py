@@ -40,7 +40,7 @@ from tuque.worker.run.fetch import POLL_MS
 from tuque.worker.run.health import Meter, open_meter
 from tuque.worker.run.holder import LATER_S, Holder
 from tuque.worker.run.in_flight import (
-    RUNNING_HERE,
+    AT_WORK,
     SETTLING,
     WAITING,
     Held,
@@ -371,7 +371,7 @@ class Worker(Holder):
     def run_now(self, held: Held) -> None:
         """Runs the job's task."""
         self._give_place(held)
-        held.state = RUNNING_HERE
+        held.state = AT_WORK
         held.since = self._begun_at = time.monotonic()
         self._note(held, SUSPECT if held.is_apart else RUNNING)
         if held.is_apart:
@@ -458,7 +458,7 @@ class Worker(Holder):
         await self._apart.stop()
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended report
-        for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
+        for held in [held for held in self._held.values() if held.state == AT_WORK]:
             log.warning(
                 "%(run)s is cut off", facts("job_cut_off", run=held), extra=of_job(held.about)
             )
