@@ -13,6 +13,7 @@ from tuque.store.frames import (
     MANIFEST,
     RETIRED,
     JournalError,
+    Manifest,
     SegmentHeader,
     decode_header,
     segment_name,
@@ -221,20 +222,26 @@ def test_a_journal_that_was_switched_off_is_removed() -> None:
     without it
     """
     disk, _ = earlier_manifest(3)
+    lab = restarted(disk, START_MS)
+    lab.rewrite(3)
+    lab.committer.close(START_MS)
+    disk.process_crash()
     disk.rename(MAN, f"{PATH}/{RETIRED}")
-    for named in (False, True):  # as a start that is cut before, or behind, its manifest
+    old = {name: bytes(file.data) for name, file in disk.names.items()}
+    for how in ("no manifest", "an empty one", "a new one"):
         copy = MemoryDisk()
-        for name, file in disk.names.items():
-            put(copy, name, bytes(file.data))
-        if named:
-            lab = Lab(copy)
-            lab.committer.lock()
-            lab.committer.start_anew(lab.n)
-            copy.process_crash()
+        for name, data in old.items():
+            put(copy, name, data)
+        if how == "an empty one":  # switched on, and killed before its first snapshot is complete
+            put(copy, MAN, Manifest().encode())
+        if how == "a new one":  # killed before the old files are removed
+            restarted(copy, START_MS)
+            for name, data in old.items():
+                put(copy, name, data)
+        copy.process_crash()
         assert not restarted(copy, START_MS).n.jobs
-        assert not any(copy.exists(log(n)) for n in (1, 2, 3)) and not copy.exists(
-            f"{PATH}/{RETIRED}"
-        )
+        assert set(old).isdisjoint(copy.names)
+        assert not any(name.endswith(".left") for name in copy.names)
 
 
 def broken_rewrite(cut_at: int) -> tuple[MemoryDisk, set[bytes], set[bytes], int]:
@@ -345,6 +352,7 @@ def test_a_copy_in_the_documented_order_has_all_of_before_it() -> None:
         for step, name in enumerate(names, 1):
             lab.add()
             put(copy, name, bytes(disk.file(name).data))
+            lab.add()
             if step == rolls_at:
                 assert journal.next_segment(lab.n.now_ms)
         assert check_dir(copy, PATH, BOOT_ID).is_ok()
