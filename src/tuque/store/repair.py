@@ -111,6 +111,7 @@ class DirReport:
         self.newer: list[str] = []  # they count, though the manifest on disk lacks them (J5.13)
         self.unnamed: list[str] = []  # they do not count
         self.left: list[str] = []  # those of them that the next start keeps under another name
+        self.empty: list[str] = []  # and those without a record
         self.absent: list[str] = []  # named by the manifest, but missing
         self.foreign: list[str] = []  # of another journal, in the place of an absent one
 
@@ -169,7 +170,9 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
             report.unnamed.append(other)
     is_retired = disk.exists(f"{path}/{RETIRED}")
     for other in report.unnamed:
-        if fate_of(disk, f"{path}/{other}", other, report.manifest, is_retired) == LEFT:
+        if disk.size(f"{path}/{other}") <= HEADER_BYTES:
+            report.empty.append(other)
+        elif fate_of(disk, f"{path}/{other}", other, report.manifest, is_retired) == LEFT:
             report.left.append(other)
     return report
 
@@ -551,7 +554,7 @@ def keep_unnamed(disk: Disk, report: DirReport, done: list[str]) -> None:
     that it leaves alone (J7.5).
     """
     for name in report.unnamed:
-        if disk.size(f"{report.path}/{name}") <= HEADER_BYTES:
+        if name in report.empty:
             continue
         aside = keep_left(disk, report.path, name)
         done.append(f"{name}: not part of the journal now; moved to {aside}")

@@ -364,7 +364,7 @@ def print_dir(report: DirReport) -> None:
         click.echo(f"{MANIFEST}  older than the files here; the next start also loads {names}")
     for name in report.unnamed:
         then = "the next start removes it"
-        if not report.is_ok():
+        if not report.is_ok() and name not in report.empty:
             then = "a repair moves it aside"
         elif name in report.left:
             then = "the next start renames it to .left"
