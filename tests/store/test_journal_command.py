@@ -46,8 +46,8 @@ def server_dir(path: Path, count: int = 3) -> list[str]:
     return ids
 
 
-def opened(path: Path) -> tuple[Node, Committer]:
-    n = Node(NODE_ID, b"seed", NOW_MS)
+def opened(path: Path, seed: bytes = b"seed") -> tuple[Node, Committer]:
+    n = Node(NODE_ID, seed, NOW_MS)
     committer = Committer(Disk(), str(path / "journal"), NODE_ID, NOW_MS, "always", threaded=False)
     committer.lock()
     loader = committer.loader()
@@ -84,6 +84,32 @@ def test_check_repair_and_show(tmp_path: Path) -> None:
     assert len(n.jobs) == 2
     code, text = run("repair", tmp_path)
     assert code == 1 and "stop that server first" in text
+    committer.close(START_MS)
+
+
+def test_check_and_show_know_segments_that_are_newer_than_the_manifest(tmp_path: Path) -> None:
+    """J7.5 Segments that the next start loads too (J5.13) are no damage: `check` names them, and a
+    repair writes the manifest anew with them.
+    """
+    ids = server_dir(tmp_path)
+    manifest = tmp_path / "journal" / "manifest"
+    old = manifest.read_bytes()
+    n, committer = opened(tmp_path, b"another")
+    job = on_addjob(n, b"q9", b"later", settle(n, PLAIN))
+    assert n.records is not None
+    committer.commit(n.records, NOW_MS)
+    committer.close(NOW_MS)
+    manifest.write_bytes(old)
+    code, text = run("check", tmp_path)
+    assert code == 0 and "the next start also loads journal-00000002.log" in text
+    later = job.id.decode()
+    assert later in run("show", tmp_path)[1]
+    code, text = run("repair", tmp_path, "--yes")
+    assert code == 0 and "loads now" in text
+    code, text = run("check", tmp_path)
+    assert code == 0 and "older" not in text
+    n, committer = opened(tmp_path)
+    assert {one.decode() for one in n.jobs} == {later, *ids}
     committer.close(START_MS)
 
 

@@ -26,8 +26,8 @@ MAGIC: Final = b"TUQUEJL\n"
 SEGMENT: Final = 1
 SNAPSHOT: Final = 2
 
-# magic, version, kind, number, first_seq, salt, node id, wall ms, boot time ms, boot id
-_HEADER: Final = Struct("<8siiqq8s40sqq16s")
+# magic, version, kind, number, first_seq, salt, node id, wall ms, boot time ms, boot id, is_anew
+_HEADER: Final = Struct("<8siiqq8s40sqq16sB")
 HEADER_BYTES: Final = 128
 _CRC: Final = Struct("<I")
 
@@ -42,6 +42,7 @@ MANIFEST_NEXT: Final = "manifest.next"  # the manifest as it will be with the ne
 RETIRED: Final = "manifest.off"  # a manifest that is no longer valid
 LOCK: Final = "lock"
 RESERVE: Final = "reserve"  # a file that is deleted when the disk is full
+UNKNOWN_NODE: Final = b"0" * 40  # in a header that was written anew
 
 CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends too early
 
@@ -49,6 +50,11 @@ CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends to
 FOUND: Final = 0
 DONE: Final = 1
 BAD: Final = 2
+
+# what becomes of a file that the manifest does not name (J5.13)
+DROPPED: Final = 0
+LEFT: Final = 1
+NEWER: Final = 2
 
 
 # ---- Reading: neighbouring reads share one read of the disk
@@ -118,6 +124,7 @@ class SegmentHeader:
         self.salt = salt
         self.node_id = node_id
         self.boot = boot
+        self.is_anew = False  # counts only with the snapshot of its rewrite (J1.2)
 
     def encode(self) -> bytes:
         """The header's bytes."""
@@ -135,6 +142,7 @@ class SegmentHeader:
             boot.wall_ms,
             boot.boottime_ms,
             boot.boot_id,
+            self.is_anew,
         )
         padded = fixed.ljust(HEADER_BYTES - 4, b"\0")
         return padded + _CRC.pack(zlib.crc32(padded))
@@ -148,12 +156,20 @@ def decode_header(data: bytes, name: str) -> SegmentHeader | None:
     crc: int = _CRC.unpack_from(data, HEADER_BYTES - 4)[0]
     if crc != zlib.crc32(data[: HEADER_BYTES - 4]):
         return None
-    _, version, kind, number, first_seq, salt, node_id, wall, boottime, boot_id = (
+    _, version, kind, number, first_seq, salt, node_id, wall, boottime, boot_id, is_anew = (
         _HEADER.unpack_from(data)
     )
     if not OLDEST <= version <= VERSION:
         raise WrongVersion(name, version)
-    return SegmentHeader(kind, number, first_seq, salt, node_id, Boot(wall, boot_id, boottime))
+    boot = Boot(wall, boot_id, boottime)
+    header = SegmentHeader(kind, number, first_seq, salt, node_id, boot)
+    header.is_anew = is_anew == 1
+    return header
+
+
+def header_at(disk: Disk, path: str) -> SegmentHeader | None:
+    """The header of that file, None if damaged; raises WrongVersion and OSError."""
+    return decode_header(disk.read(path, 0, HEADER_BYTES), path)
 
 
 def frame_header(
@@ -361,6 +377,172 @@ def read_manifest(disk: Disk, path: str) -> Manifest | None:
                 f"{path} holds journal files but no manifest; run: tuque journal repair {path}"
             )
     return None
+
+
+# ---- Files that the manifest does not name (SPEC J5.13)
+
+
+@final
+class Contents:
+    """The files of a journal directory, going by the manifest and by their own headers."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest  # with the newer files
+        self.newer: list[str] = []  # they count, and the manifest on disk does not name them
+        self.snapshots: list[str] = []  # newer than the manifest; perhaps they do not count
+        self.left: list[str] = []  # they hold records, and do not count
+        self.foreign: list[str] = []  # of another node
+        self.problem = ""  # why the newer ones cannot be loaded
+
+
+def contents(disk: Disk, path: str, manifest: Manifest, places: dict[str, str]) -> Contents:
+    """[J5.13] The manifest with the files that are newer, and what else holds records.
+
+    `places` has the file of each name. Raises WrongVersion and OSError.
+    """
+    found = Contents(manifest.copy())
+    is_retired = disk.exists(f"{path}/{RETIRED}")
+    node_id = node_of(disk, path, manifest, places)
+    salts: list[bytes] = []
+    for name in sorted(places):
+        if name == manifest.snapshot or name in manifest.segments:
+            continue
+        file = f"{path}/{places[name]}"
+        fate = fate_of(disk, file, name, manifest, is_retired)
+        if fate == LEFT:
+            found.left.append(name)
+        if fate != NEWER:
+            continue
+        header = header_at(disk, file)
+        if name.endswith(".snap"):
+            found.snapshots.append(name)
+        elif header is None:
+            found.newer.append(name)  # its load fails, and says so
+        elif header.salt in salts:
+            found.left.append(name)
+        elif node_id != b"" and header.node_id not in (node_id, UNKNOWN_NODE):
+            found.foreign.append(name)
+        else:
+            if header.number != number_of(name):
+                found.problem = f"{file} has the number {header.number} in its header"
+            found.newer.append(name)
+            salts.append(header.salt)
+    for name in found.snapshots:
+        number = number_of(name)
+        own = places.get(segment_name(number), "")
+        header = None if own == "" else header_at(disk, f"{path}/{own}")
+        if header is None:
+            found.problem = f"{path}/{segment_name(number)}, which continues {name}, is not there"
+        elif header.is_anew:
+            begin_with(disk, path, places, name, found)
+    for name in found.newer:
+        if name.endswith(".log"):
+            found.manifest.segments.append(name)
+            found.manifest.salts.append(salt_at(disk, f"{path}/{places[name]}"))
+    return found
+
+
+def begin_with(
+    disk: Disk, path: str, places: dict[str, str], snapshot: str, found: Contents
+) -> None:
+    """[J5.13] What counts is that newer snapshot and the segments after it."""
+    found.manifest = Manifest()
+    found.manifest.snapshot = snapshot
+    found.manifest.snapshot_salt = salt_at(disk, f"{path}/{places[snapshot]}")
+    found.newer = [snapshot]
+    number = number_of(snapshot)
+    for name in sorted(places):
+        if not name.endswith(".log") or number_of(name) < number:
+            continue
+        if name in found.foreign or name in found.left:
+            continue
+        if number_of(name) == number or disk.size(f"{path}/{places[name]}") > HEADER_BYTES:
+            found.newer.append(name)
+
+
+def fate_of(disk: Disk, file: str, name: str, m: Manifest, is_retired: bool) -> i64:
+    """[J5.13] What becomes of `file`, which has the place of `name`: the manifest lacks it."""
+    number = number_of(name)
+    last = last_number(m)
+    if name.endswith(".tmp") or disk.size(file) <= HEADER_BYTES:
+        return DROPPED
+    if number < number_of(m.snapshot):
+        return DROPPED
+    if is_retired and (number <= last or last < 0):
+        return DROPPED
+    if name.endswith(".snap"):
+        return NEWER if number > last else DROPPED
+    header = header_at(disk, file)
+    if last < 0 or (header is not None and header.is_anew):
+        return DROPPED
+    if number <= last or (header is not None and header.salt in m.salts):
+        return LEFT
+    return NEWER
+
+
+def clear_unnamed(disk: Disk, path: str, m: Manifest, prepared: str) -> None:
+    """[J5.13] Remove or keep aside what the manifest does not name, but the prepared segment.
+
+    What the disk refuses waits for the next start.
+    """
+    is_retired = disk.exists(f"{path}/{RETIRED}")
+    for name in disk.listdir(path):
+        if number_of(name) < 0 or name in (m.snapshot, prepared) or name in m.segments:
+            continue
+        try:
+            fate = fate_of(disk, f"{path}/{name}", name, m, is_retired)
+            if fate == DROPPED:
+                disk.unlink(f"{path}/{name}")
+            elif fate == LEFT:
+                keep_left(disk, path, name)
+        except (JournalError, OSError):
+            continue
+    if is_retired:
+        try:
+            disk.unlink(f"{path}/{RETIRED}")
+        except OSError:
+            return
+
+
+def last_number(m: Manifest) -> i64:
+    """The highest number of its files; -1 if it names none."""
+    last = number_of(m.snapshot)
+    for name in m.segments:
+        last = max(last, number_of(name))
+    return last
+
+
+def node_of(disk: Disk, path: str, m: Manifest, places: dict[str, str]) -> bytes:
+    """The node of the files that the manifest names; b"" if no header says it."""
+    for name in [m.snapshot, *m.segments]:
+        if name in places:
+            header = header_at(disk, f"{path}/{places[name]}")
+            if header is not None and header.node_id != UNKNOWN_NODE:
+                return header.node_id
+    return b""
+
+
+def salt_at(disk: Disk, path: str) -> bytes:
+    """The salt in the header of that file; zeros if it is damaged."""
+    header = header_at(disk, path)
+    return b"\0" * 8 if header is None else header.salt
+
+
+def keep_left(disk: Disk, path: str, name: str) -> str:
+    """[J5.13] Give the file a name that no start removes; returns the new path."""
+    aside = spare_name(disk, f"{path}/{name}.left")
+    disk.rename(f"{path}/{name}", aside)
+    return aside
+
+
+def spare_name(disk: Disk, path: str) -> str:
+    """A name that no file has yet."""
+    found = path
+    count = 1
+    while disk.exists(found):
+        count += 1
+        found = f"{path}{count}"
+    return found
 
 
 def retire(disk: Disk, path: str) -> None:

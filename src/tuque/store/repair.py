@@ -17,21 +17,28 @@ from tuque.store.frames import (
     DONE,
     FOUND,
     HEADER_BYTES,
+    LEFT,
     MANIFEST,
+    RETIRED,
     SEGMENT,
     SNAPSHOT,
+    UNKNOWN_NODE,
     Boot,
     FrameScanner,
     JournalError,
     Manifest,
     SegmentHeader,
     WrongVersion,
+    contents,
     decode_header,
     decode_manifest,
+    fate_of,
     frame_header,
+    keep_left,
     number_of,
     segment_name,
     snapshot_name,
+    spare_name,
     write_all,
     write_file,
 )
@@ -44,7 +51,6 @@ from tuque.store.replay import (
 
 TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"
-UNKNOWN_NODE: Final = b"0" * 40  # in a header that was written anew
 MOVING: Final = ".moving"  # behind the name of a file that gets another one
 
 
@@ -102,7 +108,10 @@ class DirReport:
         self.files: list[FileReport] = []
         self.places: dict[str, str] = {}  # the file that has what belongs into each name
         self.copies: list[str] = []  # of what is there in its place
-        self.unnamed: list[str] = []  # left by a rewrite; the next start removes them (J7.5)
+        self.newer: list[str] = []  # they count, though the manifest on disk lacks them (J5.13)
+        self.unnamed: list[str] = []  # they do not count
+        self.left: list[str] = []  # those of them that the next start keeps under another name
+        self.empty: list[str] = []  # and those without a record
         self.absent: list[str] = []  # named by the manifest, but missing
         self.foreign: list[str] = []  # of another journal, in the place of an absent one
 
@@ -128,6 +137,7 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
     read_or_rebuild(disk, report)
     find_foreign(disk, report)
     find_stale(disk, report)
+    find_newer(disk, report)
     names, salts = named_in(report.manifest)
     expected: i64 = 0
     last_ms: i64 = 0
@@ -158,6 +168,12 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
             report.copies.append(other)
         else:
             report.unnamed.append(other)
+    is_retired = disk.exists(f"{path}/{RETIRED}")
+    for other in report.unnamed:
+        if disk.size(f"{path}/{other}") <= HEADER_BYTES:
+            report.empty.append(other)
+        elif fate_of(disk, f"{path}/{other}", other, report.manifest, is_retired) == LEFT:
+            report.left.append(other)
     return report
 
 
@@ -226,6 +242,22 @@ def find_stale(disk: Disk, report: DirReport) -> None:
             report.manifest = rebuilt_manifest(disk, report.path, report.places)
             find_foreign(disk, report)
             return
+
+
+def find_newer(disk: Disk, report: DirReport) -> None:
+    """[J5.13] Files that are newer than the manifest; the segments after its last one count."""
+    if report.manifest_problem != "":
+        return
+    found = contents(disk, report.path, report.manifest, report.places)
+    for name in found.foreign:
+        report.foreign.append(report.places.pop(name))
+    if len(found.snapshots) > 0:
+        report.manifest_problem = "older than the files here"
+        report.manifest = rebuilt_manifest(disk, report.path, report.places)
+        find_foreign(disk, report)
+        return
+    report.manifest = found.manifest
+    report.newer = found.newer
 
 
 def read_or_rebuild(disk: Disk, report: DirReport) -> None:
@@ -314,6 +346,8 @@ def rebuilt_manifest(disk: Disk, path: str, places: dict[str, str]) -> Manifest:
             first = 0
             m.snapshot = ""
             m.snapshot_salt = b""
+        if header is None and disk.size(f"{path}/{places[name]}") == 0:
+            continue  # made for later (J1.5)
         if number_of(name) >= first:
             m.segments.append(name)
             m.salts.append(b"\0" * 8 if header is None else header.salt)
@@ -476,7 +510,7 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
             index = m.segments.index(name)
             m.segments.pop(index)
             m.salts.pop(index)
-    if report.manifest_problem != "" or len(report.absent) > 0:
+    if report.manifest_problem != "" or len(report.absent) + len(report.newer) > 0:
         path = f"{report.path}/{MANIFEST}"
         for file in report.files:
             if file.name in m.segments:
@@ -520,21 +554,10 @@ def keep_unnamed(disk: Disk, report: DirReport, done: list[str]) -> None:
     that it leaves alone (J7.5).
     """
     for name in report.unnamed:
-        if disk.size(f"{report.path}/{name}") <= HEADER_BYTES:
+        if name in report.empty:
             continue
-        aside = spare_name(disk, f"{report.path}/{name}.left")
-        disk.rename(f"{report.path}/{name}", aside)
+        aside = keep_left(disk, report.path, name)
         done.append(f"{name}: not part of the journal now; moved to {aside}")
-
-
-def spare_name(disk: Disk, path: str) -> str:
-    """A name that no file has yet."""
-    found = path
-    count = 1
-    while disk.exists(found):
-        count += 1
-        found = f"{path}{count}"
-    return found
 
 
 def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:

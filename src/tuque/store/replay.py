@@ -64,11 +64,14 @@ from tuque.store.frames import (
     HEADER_BYTES,
     SNAPSHOT,
     Boot,
+    Contents,
     FrameScanner,
     JournalError,
     Manifest,
     SegmentHeader,
+    contents,
     decode_header,
+    number_of,
     read_manifest,
 )
 from tuque.store.nodesets import NodeSets
@@ -176,8 +179,8 @@ class Loader:
         self.path = path
         self.boot = boot
         self.may_cut = may_cut  # aof_load_truncated
-        manifest = read_manifest(disk, path)
-        self.manifest = Manifest() if manifest is None else manifest
+        self.found = found_in(disk, path)
+        self.manifest = self.found.manifest
         self.names: list[str] = []
         if self.manifest.snapshot != "":
             self.names.append(self.manifest.snapshot)
@@ -213,7 +216,7 @@ class Loader:
         self.life = LifeLog()
         self.order: list[Job] = []
         self.restored: i64 = 0
-        self.notes: list[str] = []
+        self.notes: list[str] = notes_of(path, self.found)
         self.record_count: i64 = 0
         self.job_count: i64 = 0  # entered into the node
         self.expired_count: i64 = 0
@@ -293,9 +296,10 @@ class Loader:
         elif self.next_seq == 0:
             self.next_seq = header.first_seq
         elif header.first_seq != self.next_seq:
-            raise self.damage(
-                path, 0, f"it begins with record {header.first_seq}, expected {self.next_seq}"
-            )
+            what = f"it begins with record {header.first_seq}, expected {self.next_seq}"
+            if name in self.found.newer:
+                what = f"it is newer than the manifest, and {what}"
+            raise self.damage(path, 0, what)
         if header.boot.wall_ms > 0:  # else written anew by a repair that knew no time
             self.shift(header.boot)
             self.clock_ms = header.boot.wall_ms
@@ -587,6 +591,39 @@ class Loader:
                     n.tombs.keep_custody(id, end_ms)
                 else:
                     n.tombs.keep(id, end_ms)
+
+
+def found_in(disk: Disk, path: str) -> Contents:
+    """[J5.13] The files that count; raises JournalError if newer ones cannot be loaded."""
+    manifest = read_manifest(disk, path)
+    if manifest is None:
+        return Contents(Manifest())
+    try:
+        places = {name: name for name in disk.listdir(path) if number_of(name) >= 0}
+        found = contents(disk, path, manifest, places)
+    except OSError as e:
+        raise JournalError(f"cannot read a file of {path}: {e.strerror or e}") from e
+    problem = found.problem
+    if len(found.foreign) > 0:
+        problem = f"{path}/{found.foreign[0]} is of another node"
+    if problem != "":
+        raise JournalError(
+            f"the manifest in {path} is older than files beside it, and they do not follow it: "
+            f"{problem}. Nothing was loaded. Bring the right file back, or run: "
+            f"tuque journal repair {path}"
+        )
+    return found
+
+
+def notes_of(path: str, found: Contents) -> list[str]:
+    """What the log says of files that the manifest does not name."""
+    notes: list[str] = []
+    if len(found.newer) > 0:
+        names = ", ".join(found.newer)
+        notes.append(f"the manifest in {path} was older than its files: also loaded {names}")
+    for name in found.left:
+        notes.append(f"{path}/{name} has records and is not of this journal: renamed to .left")
+    return notes
 
 
 def file_size(disk: Disk, path: str) -> i64:

@@ -32,13 +32,13 @@ from tuque.store.frames import (
     MANIFEST,
     MANIFEST_NEXT,
     RESERVE,
-    RETIRED,
     SEGMENT,
     SNAPSHOT,
     Boot,
     JournalError,
     Manifest,
     SegmentHeader,
+    clear_unnamed,
     frame_header,
     header_of,
     number_of,
@@ -299,7 +299,9 @@ class Journal:
     def header(self, number: i64, salt: bytes, now_ms: i64) -> bytes:
         """The header of a segment that begins after the last record."""
         boot = self.boot.later(now_ms)
-        return SegmentHeader(SEGMENT, number, self.seq + 1, salt, self.node_id, boot).encode()
+        header = SegmentHeader(SEGMENT, number, self.seq + 1, salt, self.node_id, boot)
+        header.is_anew = self.is_broken
+        return header.encode()
 
     def enter(self, number: i64, path: str, handle: int, salt: bytes, now_ms: i64) -> None:
         """Write to that segment from now on; it has a header only."""
@@ -386,15 +388,9 @@ class Journal:
             raise
 
     def drop_unnamed(self) -> None:
-        """Remove segments and snapshots that the manifest does not name (any more)."""
-        m = self.manifest
+        """[J5.13] Remove or keep aside what the manifest does not name (any more)."""
         prepared = "" if self.prepared is None else segment_name(self.prepared.number)
-        for name in self.disk.listdir(self.path):
-            is_named = name == m.snapshot or name in m.segments or name == prepared
-            if number_of(name) >= 0 and not is_named:
-                self.unlink_quietly(f"{self.path}/{name}")
-        if self.disk.exists(f"{self.path}/{RETIRED}"):
-            self.unlink_quietly(f"{self.path}/{RETIRED}")
+        clear_unnamed(self.disk, self.path, self.manifest, prepared)
 
     def measure_old(self) -> None:
         """Add up the files in the manifest, except the one being written."""

@@ -54,7 +54,15 @@ from tuque.store.frames import (
     number_of,
     read_manifest,
 )
-from tuque.store.repair import DirReport, FileReport, check_dir, check_file, repair_dir
+from tuque.store.repair import (
+    DirReport,
+    FileReport,
+    check_dir,
+    check_file,
+    named_in,
+    repair_dir,
+)
+from tuque.store.replay import found_in
 from tuque.store.writer import Journal, why
 from tuque.terminal import printable
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
@@ -351,10 +359,16 @@ def print_dir(report: DirReport) -> None:
     for name in report.copies:
         click.echo(f"{name}  a copy of a file that is there")
     for name in report.foreign:
-        click.echo(f"{name}  of another journal: its salt is not the one in the manifest")
-    is_sure = report.manifest_problem == "" and len(report.absent) == 0
-    then = "the next start removes it" if is_sure else "a repair moves it aside"
+        click.echo(f"{name}  of another journal: its header says so")
+    if report.newer:
+        names = ", ".join(report.newer)
+        click.echo(f"{MANIFEST}  older than the files here; the next start also loads {names}")
     for name in report.unnamed:
+        then = "the next start removes it"
+        if not report.is_ok() and name not in report.empty:
+            then = "a repair moves it aside"
+        elif name in report.left:
+            then = "the next start renames it to .left"
         click.echo(f"{name}  left over, does not count; {then}")
     records = sum(file.records for file in report.files)
     size = sum(file.bytes for file in report.files)
@@ -400,7 +414,7 @@ def repair(path: str, yes: bool) -> None:
     try:
         report = check_dir(disk, path, machine_boot_id())
         print_dir(report)
-        if report.is_ok():
+        if report.is_ok() and not report.newer:
             return
         if not yes:
             click.confirm("Repair it?", abort=True)
@@ -438,11 +452,10 @@ def files_of(disk: Disk, path: str) -> list[str]:
     if not disk.is_dir(path):
         return [path]
     path = find_dir(disk, path)
-    manifest = read_manifest(disk, path)
-    if manifest is None:
+    if read_manifest(disk, path) is None:
         raise JournalError(f"{path} holds no journal")
-    names = [manifest.snapshot] if manifest.snapshot else []
-    return [f"{path}/{name}" for name in [*names, *manifest.segments]]
+    names, _ = named_in(found_in(disk, path).manifest)
+    return [f"{path}/{name}" for name in names]
 
 
 def rows(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
