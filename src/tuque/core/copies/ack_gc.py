@@ -87,8 +87,6 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     if len(n.peers) == 1 or n.tombs.has(id) or not n.ids.knows(id):
         return
     ttl_s = ttl_s_of(id)
-    if ttl_s < 0:
-        return
     if memory_level(n) >= 2:
         ask_each(n, SetAck(id, 0, ttl_s * 1000, packed_outcome(n, id)))  # A3.4
         return
