@@ -37,6 +37,7 @@ from tuque.core.queues.ends import (
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     get_queue,
+    memory_level,
     policy_of,
     remove,
     requeue,
@@ -73,10 +74,11 @@ def packed_life(n: Node, id: bytes) -> bytes:
 
 def packed_outcome(n: Node, id: bytes) -> bytes:
     """The kept outcome of the job for a message; empty if there is none."""
-    outcome = n.life.kept.get(id) if n.has_lives else None
+    work = n.life
+    outcome = work.kept.get(id)
     if outcome is None:
         return b""
-    in_hand = n.life.in_hand
+    in_hand = work.in_hand
     if in_hand is not None and in_hand.id == id:
         outcome = in_hand  # W7.5
     w = BytesWriter()
@@ -258,6 +260,28 @@ def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
         return STANDS if is_better(outcome, kept) else SAME
     met = settle(n, kept, outcome)
     return SAME if met == FELL and kept.is_of_task() else met
+
+
+def keep_passed(n: Node, id: bytes, data: bytes) -> bool:
+    """[K7] A node that leaves passes on how a job ended, of which nothing is here: it is kept for
+    the rest of its time, if there is room (K7.10). Whether all that it says is here now.
+    """
+    outcome = unpack_outcome(n, id, data) if len(data) > 0 else None
+    if outcome is None or outcome.is_claim or outcome.is_of_task():
+        return False
+    work = n.life
+    kept = work.known(id)
+    if kept is not None:
+        return outcome.result is None or not kept.is_stripped()
+    has_room = work.kept_bytes + outcome.size() <= n.limits.results_bytes
+    if n.is_leaving or not has_room or memory_level(n) >= 2 or outcome.until_ms <= n.now_ms:
+        return False
+    n.has_lives = True
+    work.forget(id)  # a claim
+    work.keep(outcome, n.limits.results_bytes)
+    if n.records is not None:
+        n.records.outcome(outcome)
+    return True
 
 
 def adopt_life(
