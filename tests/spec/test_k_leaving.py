@@ -516,3 +516,46 @@ def test_results_without_another_node(make_world: Make) -> None:
     world.leave(0)
     info = world.node(0).info("cluster")
     assert (info["cluster_safe_to_stop"], info["cluster_results_here"]) == ("yes", "2")
+
+
+@pytest.mark.parametrize("how", ["", "repeated", "restart"])
+def test_a_run_of_an_at_most_once_job_continues_elsewhere(make_world: Make, how: str) -> None:
+    """K7.2 AMO jobs are passed on as in F2.3, also one that a worker has begun: its run continues
+    there (F3.8).
+
+    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: here it counts as delivered, and
+    its run continues until its worker reports or its TIMELIMIT is over.
+    """
+    world = make_world(3)
+    ids = [world.at(0).add(retry=0, replicate=1, keep=1_000) for _ in range(2)]
+    ids.append(world.at(0).add(retry=0, replicate=1, timelimit=500))
+    runs = {id: run for id in world.at(0).get(count=3) for run in [world.at(0)("START", id)[0][0]]}
+    assert sorted(runs) == sorted(ids)
+    if how == "repeated":
+        world.hold(1, 0)
+        world.hold(2, 0)
+        world.leave(0)
+        world.pass_ms(1_500)
+        assert len(world.node(0).core.jobs) == 3  # not before the others have confirmed
+        world.sever(0, 1)
+        world.sever(0, 2)
+        world.link()
+    drain(world, 0)
+    world.stop(0)
+    assert world.at(1).get() + world.at(2).get() == [], "nobody gets it again"
+    if how == "restart":
+        world.restart(1)
+        world.restart(2)
+        world.link(1, 2)
+        assert world.at(1).get() + world.at(2).get() == []
+    for i in (1, 2):
+        assert [told(world, i, id)["state"] for id in ids] == [b"running"] * 3
+    for id in ids[:2]:
+        here = next(iter(world.copies(id)))
+        assert world.at(here)("WORKING", id, runs[id]) == 0
+        assert world.at(3 - here)("DONE", id, runs[id], "RESULT", "42") == 0
+    world.pass_ms(1_000)
+    for i in (1, 2):
+        assert [told(world, i, id)["result"] for id in ids[:2]] == [b"42"] * 2
+    world.pass_ms(500_000)
+    assert told(world, 1, ids[2])["cause"] == b"timeout"

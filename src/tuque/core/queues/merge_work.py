@@ -113,6 +113,12 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
     return life
 
 
+def is_running(n: Node, data: bytes) -> bool:
+    """Whether a worker is at work on the job that came with this."""
+    theirs = unpack_life(n, data) if len(data) > 0 else None
+    return theirs is not None and theirs.run_state == LIVE
+
+
 def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
     """The outcome in a message; None if it is malformed."""
     r = LifeRecord()
@@ -181,25 +187,27 @@ def life_message(n: Node, job: Job) -> LifeAt:
 
 def tell_soon(n: Node, job: Job, life: Life) -> None:
     """[W14] A run began: the others hear of it within 50 ms, if it still lasts then (W14.3)."""
+    work = n.life
     if job.holders == 1 or job.retry_s == 0:
         return
     if job.retry_s <= PATIENT_S or life.failed + 1 == life.terms.attempts:
         send_work(n, job)
         return
-    if len(n.life.untold) == 0:
-        n.life.beat_ms = n.now_ms + START_MS
-    n.life.untold[job.id] = None
+    if len(work.untold) == 0:
+        work.beat_ms = n.now_ms + START_MS
+    work.untold[job.id] = None
 
 
 def tell_untold(n: Node) -> None:
     """[W14] Announce the runs that began and still last (W14.3)."""
-    if len(n.life.untold) == 0 or n.life.beat_ms > n.now_ms:
+    work = n.life
+    if len(work.untold) == 0 or work.beat_ms > n.now_ms:
         return
-    untold = n.life.untold
-    n.life.untold = {}
+    untold = work.untold
+    work.untold = {}
     for id in untold:
         job = n.jobs.get(id)
-        life = n.life.by_id.get(id)
+        life = work.by_id.get(id)
         if job is not None and life is not None and job.state == ACTIVE:
             send_work(n, job)
 
@@ -239,10 +247,11 @@ def settle(n: Node, kept: Outcome, outcome: Outcome) -> i64:
 
 def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
     """The other outcome of the job stands, not the one that is kept."""
+    work = n.life
     outcome.until_ms = kept.until_ms
     outcome.is_brief = kept.is_brief
-    n.life.forget(kept.id)
-    n.life.keep(outcome, n.limits.results_bytes)
+    work.forget(kept.id)
+    work.keep(outcome, n.limits.results_bytes)
     if n.records is not None:
         n.records.outcome(outcome)
 
@@ -493,20 +502,21 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
 
 def drop_letters(n: Node) -> None:
     """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
+    work = n.life
     while has_surplus(n):
-        oldest = n.life.shares.letters_first(n.limits.dead_bytes)  # N11.7
+        oldest = work.shares.letters_first(n.limits.dead_bytes)  # N11.7
         if len(oldest) == 0:
-            oldest = n.life.oldest_letter()
-        if len(n.life.giants) > 1:
-            oldest = next(iter(n.life.giants))
+            oldest = work.oldest_letter()
+        if len(work.giants) > 1:
+            oldest = next(iter(work.giants))
         job = n.jobs[oldest]
         if isinstance(job, Task):
             if not policy_of(n).drop_letter(n, job):
-                n.life.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
+                work.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
                 return
         else:
             remove(n, job, stats.EXPIRED)
-        n.life.dead_dropped += 1
+        work.dead_dropped += 1
 
 
 def has_surplus(n: Node) -> bool:

@@ -28,7 +28,7 @@ from tuque.core.model.job import (
     Job,
 )
 from tuque.core.model.task import Task
-from tuque.core.model.work import Outcome
+from tuque.core.model.work import LIVE, Outcome
 from tuque.core.msgs import Enqueue, GotAck, Holders, Left
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
@@ -165,11 +165,12 @@ def leave(n: Node, job: Job) -> None:
 def leave_once(n: Node, job: Job) -> None:
     """Hand over an at-most-once job: first its custody, then the job (F2.3).
 
-    A delivered one is dropped: it is only a memory.
+    So does one that a worker has begun. Another delivered one is dropped: it is only a memory.
     """
     if job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_TRANSIT:
         return
-    if job.flags & DELIVERED:
+    work = n.life.by_id.get(job.id)
+    if job.flags & DELIVERED and (work is None or work.run_state != LIVE):
         drop(n, job)
     elif may_move(n, job):
         targets = choose_room(n, 0, 1)
