@@ -156,13 +156,13 @@ def bodies_are_cut() -> list[Patch]:
 
 def rate_is_ignored() -> list[Patch]:
     """W12.7: DEAD REPLAY with RATE queues all letters at once."""
-    sound = dead.Replay.step
+    sound = dead.LetterChore.step
 
-    def step(self: dead.Replay, room: int) -> bool:
+    def step(self: dead.LetterChore, room: int) -> bool:
         self.rate = dead.RATE_MAX
         return bool(sound(self, room))
 
-    return [(dead.Replay, "step", step)]
+    return [(dead.LetterChore, "step", step)]
 
 
 def pri_is_not_set() -> list[Patch]:

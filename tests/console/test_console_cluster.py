@@ -398,6 +398,18 @@ class TestDrainAndRepair:
         assert b"the time is up: 1 job left to give away" in done.stderr
         link.call([b"CLUSTER", b"LEAVING", b"no"])
         link.call([b"DEBUG", b"FLUSHALL"])
+
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_a_drain_that_loses_results(self, port: int, tuque: Run, count: int) -> None:
+        link = Link(Target(port=port))
+        for _ in range(count):
+            id = link.call([b"ADDJOB", b"alone", b"body", b"0", b"KEEP", b"100"])
+            link.call([b"DONE", str(id).encode(), b"-", b"RESULT", b"42"])
+        done = tuque("cluster", "drain", "-p", port)
+        lost = "1 kept result is" if count == 1 else "2 kept results are"
+        assert f"safe to stop; {lost} only here: no other node takes " in done.stdout.decode()
+        link.call([b"CLUSTER", b"LEAVING", b"no"])
+        link.call([b"DEBUG", b"FLUSHALL"])
         link.close()
 
     def test_repair_is_done(self, dev: Dev, tuque: Run) -> None:

@@ -223,7 +223,7 @@ def test_f9_a_node_short_of_memory_passes_acks_on(make_world: Make) -> None:
 
 
 def test_f10_forged_ids_cost_nothing(make_world: Make) -> None:
-    """A3.4 (cluster) An unknown id whose TTL field says ALO and whose keyed code is right: the node
+    """A3.4 (cluster) An unknown id whose keyed code is right: the node
     makes a record without a body in state acked, at most 1000 at a time for one client.
     """
     world = make_world(3, journal="off")

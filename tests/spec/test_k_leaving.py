@@ -22,6 +22,7 @@ from tuque.core.msgs import (
 from tuque.core.repair.drain import drain_left, drop, on_left
 from tuque.core.repair.node_loss import repair_left
 from world import World
+from world_lives import told
 
 Make = Callable[..., World]
 
@@ -434,3 +435,131 @@ def test_a_node_that_loads_is_not_safe_to_stop(make_world: Make) -> None:
     assert drain_left(n) == 1
     n.is_loading = False
     assert drain_left(n) == 0
+
+
+def ended(world: World, i: int, count: int, result: str = "r%d", keep_s: int = 999) -> list[bytes]:
+    """Jobs of one copy at node i that are done there, with results."""
+    ids = [world.at(i).add(retry=60, replicate=1, keep=keep_s) for _ in range(count)]
+    for k, id in enumerate(ids):
+        assert world.at(i)("DONE", id, "-", "RESULT", result % k if "%" in result else result) == 1
+    return ids
+
+
+def test_kept_results_pass_to_other_nodes(make_world: Make) -> None:
+    """K7.10 It passes kept outcomes (W7.2) on, at the pace of copies (K5.3): SETACK without holders
+    to one of the remaining nodes. A node that knows nothing of the job keeps the outcome for the
+    rest of KEEP, and replies GOTACK(known)
+    """
+    world = make_world(3)
+    ids = ended(world, 0, 60, keep_s=100)
+    world.pass_ms(20_000)
+    assert drain(world, 0) < 5_000
+    info = world.node(0).info("cluster")
+    assert (info["cluster_drain_results"], info["cluster_results_here"]) == ("0", "0")
+    world.stop(0)
+    world.disk(0).lose()
+    world.forget(1, 0)
+    world.forget(2, 0)
+    world.restart(1)
+    world.restart(2)
+    world.link(1, 2)
+    for i in (1, 2):
+        found = [told(world, i, id) for id in ids]
+        assert [one["result"] for one in found] == [b"r%d" % k for k in range(60)]
+    at = [len(world.node(i).core.life.kept) for i in (1, 2)]
+    assert sum(at) == 60 and min(at) > 10
+    world.pass_ms(100_000)
+    assert not world.node(1).core.life.kept and not world.node(2).core.life.kept
+
+
+@pytest.mark.parametrize("lost", ["reply", "message"])
+def test_a_result_that_is_not_confirmed_is_not_given_away(make_world: Make, lost: str) -> None:
+    """K7.10 What is not confirmed counts in K7.3."""
+    world = make_world(2)
+    ids = ended(world, 0, 3)
+    world.hold(*((1, 0) if lost == "reply" else (0, 1)))
+    world.leave(0)
+    world.pass_ms(2_000)
+    assert drain_left(world.node(0).core) == 3
+    assert world.node(0).info("cluster")["cluster_safe_to_stop"] == "no"
+    world.sever(0, 1)
+    world.link()
+    drain(world, 0)
+    world.stop(0)
+    assert [told(world, 1, id)["state"] for id in ids] == [b"done"] * 3
+
+
+def test_results_that_no_node_takes(make_world: Make) -> None:
+    """K7.10 GOTACK(unknown) means that it does not keep it: its own outcomes and this one would be
+    above `results-max-bytes`, its memory is at level 2, or it leaves. Then another node gets it.
+
+    What all linked nodes have refused three times does not: it is lost with the node, as all of it
+    is if no node remains. INFO shows how many these are.
+    """
+    world = make_world(3)
+    mine = ended(world, 1, 5)
+    ids = ended(world, 0, 3) + ended(world, 0, 2, "x" * 50_000)
+    world.node(1).core.limits.results_bytes = 60_000
+    world.node(2).core.limits.results_bytes = 2_000
+    drain(world, 0)
+    info = world.node(0).info("cluster")
+    assert (info["cluster_safe_to_stop"], info["cluster_results_here"]) == ("yes", "1")
+    world.stop(0)
+    kept = [world.node(i).core.life.kept for i in (1, 2)]
+    assert all(id in kept[0] for id in mine), "nothing of its own went for it"
+    assert [sum(id in one for one in kept) for id in ids[:3]] == [1, 1, 1]
+    assert [sum(id in one for one in kept) for id in ids[3:]] in ([1, 0], [0, 1])
+
+
+def test_results_without_another_node(make_world: Make) -> None:
+    """K7.10 it is lost with the node, as all of it is if no node remains. INFO shows how many these
+    are.
+    """
+    world = make_world(1)
+    ended(world, 0, 2)
+    world.leave(0)
+    info = world.node(0).info("cluster")
+    assert (info["cluster_safe_to_stop"], info["cluster_results_here"]) == ("yes", "2")
+
+
+@pytest.mark.parametrize("how", ["", "repeated", "restart"])
+def test_a_run_of_an_at_most_once_job_continues_elsewhere(make_world: Make, how: str) -> None:
+    """K7.2 AMO jobs are passed on as in F2.3, also one that a worker has begun: its run continues
+    there (F3.8).
+
+    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: here it counts as delivered, and
+    its run continues until its worker reports or its TIMELIMIT is over.
+    """
+    world = make_world(3)
+    ids = [world.at(0).add(retry=0, replicate=1, keep=1_000) for _ in range(2)]
+    ids.append(world.at(0).add(retry=0, replicate=1, timelimit=500))
+    runs = {id: run for id in world.at(0).get(count=3) for run in [world.at(0)("START", id)[0][0]]}
+    assert sorted(runs) == sorted(ids)
+    if how == "repeated":
+        world.hold(1, 0)
+        world.hold(2, 0)
+        world.leave(0)
+        world.pass_ms(1_500)
+        assert len(world.node(0).core.jobs) == 3  # not before the others have confirmed
+        world.sever(0, 1)
+        world.sever(0, 2)
+        world.link()
+    drain(world, 0)
+    world.stop(0)
+    assert world.at(1).get() + world.at(2).get() == [], "nobody gets it again"
+    if how == "restart":
+        world.restart(1)
+        world.restart(2)
+        world.link(1, 2)
+        assert world.at(1).get() + world.at(2).get() == []
+    for i in (1, 2):
+        assert [told(world, i, id)["state"] for id in ids] == [b"running"] * 3
+    for id in ids[:2]:
+        here = next(iter(world.copies(id)))
+        assert world.at(here)("WORKING", id, runs[id]) == 0
+        assert world.at(3 - here)("DONE", id, runs[id], "RESULT", "42") == 0
+    world.pass_ms(1_000)
+    for i in (1, 2):
+        assert [told(world, i, id)["result"] for id in ids[:2]] == [b"42"] * 2
+    world.pass_ms(500_000)
+    assert told(world, 1, ids[2])["cause"] == b"timeout"

@@ -12,7 +12,7 @@ from tuque.core.life.cancel_update import ENDED
 from tuque.core.life.lookup import CANCEL, LOOK
 from tuque.core.life.outcomes import on_done
 from tuque.core.model.job_id import IdMaker
-from tuque.core.model.work import Terms
+from tuque.core.model.work import Terms, run_text
 from tuque.core.msgs import (
     DelJob,
     JobAsk,
@@ -22,7 +22,7 @@ from tuque.core.msgs import (
 from tuque.core.node.node import Node
 from tuque.core.repair.node_loss import on_forget
 from world import World
-from world_lives import add, known
+from world_lives import add, at, known, start, told
 
 Make = Callable[..., World]
 
@@ -393,6 +393,47 @@ def test_a_result_waits_for_a_holder_that_is_away(make_world: Make, how: str) ->
     assert not world.node(1).core.life.kept, "it is not kept here for longer than it must"
     world.restart(1)
     assert not world.node(1).core.life.kept
+
+
+@pytest.mark.parametrize("is_told_twice", [False, True])
+def test_a_run_of_an_at_most_once_job_ends_while_its_node_restarts(
+    make_world: Make, is_told_twice: bool
+) -> None:
+    """A3.4 Of an AMO job, too: whoever has it learns that it is over, also after a restart, and its
+    outcome (W14.6).
+    """
+    world = make_world(3)
+    id = add(world, 0, 0, KEPT, 7_200, replicate=1)
+    assert world.at(0).get() == [id]
+    run = start(world, 0, id)
+    world.stop(0)
+    token = run_text(run)
+    assert world.at(1)("DONE", id, token, "RESULT", "42") == 0
+    if is_told_twice:
+        assert world.at(2)("DONE", id, token, "RESULT", "42") == 0
+        world.restart(1)
+    world.pass_ms(60_000)
+    world.start(0)
+    world.link()
+    world.pass_ms(3_000)
+    for i in world.numbers():
+        result = told(world, i, id)
+        assert (result["state"], result["result"]) == (b"done", b"42"), i
+    assert world.at(0).get() == []
+    assert not at(world, 0).strays and not at(world, 1).strays and not at(world, 2).strays
+
+
+def test_the_ack_of_an_at_most_once_job_waits_for_its_node(make_world: Make) -> None:
+    """A3.4 Of an AMO job, too: whoever has it learns that it is over, also after a restart"""
+    world = make_world(2)
+    id = add(world, 0, 0, KEPT, 7_200, replicate=1)
+    assert world.at(0).get() == [id]
+    world.stop(0)
+    assert world.at(1)("ACKJOB", id) == 0
+    world.start(0)
+    world.link()
+    world.pass_ms(3_000)
+    assert [told(world, i, id)["state"] for i in (0, 1)] == [b"done", b"done"]
 
 
 @pytest.mark.parametrize("nodes", [2, 3])

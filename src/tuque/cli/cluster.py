@@ -393,7 +393,8 @@ def forget(node: NodeOptions, force: bool, node_id: str) -> None:
 def drain(node: NodeOptions, wait: bool, cancel: bool, timeout: float) -> None:
     """Make a node give away all its jobs and leave.
 
-    When the command succeeds, the node is safe to stop, and its data may be deleted.
+    When the command succeeds, the node is safe to stop, and its data may be deleted. Kept results
+    go to other nodes, too; if no node has room for some, the last line has their number.
     """
     with node_asked(node) as link:
         ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
@@ -402,17 +403,18 @@ def drain(node: NodeOptions, wait: bool, cancel: bool, timeout: float) -> None:
             return
         left = int(info_of(link).get("cluster_drain_left", 0))
         if not wait:
-            click.echo(f"{link.target} is leaving, {jobs(left)} to give away")
+            click.echo(f"{link.target} is leaving, {to_give(info_of(link))} to give away")
             return
         deadline = deadline_of(timeout)
         with counted_down("draining", left) as show:
             while (info := info_of(link)).get("cluster_safe_to_stop") != "yes":
                 left = int(info.get("cluster_drain_left", 0))
                 show(left)
-                check_time(deadline, f"{jobs(left)} left to give away; the node continues with it")
+                rest = f"{to_give(info)} left to give away; the node continues with it"
+                check_time(deadline, rest)
                 time.sleep(POLL_S)
             show(0)
-        click.echo(f"{link.target} has given all its jobs away: safe to stop")
+        click.echo(f"{link.target} has given all its jobs away: safe to stop{only_here(info)}")
 
 
 @cluster.command()
@@ -507,6 +509,26 @@ def check_time(deadline: float, what: str) -> None:
 def jobs(count: int) -> str:
     """1 job, 2 jobs."""
     return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def to_give(info: dict[str, str]) -> str:
+    """What a leaving node has still to give away: jobs, and kept results (K7.10)."""
+    results = int(info.get("cluster_drain_results", 0))
+    count = int(info.get("cluster_drain_left", 0)) - results
+    kept = f"{results:,} result{'' if results == 1 else 's'}"
+    if results == 0:
+        return jobs(count)
+    return f"{jobs(count)} and {kept}" if count > 0 else kept
+
+
+def only_here(info: dict[str, str]) -> str:
+    """What is lost with the data of a node that is safe to stop (K7.10)."""
+    count = int(info.get("cluster_results_here", 0))
+    if count == 0:
+        return ""
+    if count == 1:
+        return "; 1 kept result is only here: no other node takes it"
+    return f"; {count:,} kept results are only here: no other node takes them"
 
 
 # ---- nodes that leave, and nodes that stop by plan

@@ -45,6 +45,7 @@ from tuque.core.queues.merge_work import (
     ack_of,
     adopt_late,
     adopt_outcome,
+    keep_passed,
     packed_outcome,
     unpack_outcome,
 )
@@ -87,8 +88,6 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     if len(n.peers) == 1 or n.tombs.has(id) or not n.ids.knows(id):
         return
     ttl_s = ttl_s_of(id)
-    if ttl_s < 0:
-        return
     if memory_level(n) >= 2:
         ask_each(n, SetAck(id, 0, ttl_s * 1000, packed_outcome(n, id)))  # A3.4
         return
@@ -413,7 +412,6 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         elif not n.tombs.has(m.id):
             n.tombs.add(m.id, expire_ms, linked(n), n.round)
         meet_late(n, slot, m)
-        say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):
         if m.holders == 0 and not ends_by_claim(n, job, m.outcome):
@@ -465,14 +463,16 @@ def send_better(n: Node, job: Job, slot: i64, has_copy: bool, unnamed: i64) -> N
 
 
 def meet_late(n: Node, slot: i64, m: SetAck) -> None:
-    """[W14] The outcome of the job is all that is here: if it differs, who has the one that falls
-    gets the other (W14.4, W14.17).
+    """[A4, W14] Not the job is here, but maybe its outcome: if it differs, who has the one that
+    falls gets the other (W14.4, W14.17).
     """
     met = adopt_late(n, m.id, m.outcome)
     if met == STANDS:
         send_outcome(n, slot, m.id)
     elif met == FELL:
         spread_outcome(n, m.id)
+    is_kept = n.peers[slot].is_leaving and keep_passed(n, m.id, m.outcome)
+    say(n, slot, GotAck(m.id, is_kept, 0))  # K7.10
 
 
 def spread_outcome(n: Node, id: bytes) -> None:
@@ -533,7 +533,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
         return
     named = translate_all(n, slot, m.holders)
     if job.flags & BODYLESS:
-        on_stray_answer(n, job, slot, m.known, named)
+        on_stray_answer(n, job, slot, m.known and named != 0, named)
         return
     bit: i64 = 1 << slot
     new = join(n, job, named)

@@ -31,6 +31,7 @@ from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
+    DELIVERED,
     IN_TRANSIT,
     LET_GO,
     ONCE_QUEUED,
@@ -67,7 +68,7 @@ from tuque.core.node.peers import (
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT, Queue
 from tuque.core.queues.deliver import demand_of, serve_ready, set_pause
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import adopt_life, expire, packed_outcome
+from tuque.core.queues.merge_work import adopt_life, expire, is_running, packed_outcome
 from tuque.core.queues.procedures import (
     FAR,
     enqueue,
@@ -215,10 +216,14 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     else:
         job.holders = translate(n, slot, m.holders) | (1 << slot) | 1
     register(n, job, stats.IMPORTED)
-    start(n, job, m.due_ms if job.retry_s == 0 else 0)
+    is_begun = job.retry_s == 0 and is_running(n, m.life)
+    if not is_begun:
+        start(n, job, m.due_ms if job.retry_s == 0 else 0)
     if n.records is not None:
         n.records.add(job)
     adopt_life(n, slot, job, m.life)
+    if is_begun:
+        continue_run(n, job)
     hear_holders(n, slot, job, job.holders, m.holders)  # K5.7
     tell_served(n, slot, job)
 
@@ -274,12 +279,31 @@ def take_once(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) ->
     job.flags &= 0xFF ^ IN_TRANSIT
     job.holders = 1 | (1 << slot)
     n.custody[job.id] = slot
-    start(n, job, m.due_ms)
     if n.records is not None:
         n.records.holders(job)
-        n.records.state(job)
+    if is_running(n, m.life):
+        adopt_life(n, slot, job, m.life)
+        continue_run(n, job)
+    else:
+        start(n, job, m.due_ms)
+        if n.records is not None:
+            n.records.state(job)
     answer.ids.append(m.id)
     return 1
+
+
+def continue_run(n: Node, job: Job) -> None:
+    """[F3] The received at-most-once job is at a worker: nobody else gets it (F3.8)."""
+    job.flags |= DELIVERED | ONCE_QUEUED
+    job.qtime_ms = 0
+    n.delivered_amo[job.id] = None
+    work = n.life.by_id[job.id]
+    limit_ms = work.terms.limit_ms
+    if limit_ms > 0:
+        job.qtime_ms = max(work.since_ms + limit_ms, n.now_ms)
+    n.wheel.arm(job, n.now_ms)
+    if n.records is not None:
+        n.records.state(job)
 
 
 def start(n: Node, job: Job, due_ms: i64) -> None:

@@ -81,7 +81,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import clear_link, on_slots, set_reachable
-from tuque.core.repair.drain import drain_link_up, on_answer, on_left
+from tuque.core.repair.drain import drain_link_up, on_answer, on_left, on_passed
 from tuque.core.repair.node_loss import begin_settling, end_settling, on_ask, on_lack, on_there
 from tuque.core.topics import on_topics, topics_link_up
 
@@ -102,6 +102,8 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_setack(n, slot, m)
     elif type(m) is GotAck:
         on_gotack(n, slot, m)
+        if n.is_leaving:
+            on_passed(n, slot, m)
     elif type(m) is DelJob:
         on_deljob_message(n, slot, m)
     elif type(m) is Delivered:

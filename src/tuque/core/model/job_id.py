@@ -216,9 +216,9 @@ def is_marked(id: bytes, tenant: bytes) -> bool:
 
 
 def ttl_s_of(id: bytes) -> i64:
-    """The TTL in the id, in whole minutes rounded up, as s; -1: at most once."""
+    """The longest TTL that a job with this id may have, in s: its field is rounded (G6.2)."""
     field = int(id[36:40], 16)
-    return (field + 1) * 60 if field & 1 else -1
+    return (field + 1) * 60 if field & 1 else (field + 2) * 60
 
 
 def ttl_field(ttl_s: i64, retry_s: i64) -> i64:

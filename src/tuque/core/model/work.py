@@ -223,6 +223,8 @@ class Outcome:
         self.fat_bytes: i64 = 0  # of its result, as counted (M3.4)
         self.is_shared = True  # another node may have the result, too: had, if it was dropped here
         self.is_disputed = False  # another outcome of the job met it here (W14.15)
+        self.is_passed = False  # of a node that leaves: it need not go to another one (K7.10)
+        self.is_alone = False  # for no other node takes it
         self.tenant = b""  # whose the job was, as far as this node knows (N11.7)
         self.queue = b""  # of the job, as far as this node knows (N2.4)
         self.number: i64 = -1  # of the task in its tube, if it was one (T48.6)

@@ -50,11 +50,12 @@ def conclude_life(
     n: Node, job: Job, life: Life | None, kind: i64, run: i64, result: bytes | None, reason: bytes
 ) -> None:
     """The same of a job whose life has left the tables."""
+    work = n.life
     if kind == CANCELLED:
-        n.life.cancelled += 1
+        work.cancelled += 1
         leave_as_cancelled(job)
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
-    is_watched = len(n.life.watchers) > 0 and job.id in n.life.watchers
+    is_watched = len(work.watchers) > 0 and job.id in work.watchers
     is_shared = life is not None and job.holders != 1  # the others need it (W14.4)
     if keep_ms > 0 or is_watched or is_shared:  # W7.3
         outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
@@ -78,10 +79,10 @@ def conclude_life(
         if is_shared:
             keep_here(n, outcome)
         else:
-            n.life.keep(outcome, n.limits.results_bytes)
+            work.keep(outcome, n.limits.results_bytes)
         if keep_ms > 0 and result is not None and outcome.result is None:
             note_large(n, job.id)
-        n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
+        work.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
         record_outcome(n, outcome, keep_ms)
     if is_watched:
         tell_watchers(n, job.id)
@@ -127,6 +128,7 @@ def record_outcome(n: Node, outcome: Outcome, keep_ms: i64) -> None:
 
 def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     """[W14] The job ends as another node says (W14.4)."""
+    work = n.life
     life = leave_life(n, job)
     keep_ms: i64 = 0 if life is None or outcome.kind == GONE else life.terms.keep_ms
     outcome.until_ms = n.now_ms + max(keep_ms, 1)
@@ -138,9 +140,9 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     if outcome.is_claim:
         outcome.is_claim = False
         outcome.ended_ms = n.now_ms
-    n.life.keep(outcome, n.limits.results_bytes)
+    work.keep(outcome, n.limits.results_bytes)
     record_outcome(n, outcome, keep_ms)
-    if job.id in n.life.watchers:
+    if job.id in work.watchers:
         tell_watchers(n, job.id)
 
 
@@ -148,9 +150,10 @@ def keep_claim(n: Node, job: Job) -> None:
     """[W14] This node asks for the holders of a job that is not here: what DONE said of it stays
     until they have it (W14.6).
     """
-    outcome = n.life.kept.get(job.id)
+    work = n.life
+    outcome = work.kept.get(job.id)
     if outcome is not None and outcome.is_claim:
-        n.life.put_off(outcome, job.expire_ms)
+        work.put_off(outcome, job.expire_ms)
         if n.records is not None:
             n.records.outcome(outcome)  # W13.9
 
@@ -167,24 +170,26 @@ def keep_orphan(n: Node, job: Job) -> None:
 
     KEEP is not known: it stays as long as it would have waited for the node.
     """
-    outcome = n.life.kept.get(job.id)
+    work = n.life
+    outcome = work.kept.get(job.id)
     if outcome is None or not outcome.is_claim or not outcome.outlives:
         return
-    n.life.forget(job.id)
+    work.forget(job.id)
     outcome.is_claim = False
     outcome.is_shared = False
     outcome.ended_ms = n.now_ms
     outcome.until_ms = job.expire_ms
-    n.life.keep(outcome, n.limits.results_bytes)
+    work.keep(outcome, n.limits.results_bytes)
     if n.records is not None:
         n.records.outcome(outcome)
 
 
 def drop_claim(n: Node, id: bytes) -> None:
     """[W14] A holder has it, or nobody knows the job: it is known for a while still (W14.6)."""
-    outcome = n.life.kept.get(id)
+    work = n.life
+    outcome = work.kept.get(id)
     if outcome is not None and outcome.is_claim:
-        n.life.put_off(outcome, n.now_ms + ELSEWHERE_MS)
+        work.put_off(outcome, n.now_ms + ELSEWHERE_MS)
         if n.records is not None:
             n.records.outcome(Outcome(id, outcome.kind, 0, 0))
 

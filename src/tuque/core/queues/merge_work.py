@@ -37,6 +37,7 @@ from tuque.core.queues.ends import (
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     get_queue,
+    memory_level,
     policy_of,
     remove,
     requeue,
@@ -73,10 +74,11 @@ def packed_life(n: Node, id: bytes) -> bytes:
 
 def packed_outcome(n: Node, id: bytes) -> bytes:
     """The kept outcome of the job for a message; empty if there is none."""
-    outcome = n.life.kept.get(id) if n.has_lives else None
+    work = n.life
+    outcome = work.kept.get(id)
     if outcome is None:
         return b""
-    in_hand = n.life.in_hand
+    in_hand = work.in_hand
     if in_hand is not None and in_hand.id == id:
         outcome = in_hand  # W7.5
     w = BytesWriter()
@@ -109,6 +111,12 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
     if life.last is not life.first:
         move_failure(life.last, by_ms)
     return life
+
+
+def is_running(n: Node, data: bytes) -> bool:
+    """Whether a worker is at work on the job that came with this."""
+    theirs = unpack_life(n, data) if len(data) > 0 else None
+    return theirs is not None and theirs.run_state == LIVE
 
 
 def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
@@ -179,26 +187,28 @@ def life_message(n: Node, job: Job) -> LifeAt:
 
 def tell_soon(n: Node, job: Job, life: Life) -> None:
     """[W14] A run began: the others hear of it within 50 ms, if it still lasts then (W14.3)."""
+    work = n.life
     if job.holders == 1 or job.retry_s == 0:
         return
     is_last = life.failed + 1 == life.terms.attempts or life.crashes > 0
     if job.retry_s <= PATIENT_S or is_last:
         send_work(n, job)
         return
-    if len(n.life.untold) == 0:
-        n.life.beat_ms = n.now_ms + START_MS
-    n.life.untold[job.id] = None
+    if len(work.untold) == 0:
+        work.beat_ms = n.now_ms + START_MS
+    work.untold[job.id] = None
 
 
 def tell_untold(n: Node) -> None:
     """[W14] Announce the runs that began and still last (W14.3)."""
-    if len(n.life.untold) == 0 or n.life.beat_ms > n.now_ms:
+    work = n.life
+    if len(work.untold) == 0 or work.beat_ms > n.now_ms:
         return
-    untold = n.life.untold
-    n.life.untold = {}
+    untold = work.untold
+    work.untold = {}
     for id in untold:
         job = n.jobs.get(id)
-        life = n.life.by_id.get(id)
+        life = work.by_id.get(id)
         if job is not None and life is not None and job.state == ACTIVE:
             send_work(n, job)
 
@@ -238,10 +248,11 @@ def settle(n: Node, kept: Outcome, outcome: Outcome) -> i64:
 
 def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
     """The other outcome of the job stands, not the one that is kept."""
+    work = n.life
     outcome.until_ms = kept.until_ms
     outcome.is_brief = kept.is_brief
-    n.life.forget(kept.id)
-    n.life.keep(outcome, n.limits.results_bytes)
+    work.forget(kept.id)
+    work.keep(outcome, n.limits.results_bytes)
     if n.records is not None:
         n.records.outcome(outcome)
 
@@ -259,6 +270,28 @@ def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
         return STANDS if is_better(outcome, kept) else SAME
     met = settle(n, kept, outcome)
     return SAME if met == FELL and kept.is_of_task() else met
+
+
+def keep_passed(n: Node, id: bytes, data: bytes) -> bool:
+    """[K7] A node that leaves passes on how a job ended, of which nothing is here: it is kept for
+    the rest of its time, if there is room (K7.10). Whether all that it says is here now.
+    """
+    outcome = unpack_outcome(n, id, data) if len(data) > 0 else None
+    if outcome is None or outcome.is_claim or outcome.is_of_task():
+        return False
+    work = n.life
+    kept = work.known(id)
+    if kept is not None:
+        return outcome.result is None or not kept.is_stripped()
+    has_room = work.kept_bytes + outcome.size() <= n.limits.results_bytes
+    if n.is_leaving or not has_room or memory_level(n) >= 2 or outcome.until_ms <= n.now_ms:
+        return False
+    n.has_lives = True
+    work.forget(id)  # a claim
+    work.keep(outcome, n.limits.results_bytes)
+    if n.records is not None:
+        n.records.outcome(outcome)
+    return True
 
 
 def adopt_life(
@@ -472,20 +505,21 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
 
 def drop_letters(n: Node) -> None:
     """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
+    work = n.life
     while has_surplus(n):
-        oldest = n.life.shares.letters_first(n.limits.dead_bytes)  # N11.7
+        oldest = work.shares.letters_first(n.limits.dead_bytes)  # N11.7
         if len(oldest) == 0:
-            oldest = n.life.oldest_letter()
-        if len(n.life.giants) > 1:
-            oldest = next(iter(n.life.giants))
+            oldest = work.oldest_letter()
+        if len(work.giants) > 1:
+            oldest = next(iter(work.giants))
         job = n.jobs[oldest]
         if isinstance(job, Task):
             if not policy_of(n).drop_letter(n, job):
-                n.life.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
+                work.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
                 return
         else:
             remove(n, job, stats.EXPIRED)
-        n.life.dead_dropped += 1
+        work.dead_dropped += 1
 
 
 def has_surplus(n: Node) -> bool:

@@ -10,11 +10,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.ack_gc import finish
+from tuque.core.copies.ack_gc import finish, send_outcome
 from tuque.core.copies.federation import may_move, send_jobs, settle
 from tuque.core.copies.holders import ask, note_gone, part, tell_holders
 from tuque.core.copies.replicate import on_offer_left
-from tuque.core.copies.rereplicate import choose_room, refill, send_repairs
+from tuque.core.copies.rereplicate import WINDOW_MS, choose_room, refill, send_repairs
 from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
@@ -28,7 +28,8 @@ from tuque.core.model.job import (
     Job,
 )
 from tuque.core.model.task import Task
-from tuque.core.msgs import Enqueue, Holders, Left
+from tuque.core.model.work import LIVE, Outcome
+from tuque.core.msgs import Enqueue, GotAck, Holders, Left
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,
@@ -41,13 +42,15 @@ from tuque.core.queues.merge_work import send_work
 from tuque.core.queues.procedures import dequeue, memory_level, remove, thin, told_job, unregister
 from tuque.core.repair.node_loss import ask_others, begin_walk, lose_copy
 from tuque.core.tables.leases import is_leased
-from tuque.core.tables.repair import COUNT, FAR, Leave
+from tuque.core.tables.repair import COUNT, FAR, Leave, Passing
 
 STEP_JOBS: Final = 500  # started in one turn
 OPEN_MAX: Final = 2_000  # started and not finished
 ROUND_MS: Final = 1_000  # between two passes over all jobs
 AGAIN_MS: Final = 1_000  # delay before a stuck job is tried again
 IDS_MAX: Final = 500  # in one LEFT
+ANSWER_MS: Final = 5_000  # until an outcome that nobody confirmed is sent again
+TRIES: Final = 3  # all nodes refuse so often what no node takes: at first they may not know
 
 
 def set_leaving(n: Node, is_leaving: bool) -> None:
@@ -63,6 +66,11 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
     state.leave_pos = 0
     state.leave_rests = []
     state.round_ms = n.now_ms
+    state.passing = {}
+    state.pass_ids = []
+    state.pass_pos = 0
+    state.pass_ms = n.now_ms
+    n.life.pass_none()
     if is_leaving:
         state.short = {}
         state.buckets = {}
@@ -73,7 +81,7 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
 
 def drain_left(n: Node) -> i64:
     """[K7] Jobs and tubes that must go before the node is safe to stop (K7.3)."""
-    left: i64 = len(n.jobs) + (1 if n.is_loading else 0)
+    left: i64 = len(n.jobs) + (1 if n.is_loading else 0) + results_left(n)
     return left if n.policy is None else left + n.policy.drain_left(n)
 
 
@@ -157,11 +165,12 @@ def leave(n: Node, job: Job) -> None:
 def leave_once(n: Node, job: Job) -> None:
     """Hand over an at-most-once job: first its custody, then the job (F2.3).
 
-    A delivered one is dropped: it is only a memory.
+    So does one that a worker has begun. Another delivered one is dropped: it is only a memory.
     """
     if job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_TRANSIT:
         return
-    if job.flags & DELIVERED:
+    work = n.life.by_id.get(job.id)
+    if job.flags & DELIVERED and (work is None or work.run_state != LIVE):
         drop(n, job)
     elif may_move(n, job):
         targets = choose_room(n, 0, 1)
@@ -290,6 +299,7 @@ def drain_tick(n: Node) -> None:
     """[K7] Start some more jobs; continue those that waited (K7.2)."""
     if not n.is_leaving or n.is_loading or drain_next_ms(n) > n.now_ms:
         return
+    pass_results(n)
     state = n.losses
     looks: i64 = 0
     while len(state.leave_rests) > 0 and state.leave_rests[0][0] <= n.now_ms and looks < STEP_JOBS:
@@ -320,14 +330,138 @@ def drain_tick(n: Node) -> None:
 def drain_next_ms(n: Node) -> i64:
     """The instant at which `drain_tick` next has work."""
     state = n.losses
-    if not n.is_leaving or n.is_loading or len(n.jobs) == 0:
-        return FAR
+    never: i64 = FAR
+    if not n.is_leaving or n.is_loading:
+        return never
+    pass_ms = pass_next_ms(n, never)
+    if len(n.jobs) == 0:
+        return pass_ms
     at_ms: i64 = state.round_ms
     if state.leave_pos < len(state.leave_ids):
-        at_ms = n.now_ms if len(state.leaves) < OPEN_MAX else FAR
+        at_ms = n.now_ms if len(state.leaves) < OPEN_MAX else never
     if len(state.leave_rests) > 0 and state.leave_rests[0][0] < at_ms:
         at_ms = state.leave_rests[0][0]
-    return at_ms
+    return min(at_ms, pass_ms)
+
+
+# ---- A leaving node passes on how jobs ended, while that is kept (SPEC K7.10)
+
+
+def results_left(n: Node) -> i64:
+    """[K7] Kept outcomes that another node should have, and none has yet (K7.10)."""
+    if not n.is_leaving or others_of(n) == 0:
+        return 0
+    work = n.life
+    return len(work.kept) - work.passed
+
+
+def results_here(n: Node) -> i64:
+    """[K7] Kept outcomes of a leaving node that are lost with it: no node takes them (K7.10)."""
+    if not n.is_leaving:
+        return 0
+    work = n.life
+    return i64(len(work.kept)) if others_of(n) == 0 else work.alone
+
+
+def is_to_pass(outcome: Outcome) -> bool:
+    """Whether it goes to another node: not what others know better, nor that of a task, which the
+    replicas of its tube have (T48.6).
+    """
+    return not (outcome.is_claim or outcome.is_brief or outcome.is_of_task())
+
+
+def pass_results(n: Node) -> None:
+    """[K7] Pass some more on; again what nobody has confirmed (K7.10)."""
+    state = n.losses
+    work = n.life
+    if results_left(n) == 0 and len(state.passing) == 0:
+        return
+    refill(n)
+    if len(state.passing) > 0 and state.sweep_ms <= n.now_ms:
+        state.sweep_ms = n.now_ms + AGAIN_MS
+        for id in list(state.passing):
+            if state.passing[id].again_ms <= n.now_ms:
+                pass_one(n, id)
+    if state.pass_pos == len(state.pass_ids) and state.pass_ms <= n.now_ms:
+        state.pass_ids = list(work.kept)
+        state.pass_pos = 0
+        state.pass_ms = n.now_ms + ROUND_MS
+    looks: i64 = 0
+    while state.pass_pos < len(state.pass_ids) and looks < STEP_JOBS and may_pass(n):
+        id = state.pass_ids[state.pass_pos]
+        state.pass_pos += 1
+        looks += 1
+        outcome = work.kept.get(id)
+        if outcome is None or outcome.is_passed or id in state.passing:
+            continue
+        if not is_to_pass(outcome):
+            work.let_pass(outcome, False)
+        elif id not in n.jobs:  # its holders come first
+            state.passing[id] = Passing()
+            pass_one(n, id)
+
+
+def may_pass(n: Node) -> bool:
+    """Whether this moment has room for one more."""
+    state = n.losses
+    return len(state.passing) < OPEN_MAX and state.budget > 0 and state.budget_bytes > 0
+
+
+def pass_one(n: Node, id: bytes) -> None:
+    """Send it to a node that did not refuse it; at the end no node takes it."""
+    state = n.losses
+    work = n.life
+    entry = state.passing[id]
+    outcome = work.known(id)
+    if outcome is None:
+        del state.passing[id]
+        return
+    others = others_of(n)
+    entry.again_ms = n.now_ms + AGAIN_MS
+    if entry.refused & others & n.linked == others & n.linked != 0:
+        entry.refused = 0
+        entry.tries += 1
+        if entry.tries == TRIES:
+            work.let_pass(outcome, True)
+            del state.passing[id]
+        return
+    targets = choose_room(n, ~others | entry.refused, 1)
+    if len(targets) > 0 and state.budget_bytes > 0:
+        state.budget -= 1
+        state.budget_bytes -= outcome.size()
+        entry.again_ms = n.now_ms + ANSWER_MS
+        send_outcome(n, targets[0], id)
+
+
+def on_passed(n: Node, slot: i64, m: GotAck) -> None:
+    """A node replied whether it keeps what was passed on."""
+    state = n.losses
+    work = n.life
+    entry = state.passing.get(m.id)
+    outcome = work.known(m.id)
+    if entry is None or outcome is None:
+        return
+    if m.known:
+        work.let_pass(outcome, False)
+        del state.passing[m.id]
+    else:
+        entry.refused |= 1 << slot
+        pass_one(n, m.id)
+
+
+def pass_next_ms(n: Node, never: i64) -> i64:
+    """The instant at which `pass_results` next has work; `never`: it has none."""
+    state = n.losses
+    at_ms = never
+    if len(state.passing) > 0:
+        at_ms = state.sweep_ms
+    if results_left(n) == 0:
+        return at_ms
+    if state.pass_pos == len(state.pass_ids):
+        return min(at_ms, state.pass_ms)
+    if may_pass(n):
+        return n.now_ms
+    return min(at_ms, state.window_ms + WINDOW_MS) if len(state.passing) < OPEN_MAX else at_ms
 
 
 # ---- What may be dropped if memory is short, and in which order (SPEC M3)

@@ -190,6 +190,16 @@ class Leave:
 
 
 @final
+class Passing:
+    """A kept outcome that a leaving node passes on (K7.10)."""
+
+    def __init__(self) -> None:
+        self.again_ms: i64 = 0  # when it is sent again
+        self.refused: i64 = 0  # set of nodes that did not keep it
+        self.tries: i64 = 0  # how often all of them refused
+
+
+@final
 class Losses:
     """The whole state, for one node."""
 
@@ -220,6 +230,11 @@ class Losses:
         self.leave_pos: i64 = 0
         self.leave_rests: list[tuple[int, bytes]] = []  # heap
         self.round_ms: i64 = 0  # when the next pass may begin
+        self.passing: dict[bytes, Passing] = {}  # outcomes that are on their way
+        self.pass_ids: list[bytes] = []  # those kept when this pass began
+        self.pass_pos: i64 = 0
+        self.pass_ms: i64 = 0  # when the next pass may begin
+        self.sweep_ms: i64 = 0  # when `passing` is looked at again
 
 
 # ---- What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F)

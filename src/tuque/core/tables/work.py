@@ -186,6 +186,8 @@ class Lives:
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
     asked: i64 = 0  # without those that were answered
     drop_ms: i64 = 0  # letters above the bound stay until then
+    passed: i64 = 0  # kept outcomes that need not go to another node (K7.10)
+    alone: i64 = 0  # those of them that no other node takes
     large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
 
     def __init__(self) -> None:
@@ -358,6 +360,7 @@ class Lives:
             self.kept_bytes -= outcome.size()
             self.fat_bytes -= outcome.fat_bytes
             outcome.fat_bytes = 0
+            self.pass_not(outcome)
             if len(outcome.tenant) > 0:
                 self.shares.forget(outcome.tenant, id)
             if outcome.is_of_task():
@@ -411,6 +414,7 @@ class Lives:
     def forget_all(self) -> list[Outcome]:
         """Drop all kept outcomes; returns them."""
         outcomes = list(self.kept.values())
+        self.pass_none()
         self.kept = {}
         self.kept_order = deque()
         self.fat = deque()
@@ -423,6 +427,27 @@ class Lives:
             if len(outcome.tenant) > 0:
                 self.shares.forget(outcome.tenant, outcome.id)
         return outcomes
+
+    def let_pass(self, outcome: Outcome, is_alone: bool) -> None:
+        """[K7] A kept outcome need not go to another node: one has it, or none takes it (K7.10)."""
+        if not outcome.is_passed:
+            outcome.is_passed = True
+            outcome.is_alone = is_alone
+            self.passed += 1
+            self.alone += 1 if is_alone else 0
+
+    def pass_not(self, outcome: Outcome) -> None:
+        """[K7] Undo that."""
+        if outcome.is_passed:
+            outcome.is_passed = False
+            self.passed -= 1
+            self.alone -= 1 if outcome.is_alone else 0
+
+    def pass_none(self) -> None:
+        """[K7] No kept outcome has gone to another node yet."""
+        if self.passed > 0:
+            for outcome in self.kept.values():
+                self.pass_not(outcome)
 
     def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
         """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""

@@ -10,7 +10,14 @@ from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
 from tuque.core.node.peers import journal_fails
 from tuque.core.queues.deliver import wake_all
-from tuque.core.repair.drain import drain_left, set_leaving, set_stopping, tubes_to_move
+from tuque.core.repair.drain import (
+    drain_left,
+    results_here,
+    results_left,
+    set_leaving,
+    set_stopping,
+    tubes_to_move,
+)
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts
 from tuque.server.bus.reasons import NO_SECRET
@@ -102,6 +109,8 @@ def cluster_fields(s: Server) -> Fields:
         "cluster_repair_left": int(repair_left(n)),
         "cluster_leaving": "yes" if n.is_leaving else "no",
         "cluster_drain_left": int(drain_left(n)) if n.is_leaving else 0,
+        "cluster_drain_results": int(results_left(n)),
+        "cluster_results_here": int(results_here(n)),
         "cluster_safe_to_stop": "yes" if is_safe_to_stop(s) else "no",
         "cluster_stopping": "yes" if n.is_stopping else "no",
         "cluster_stop_left": stop_left(s),
