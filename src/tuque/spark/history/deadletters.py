@@ -263,7 +263,7 @@ def _pages(found: Iterator[JobInfo]) -> Iterator[list[tuple[Any, ...]]]:
 def _row(info: JobInfo) -> tuple[Any, ...]:
     body = info.body or b""
     died_at = _instant(info.ctime_ns / 1e9)
-    return info.id, writable(info.queue), *_call_of(body), len(body), died_at, None, False
+    return info.id, writable(info.queue or ""), *_call_of(body), len(body), died_at, None, False
 
 
 def _task_rows(client: Client, tube: str, listed: list[DeadLetter]) -> list[tuple[Any, ...]]:
