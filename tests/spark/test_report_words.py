@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from spark_history import START_MS, deliver, make_job, nack, requeue
+from hist_cluster import write_cluster_history
+from spark_history import START_MS, deliver, job_id, make_job, nack, requeue
 
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
+from tuque.spark import gold
 from tuque.spark.history import charts, pipeline, report
 from tuque.spark.history.duck import DuckEngine
 from written import Written
@@ -130,6 +133,44 @@ def test_process_times_of_table_and_chart_are_the_same(found: pipeline.Figures) 
         points = [v for v in told["series"][""][f"{what}2"] if v is not None]
         assert max(points) <= most * 1.001
         assert max(points) > most * 0.5
+
+
+def test_silver_and_report_say_the_same_of_each_job(tmp_path: Path) -> None:
+    """H1.6 A node knows only its own deliveries of a job. So a batch run takes the instants and
+    counts of a job that several nodes know from the events of all of them, as the report does; node
+    and seq stay those of the end."""
+    logs = [Written(tmp_path / "events", node) for node in ("n1", "n2")]
+    one, two = (log.start(START_MS) for log in logs)
+    given = make_job("given", b"q", 0)
+    again = make_job("again", b"q", 0)
+    for job in (given, again):
+        one.added(START_MS, job)
+        deliver(one, job, 100)
+    nack(one, again, 200)
+    two.acked(START_MS + 700, copy_of(given))
+    late = copy_of(again)
+    deliver(two, late, 900)
+    two.acked(START_MS + 1000, late)
+    tell(one, two)
+    for log, said in zip(logs, (one, two), strict=True):
+        log.close(said, START_MS + 8000)
+    write_cluster_history(tmp_path / "more")
+    for events in (tmp_path / "events", tmp_path / "more"):
+        segments = pipeline.find_segments(events, tmp_path / "scratch")
+        with DuckEngine(threads=2) as duck:
+            pipeline.build(duck, segments, tmp_path, quiet)
+            names = "job_id, queue, ended_at, outcome, added_at, first_delivered_at, "
+            names += "last_delivered_at, deliveries, nacks, timeouts, wait_ms, process_ms, total_ms"
+            of = "SELECT {} FROM {} ORDER BY job_id"
+            want = duck.rows(of.format(names, "jobs WHERE outcome <> 'open'"))
+            minutes = "SELECT count(*) AS waits, max(wait_ms) AS most, sum(wait_ms) AS ms FROM {}"
+            wait = duck.rows(minutes.format("jobs WHERE outcome <> 'open' AND wait_ms IS NOT NULL"))
+            pipeline.build_silver(duck, segments.sealed, tmp_path)
+            assert duck.rows(of.format(names, "silver")) == want
+            assert duck.rows(minutes.format("silver WHERE wait_ms IS NOT NULL")) == wait
+            pipeline.build_gold(duck, segments.sealed, tmp_path)
+            timed = f"({gold.PARTS}) p WHERE wait_ms IS NOT NULL"
+            assert duck.rows(minutes.format(timed)) == wait
 
 
 def test_reasons_are_grouped(found: pipeline.Figures) -> None:
