@@ -188,3 +188,60 @@ def test_nodes_have_their_addresses(found: pipeline.Figures) -> None:
     """H6.5 A node is named by the address in `.name-NODE`."""
     assert found.names == {"n1": "n1:7711", "n2": "n2:7711"}
     assert "n1:7711" in report.html_page(found)
+
+
+def test_reasons_without_a_row_are_counted(tmp_path: Path) -> None:
+    """H6.4 The table and `summary.json` have the 20 most frequent, and for each queue that can be
+    chosen one row for its other ones, with how many they are (`reasons`), so that the rows of each
+    choice add up to its dead letters. Of those with one instant the greatest id is the latest job.
+    """
+    log = Written(tmp_path / "events", "n1")
+    events = log.start(START_MS)
+    dead: Counter[str] = Counter()
+    for q in range(15):
+        for i in range(40 - q):
+            job = make_job(f"{q}-{i}", b"q%02d" % q, 0)
+            events.added(START_MS, job)
+            events.dead(START_MS + 100, job, b"reason %s" % (b"0" if i < 3 else b"%d" % i))
+            dead[f"q{q:02}"] += 1
+    log.close(events, START_MS + 8000)
+    segments = pipeline.find_segments(tmp_path / "events", tmp_path / "scratch")
+    with DuckEngine(threads=2) as duck:
+        pipeline.build(duck, segments, tmp_path / "out", quiet)
+        found = pipeline.figures(duck, segments, quiet)
+    rows = found.summary()["dead"]
+    assert [row["reasons"] for row in rows[:20]] == [1] * 20
+    assert [row["latest_job"] for row in rows[:15]] == [job_id(f"{q}-2") for q in range(15)]
+    rest = {row["queue"]: row for row in rows[20:]}
+    assert list(rest) == [*found.shown, None], "None: those of all other queues"
+    assert rest["q01"]["reason"] == f"{rest['q01']['reasons']} other reasons"
+    sums: Counter[str | None] = Counter()
+    for row in rows:
+        sums[row["queue"] if row["queue"] in found.shown else None] += row["jobs"]
+    others = sum(dead[name] for name in dead if name not in found.shown)
+    assert sums == {name: dead[name] for name in found.shown} | {None: others}
+    page = report.html_page(found)
+    assert page.count(" other reasons</td>") == 13
+    assert '<tr data-queue="3 other queues"><td class="text">3 other queues</td>' in page
+
+
+def test_long_and_empty_names_of_queues(tmp_path: Path) -> None:
+    log = Written(tmp_path / "events", "n1")
+    events = log.start(START_MS)
+    long = "n" * 1990 + " the end <b>"
+    for name in (long, ""):
+        job = make_job(name[-3:], name.encode(), 0)
+        events.added(START_MS, job)
+        events.dead(START_MS + 100, job, b"no")
+    log.close(events, START_MS + 8000)
+    segments = pipeline.find_segments(tmp_path / "events", tmp_path / "scratch")
+    with DuckEngine(threads=2) as duck:
+        pipeline.build(duck, segments, tmp_path / "out", quiet)
+        page = report.html_page(pipeline.figures(duck, segments, quiet))
+    shown = "n" * 39 + "…nnnnnnnn the end &lt;b&gt;"
+    assert f'<span title="{"n" * 1990} the end &lt;b&gt;">{shown}</span></td>' in page
+    assert f">{shown}</option>" in page
+    assert page.count('<td class="text"><span title="">&quot;&quot;</span></td>') == 3, (
+        "of 3 tables"
+    )
+    assert ">&quot;&quot;</option>" in page

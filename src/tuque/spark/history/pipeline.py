@@ -246,7 +246,8 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         returns = rows(sql.RETURNS)
         slowest = rows(sql.SLOWEST, limit=ROWS_MAX)
         failing = rows(sql.FAILING, limit=ROWS_MAX)
-        dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX, reason=sql.plain("reason"))
+        reason = sql.plain("reason")
+        dead = [_reason(row) for row in rows(sql.DEAD_REASONS, limit=ROWS_MAX, reason=reason)]
     return Figures(
         first_s=first_s,
         last_s=last_s,
@@ -266,6 +267,14 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         kills=_kills(rows(sql.KILLS), rows(sql.LAST), nodes),
         names=segments.names,
     )
+
+
+def _reason(row: dict[str, Any]) -> dict[str, Any]:
+    """[H6] The row of a reason of dead letters, or of those that have no row (H6.4)."""
+    count = row["reasons"]
+    if row["reason"] is None:
+        row["reason"] = f"{count:,} other reasons" if count > 1 else "1 other reason"
+    return {key: value for key, value in row.items() if key != "line"}
 
 
 def _kills(

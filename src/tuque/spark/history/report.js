@@ -237,6 +237,9 @@
     }
   };
 
+  const keys = new Map(Object.entries(DATA.names).map(([key, name]) => [name, key]));
+  const keyOf = (name) => keys.get(name) ?? "-1";  // of a queue without a line of its own
+
   const show = () => {
     for (const box of document.querySelectorAll("[data-chart]")) {
       if (box.dataset.chart === "causes") causes(box);
@@ -247,7 +250,7 @@
     for (const zone of document.querySelectorAll("[data-zone]")) zone.textContent = state.utc ?
       "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
     for (const row of document.querySelectorAll("tr[data-queue]"))
-      row.hidden = Boolean(state.queue) && row.dataset.queue !== DATA.labels[state.queue];
+      row.hidden = Boolean(state.queue) && keyOf(row.dataset.queue) !== state.queue;
     for (const t of document.querySelectorAll("[data-tile]"))
       t.textContent = DATA.tiles[state.queue][t.dataset.tile];
   };

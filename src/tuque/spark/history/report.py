@@ -293,12 +293,18 @@ def table_sections(found: Figures) -> list[str]:
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
     sections.append(_section(f"Nodes {BY_EVENTS}", _table(nodes, found.nodes), wide=True))
     if found.dead:
-        sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
+        sections.append(_section("Dead letters", _table(dead, _reasons(found)), wide=True))
     if found.slowest:
         sections.append(_section("Slowest jobs", _table(slowest, found.slowest), wide=True))
     if found.failing:
         sections.append(_section("Most failing jobs", _table(failing, found.failing), wide=True))
     return sections
+
+
+def _reasons(found: Figures) -> list[dict[str, Any]]:
+    """The rows of dead letters; that of all other queues has their common name."""
+    others = charts.names(found).get(charts.OTHERS, "")
+    return [row | {"queue": others} if row["queue"] is None else row for row in found.dead]
 
 
 def width(found: Figures) -> str:

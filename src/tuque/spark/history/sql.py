@@ -346,11 +346,30 @@ FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit
 """
 
 # Reasons are equal if they differ only in a path, an address, an id or a number: {reason} is PLAIN.
+# Those after the first {limit} are one row for each queue of SHOWN, and one for all other queues.
 DEAD_REASONS: Final = """
-SELECT queue, coalesce(nullif(kind, ''), '(no reason given)') AS reason, count(*) AS jobs,
-       unix_micros(max(ended_at)) AS latest_us, max_by(job_id, ended_at) AS latest_job
-FROM (SELECT *, {reason} AS kind FROM jobs WHERE outcome = 'dead') d
-GROUP BY 1, 2 ORDER BY jobs DESC, queue, reason LIMIT {limit}
+WITH d AS (
+  SELECT job_id, queue, ended_at,
+         coalesce(nullif({reason}, ''), '(no reason given)') AS reason
+  FROM jobs WHERE outcome = 'dead'
+), l AS (
+  SELECT *, max(ended_at) OVER (PARTITION BY queue, reason) AS latest FROM d
+), g AS (
+  SELECT queue, reason, count(*) AS jobs, max(latest) AS latest,
+         max(CASE WHEN ended_at = latest THEN job_id END) AS latest_job
+  FROM l GROUP BY queue, reason
+), p AS (
+  SELECT g.*, row_number() OVER (ORDER BY jobs DESC, queue, reason) AS place FROM g
+)
+SELECT queue, reason, jobs, unix_micros(latest) AS latest_us, latest_job, 1 AS reasons,
+       place AS line
+FROM p WHERE place <= {limit}
+UNION ALL
+SELECT s.queue, NULL, CAST(sum(p.jobs) AS BIGINT), unix_micros(max(p.latest)), NULL,
+       CAST(count(*) AS INT), {limit} + 1 + max(coalesce(s.place, {limit}))
+FROM p LEFT JOIN shown s ON s.queue = p.queue
+WHERE p.place > {limit} GROUP BY s.queue
+ORDER BY line
 """
 PLACES: Final = (  # pattern of a job's particulars, and its replacement
     (r"(?:[A-Za-z]:)?(?:/[^/ :,;()<>]+){2,}/?", "<path>"),
