@@ -31,6 +31,9 @@ _BEFORE_HOME, _BEFORE_TUBE, _BEHIND_TUBE = TUBE_HOME.split("%s")
 def _visible(char: str) -> str:
     if char.isprintable() or char in _HARMLESS:
         return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as `visible` of logtext shows it
+        return f"\\x{code & 0xFF:02x}"
     return char.encode("unicode_escape").decode()
 
 

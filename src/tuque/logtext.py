@@ -19,6 +19,7 @@ import msgspec
 HIDDEN: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+HALVES: Final = re.compile(r"[\ud800-\udfff]")
 INDENT: Final = "  "
 
 
@@ -32,8 +33,16 @@ def facts(event: str, **found: object) -> dict[str, object]:
 
 
 def visible(text: str) -> str:
-    r"""The text on one line: each control character as its escape, ESC as `\x1b`; tabs stay."""
+    r"""The text on one line: each control character as its escape, ESC as `\x1b`; tabs stay.
+
+    A byte of a name that is not UTF-8 is `\xff`, as in all outputs and reports.
+    """
     return HIDDEN.sub(_escape, text)
+
+
+def writable(text: str) -> str:
+    r"""The text for what takes only UTF-8, as JSON and tables: a byte that is none is `\xff`."""
+    return HALVES.sub(_escape, text)
 
 
 def visible_lines(text: str, indent: str = "") -> str:
@@ -92,7 +101,7 @@ class JsonFormatter(logging.Formatter):
             trace = self.formatException(record.exc_info)
         line = {name: _writable(value) for name, value in found.items()}
         if trace:
-            line["trace"] = _without_halves(trace)
+            line["trace"] = writable(trace)
         return msgspec.json.encode(line).decode()
 
     def more(self, record: logging.LogRecord) -> dict[str, Any]:
@@ -107,11 +116,6 @@ def _writable(value: object) -> object:
     return None if value is None else visible(str(value))
 
 
-def _without_halves(text: str) -> str:
-    """The text with halves of surrogate pairs escaped, which JSON cannot have."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 class VisibleMessages(logging.Filter):
     """For the logger of a library, whose handlers are the program's: makes messages visible."""
 
@@ -122,4 +126,7 @@ class VisibleMessages(logging.Filter):
 
 
 def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if 0xDC80 <= code <= 0xDCFF:  # a byte, as to_text of the client keeps it
+        return f"\\x{code & 0xFF:02x}"
     return ascii(found.group())[1:-1]

@@ -127,7 +127,7 @@ def test_the_text_of_an_error_commands_no_terminal() -> None:
     error = errors.reply_error(told)
     assert error.message == told
     assert str(error) == (
-        "CANCELLED Job was cancelled: \\x1b[2J\\x9b31m\\u202e\\udcff \u00e9\u3000\n\tdone"
+        "CANCELLED Job was cancelled: \\x1b[2J\\x9b31m\\u202e\\xff \u00e9\u3000\n\tdone"
     )
     error.may_be_done = True
     assert str(error).endswith(f"\tdone ({errors.EARLIER_MAY_BE_DONE})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -25,6 +26,15 @@ def test_help_is_one_screen_and_names_every_command() -> None:
     assert len(shown.splitlines()) <= 24
     for name, entry in SUBCOMMANDS.items():
         assert name in shown and entry.line in shown
+
+
+def test_texts_name_only_commands_that_exist() -> None:
+    """Errors, pages and rules: what was removed or renamed is named nowhere."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", root / "SPEC.md", *(root / "docs").glob("*.md")]
+    for path in [*pages, *(root / "src").rglob("*.py")]:
+        for name in re.findall(r"`tuque\s([a-z][a-z-]*)", path.read_text("utf-8")):
+            assert name in SUBCOMMANDS, f"{path.relative_to(root)} names `tuque {name}`"
 
 
 def test_version() -> None:

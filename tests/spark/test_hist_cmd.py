@@ -23,6 +23,7 @@ from click.testing import CliRunner, Result
 from lab import RealServer
 from tuque.main import tuque
 from tuque.spark.history import pipeline
+from tuque.spark.history.duck import DuckEngine
 from tuque.spark.history.streams import LOG
 from until import until
 from verify_command import verify
@@ -150,6 +151,21 @@ def test_no_events_is_a_clear_error(tmp_path: Path) -> None:
         result = run(command, "--events", tmp_path / "file", *out)
         assert result.exit_code != 0
         assert "a file, not the directory of the events" in result.output
+
+
+@pytest.mark.parametrize("memory", ["1x", "banana", "-1", "0g", "2", "9" * 30 + "g", "1e3g"])
+def test_a_size_of_memory_that_is_none(history: Path, tmp_path: Path, memory: str) -> None:
+    result = run("report", "--events", history, "--out", tmp_path / "out", f"--memory={memory}")
+    assert result.exit_code == 1
+    told = f"Error: --memory {memory}: no size of memory. Give a number and k, m, g or t, as 512m"
+    assert told in result.output
+    result = run("spark", "report", "--events", history, "--out", tmp_path, f"--memory={memory}")
+    assert (result.exit_code, told in result.output) == (1, True), "before Spark starts"
+
+
+@pytest.mark.parametrize("memory", ["512m", "1.5G", "999999t", "2gb"])
+def test_sizes_of_memory(memory: str) -> None:
+    DuckEngine(memory).base.close()
 
 
 @pytest.mark.parametrize("blocks, name", [(1, "jobs"), (8, "report.html")])

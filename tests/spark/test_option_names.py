@@ -134,3 +134,10 @@ def test_a_group_has_255_bytes() -> None:
     assert source.parse(given, True, 2).group == given["group"]
     with pytest.raises(SourceError, match="option group has more than 255 bytes"):
         source.parse({**given, "group": "g" * 254 + "ü"}, True, 2)
+
+
+def test_a_queue_that_is_named_as_all_of_them() -> None:
+    names = r"\*", "*", r"a\*b", r"\\*"
+    found = [source.parse({"queue": name}, False, 2) for name in names]
+    assert [one.queues for one in found] == [("*",), ("*",), ("a*b",), ("\\*",)]
+    assert [one.is_of_all for one in found] == [False, True, False, False]

@@ -73,6 +73,43 @@ def test_what_letters_say_commands_no_terminal(server: RealServer) -> None:
     assert (code, output.splitlines()[0]) == (0, r"1 from mail\x1b[2J.dead to mail\x1b[2J")
 
 
+@pytest.mark.parametrize("has_events", [True, False])
+def test_a_queue_whose_name_is_not_utf_8(server: RealServer, has_events: bool) -> None:
+    r"""H2.5 A name that is not UTF-8 is shown with `\xff` for a byte that is none, in events,
+    tables, the report, rows of Spark, `--where`, and in what all commands print. A replay adds to
+    the queue itself."""
+    wire = server.wire()
+    for queue in (b"mail", b"\xffbin"):
+        wire("DEADLETTER", wire.add(queue, b"x"), queue + b".dead", "REASON", "moved")
+    events = ["--events", str(server.directory / "events")] if has_events else []
+
+    def table() -> str:
+        code, output = run(server, "triage", *events)
+        assert code == 0, output
+        return output if output.count("moved") == 2 or not has_events else ""
+
+    found = until(table, "no reasons in the table")
+    assert [line.split()[1] for line in found.splitlines()[1:]] == [r"\xffbin.dead", "mail.dead"]
+    code, output = run(server, "triage", "--json", "--where", r"queue = '\xffbin.dead'", *events)
+    assert [row["queue"] for row in json.loads(output)] == [r"\xffbin.dead"]
+    code, output = run(server, "replay", *events)
+    assert (code, output.splitlines()[-1]) == (0, "2 of 2 letters replayed")
+    assert r"1 from \xffbin.dead to \xffbin" in output
+    assert [wire("QLEN", queue) for queue in (b"mail", b"\xffbin", rb"\xffbin")] == [1, 1, 0]
+
+
+def test_two_queues_that_are_shown_alike(server: RealServer) -> None:
+    wire = server.wire()
+    for queue in (rb"\xffbin", b"\xffbin"):
+        wire("DEADLETTER", wire.add(queue, b"x"), queue + b".dead", "REASON", "moved")
+    code, output = run(server, "replay")
+    assert code == 1
+    assert "choose one with --queue" in output
+    code, output = run(server, "replay", "--queue", "\udcffbin.dead")
+    assert (code, output.splitlines()[-1]) == (0, "1 of 1 letters replayed")
+    assert [wire("QLEN", queue) for queue in (b"\xffbin", rb"\xffbin")] == [1, 0]
+
+
 def test_letters_by_queue_task_and_reason(server: RealServer) -> None:
     fill(server)
     code, output = run(server, "triage", "--json")

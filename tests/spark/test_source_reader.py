@@ -277,6 +277,17 @@ def test_a_look_changes_nothing(broker: RealServer, client: Client) -> None:
     assert client.qlen("q") == 2
 
 
+def test_a_look_at_queues_whose_names_are_not_utf_8(broker: RealServer, client: Client) -> None:
+    r"""H2.5 A name that is not UTF-8 is shown with `\xff` for a byte that is none, in events,
+    tables, the report, rows of Spark, `--where`, and in what all commands print."""
+    for queue in (b"*", b"bin\xff\xfe"):
+        client.addjob(queue, "x")
+    for queue, names in (("*", ["*", r"bin\xff\xfe"]), (r"\*", ["*"])):
+        look = PeekReader(options(broker, streams=False, queue=queue), SCHEMA)
+        rows = [row for part in look.partitions() for b in look.read(part) for row in b.to_pylist()]
+        assert sorted(row["queue"] for row in rows) == names
+
+
 def test_a_look_at_all_queues(broker: RealServer, client: Client) -> None:
     fill(client, 2)
     client.addjob("other", "2")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from test_a_cluster import ack, say, sent, spread
 
+from told_events import Told
 from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.copies.ack_gc import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
 from tuque.core.copies.replicate import copy_of
@@ -349,3 +350,82 @@ def test_a_link_without_room_is_waited_for(make_world: Make) -> None:
     world.release(0, 1)
     world.pass_ms(100)
     assert [world.holders(id) for id in ids] == [[], [], []]
+
+
+def acked_at(world: World, id: bytes) -> list[int]:
+    """The nodes that wrote the event acked of the job, once for each row."""
+    return [i for i in world.numbers() for kind in world.node(i).kinds(id) if kind == "acked"]
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "FASTACK", "DONE"])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_one_event_of_an_ack_at_any_node(make_world: Make, copies: int, command: str) -> None:
+    """E1.13 (cluster) If the node that got ACKJOB, FASTACK or DONE has no copy of the job (A3.4,
+    A7.2), a holder writes acked, and counts the ack: the origin of the job if it is a holder and
+    reachable, else the first by node id of those that are."""
+    world = make_world(4, events=True)
+    for at in world.numbers():
+        id = spread(world, copies, retry=60)
+        assert world.at(0).get() == [id]
+        run = ["-"] if command == "DONE" else []
+        for _ in range(2):  # a client may repeat it
+            world.at(at)(command, id, *run)
+            world.settle()
+        assert world.holders(id) == []
+        assert acked_at(world, id) == ([at] if at < copies else [0])
+    assert sum(int(n.book.total.acked) for n in world.cores) == len(world.nodes)
+    told = [told for n in world.cores if n.events for told in map(Told, n.events.full)]
+    assert {size for one in told for size in one.size} == {len(b"body")}, "the body is still there"
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "FASTACK"])
+def test_the_event_does_not_depend_on_which_message_is_first(
+    make_world: Make, command: str
+) -> None:
+    """E1.13 The messages that spread such an ack say that nobody has written the event; a holder
+    that does not write it passes that on to the one that does, until that one confirms."""
+    world = make_world(4, events=True)
+    id = spread(world, 3, retry=60)
+    world.hold(3, 0)  # what the other holders say arrives before
+    world.at(3)(command, id)
+    world.settle()
+    assert acked_at(world, id) == [0]
+    world.release(3, 0)
+    world.settle()
+    assert world.holders(id) == []
+    assert acked_at(world, id) == [0]
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "FASTACK"])
+def test_the_event_where_the_origin_is_down(make_world: Make, command: str) -> None:
+    """E1.13 else the first by node id of those that are."""
+    world = make_world(4, events=True)
+    id = spread(world, 3, retry=60)
+    first = min((1, 2), key=lambda i: world.node(i).core.node_id)
+    world.kill(0)
+    world.settle()
+    world.at(3)(command, id)
+    world.settle()
+    world.start(0)
+    world.until(lambda: world.holders(id) == [])
+    assert acked_at(world, id) == [first]
+
+
+def test_a_holder_that_was_lost_writes_the_event_when_it_is_back(make_world: Make) -> None:
+    """E1.13 A holder that is lost in that moment writes it when it is back, if the one that passed
+    it on has not restarted since."""
+    world = make_world(3, events=True)
+    id = spread(world, 2, retry=60)
+    world.hold(2, 0)
+    world.hold(1, 0)  # they do not see yet that it is lost
+    world.at(2)("ACKJOB", id)
+    world.settle()
+    assert acked_at(world, id) == []
+    world.kill(0)
+    world.settle()
+    world.release(2, 0)
+    world.release(1, 0)
+    world.start(0)
+    world.link()
+    world.until(lambda: world.holders(id) == [])
+    assert acked_at(world, id) == [0]

@@ -240,7 +240,7 @@ def test_replies_end(world: World) -> None:
     pairs = [word for i in range(32) for word in (f"n{i}", "v" * 1_000)]
     for _ in range(150):
         value(world, line, encode("ADDJOB", "headed", "b", 0, "HEADERS", 32, *pairs))
-    rows = value(world, line, b"GETJOB COUNT 150 WITHMETA FROM headed\r\n")[0]
+    rows = world.wire()("GETJOB", "COUNT", 150, "WITHMETA", "FROM", "headed")
     assert len(rows) == REPLY_BYTES // 32_000 + 1
     names = [b"%d" % i + b"n" * 60_000 for i in range(100)]
     for name in names:

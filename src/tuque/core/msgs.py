@@ -167,6 +167,7 @@ class SetAck(Message, tag=10):
     holders: int
     left_ms: int
     outcome: bytes = b""  # of core/queues/merge_work.py
+    is_untold: bool = False  # no node has written the event of this end (E1.13)
 
 
 class LifeAt(Message, tag=33):
@@ -234,6 +235,7 @@ class DelJob(Message, tag=12):
     id: bytes
     holders: int
     left_ms: int
+    is_untold: bool = False  # as that of SetAck
 
 
 class NeedJobs(Message, tag=13):

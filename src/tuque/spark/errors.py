@@ -5,7 +5,7 @@ from typing import Final
 
 IF_DAMAGED: Final = (
     "If the file is cut or damaged, copy it again, or move it out of the directory: its events "
-    "are missing then, and `tuque verify` counts them as seq gaps"
+    "are missing then, and the report counts their numbers as missing"
 )
 
 

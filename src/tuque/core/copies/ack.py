@@ -11,6 +11,7 @@ from tuque.core.copies.ack_gc import (
     collect,
     count_all,
     finish,
+    report_ack,
     retire,
 )
 from tuque.core.copies.add import make_job, settle
@@ -44,10 +45,7 @@ def ack_job(n: Node, job: Job, client: i64) -> bool:
     if job.state == ACKED:
         collect(n, job)
         return False
-    n.book.ack(job, n.now_ms)
-    if n.events is not None:
-        # A1.5, while the body is still there
-        n.events.acked(n.now_ms, job, n.returned(job.id))
+    report_ack(n, job)
     retire(n, job)
     return True
 
@@ -66,9 +64,7 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
         return False  # A7.1: an ack being collected stays one
     was_acked = job.state == ACKED
     if not was_acked:
-        n.book.ack(job, n.now_ms)
-    if n.events is not None and not was_acked:
-        n.events.acked(n.now_ms, job, n.returned(job.id))
+        report_ack(n, job)
     count_all(n, job)
     if job.holders == 1 and not was_acked:
         retire(n, job)

@@ -19,6 +19,8 @@ from tuque.core.model.job import (
     IN_TRANSIT,
     LEASED,
     QUEUED,
+    TRIES,
+    UNTOLD,
     WAIT_REPL,
     Job,
     set_state,
@@ -73,6 +75,7 @@ RETELL_PAUSE_MS: Final = 50
 OWED_MAX: Final = 100_000  # acks waiting for room on one link; above it they wait for A6
 SWEEP_MAX: Final = 10_000
 LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
+NO_NODE_ID: Final = b"g"  # above that of each node
 BEHIND_MAX: Final = 1_000  # outcomes that nodes out of reach may lack
 
 
@@ -89,7 +92,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
         return
     ttl_s = ttl_s_of(id)
     if memory_level(n) >= 2:
-        ask_each(n, SetAck(id, 0, ttl_s * 1000, packed_outcome(n, id)))  # A3.4
+        ask_each(n, SetAck(id, 0, ttl_s * 1000, packed_outcome(n, id), True))  # A3.4
         return
     if n.stray_counts.get(client, 0) >= STRAYS_MAX:
         return
@@ -117,7 +120,7 @@ def on_unknown_fastack(n: Node, id: bytes) -> None:
     """[A7.2] FASTACK of an id unknown here: DELJOB to all nodes, once."""
     if len(n.peers) == 1 or n.tombs.has(id) or not n.ids.knows(id):
         return
-    ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
+    ask_each(n, DelJob(id, 0, FAST_KEEP_MS, True))  # A7.2
 
 
 def ask_each(n: Node, message: SetAck | DelJob) -> bool:
@@ -135,7 +138,7 @@ def ask_all(n: Node, job: Job) -> None:
     """Ask all nodes (again): only replies to the same question count together (A5.3)."""
     job.confirmed = 1
     left_ms = max(1, job.expire_ms - n.now_ms)
-    if not ask_each(n, SetAck(job.id, 0, left_ms, packed_outcome(n, job.id))):
+    if not ask_each(n, SetAck(job.id, 0, left_ms, packed_outcome(n, job.id), True)):
         if job.marks > 0:
             job.marks -= 1
         job.qtime_ms = n.now_ms + FULL_MS + n.chance.below(FULL_MS)  # A6.3
@@ -186,6 +189,45 @@ def end_stray(n: Node, job: Job, holders: i64) -> None:
             if peer.is_linked:
                 others |= 1 << peer.slot
     n.tombs.add(job.id, job.expire_ms, others & ~n.forgotten, n.round)
+
+
+# ---- Who writes the event of an ack that a node without a copy got (SPEC E1.13)
+
+
+def reporter_of(n: Node, job: Job) -> i64:
+    """[E1] The slot of the holder that writes it, as far as this node sees (E1.13)."""
+    origin = job.id[2:10]
+    has_copy = job.holders & 1 != 0  # not where a record waits for copies elsewhere (R6)
+    if has_copy and origin == n.node_id[:8]:
+        return 0
+    reporter: i64 = 0
+    least = n.node_id if has_copy else NO_NODE_ID
+    for slot in slots_of(job.holders & n.linked & ~n.forgotten):
+        node_id = n.peers[slot].node_id
+        if node_id[:8] == origin:
+            return slot
+        if node_id < least:
+            reporter = slot
+            least = node_id
+    return reporter
+
+
+def end_untold(n: Node, job: Job) -> bool:
+    """[E1] Write the event, and count the ack; False if another holder does (E1.13).
+
+    The body and the life of the job must still be there.
+    """
+    if reporter_of(n, job) != 0:
+        return False
+    report_ack(n, job)
+    return True
+
+
+def report_ack(n: Node, job: Job) -> None:
+    """[A1] Count the ack and write its event, while the body is still there (A1.5)."""
+    n.book.ack(job, n.now_ms)
+    if n.events is not None:
+        n.events.acked(n.now_ms, job, n.returned(job.id))
 
 
 # ---- Jobs that are known here: the ack is collected from all holders (SPEC A1, A2, A6)
@@ -266,7 +308,7 @@ def restore_acked(n: Node, job: Job) -> None:
 
 def try_later(n: Node, job: Job) -> None:
     """Set when the collection of the acked job is tried again (A6.1)."""
-    step_ms: i64 = TRY_MS << i64(job.marks)
+    step_ms: i64 = TRY_MS << i64(job.marks & TRIES)
     if step_ms >= TRY_MAX_MS:
         step_ms = TRY_MAX_MS
     else:
@@ -316,11 +358,12 @@ def may_hear(peer: Peer) -> bool:
 def tell_acked(n: Node, job: Job, slots: i64) -> None:
     """Send SETACK to those nodes."""
     message = ack_of(n, job)
+    reporter: i64 = reporter_of(n, job) if job.marks & UNTOLD else 0
     for slot in slots_of(slots):
         peer = n.peers[slot]
         if may_hear(peer):
             introduce(n, slot, job.holders)
-            say(n, slot, message)
+            say(n, slot, ack_of(n, job, True) if slot == reporter else message)  # E1.13
         elif peer.is_linked:
             owe(n, slot, job.id)
 
@@ -416,21 +459,17 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
     if isinstance(job, Task):
         if m.holders == 0 and not ends_by_claim(n, job, m.outcome):
             return  # T1.12: it is sent again, until the leader may act
-        say(n, slot, GotAck(m.id, False, 0))  # T1.4
+        deny(n, slot, m.id)  # T1.4
         return
     if job.flags & BODYLESS:
-        say(n, slot, GotAck(m.id, False, 0))  # A5.3
+        deny(n, slot, m.id)  # A5.3
         if m.holders != 0:
             end_stray(n, job, named)
         return
-    met = adopt_outcome(n, job, m.outcome)
     if job.state != ACKED:
-        count_all(n, job)
-        job.holders |= named  # A4.2
-        become_acked(n, job)
-        if n.records is not None:
-            n.records.ack_job(job)
+        met = learn_ack(n, job, m, named)
     else:
+        met = adopt_outcome(n, job, m.outcome)
         join(n, job, named)
     unnamed = job.holders & ~named & ~1 & ~bit
     if met == STANDS:
@@ -447,6 +486,25 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
     say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
     if unnamed != 0 or m.holders == 0 or met == FELL:
         collect(n, job)  # A4.4
+
+
+def deny(n: Node, slot: i64, id: bytes) -> None:
+    """Reply that the job is not known here."""
+    say(n, slot, GotAck(id, False, 0))
+
+
+def learn_ack(n: Node, job: Job, m: SetAck, named: i64) -> i64:
+    """[A4] The job is acked elsewhere (A4.2); what became of its outcomes, as adopt_outcome."""
+    is_left = m.is_untold and not end_untold(n, job)  # E1.13
+    met = adopt_outcome(n, job, m.outcome)
+    count_all(n, job)
+    job.holders |= named
+    become_acked(n, job)
+    if is_left:
+        job.marks |= UNTOLD
+    if n.records is not None:
+        n.records.ack_job(job)
+    return met
 
 
 def send_better(n: Node, job: Job, slot: i64, has_copy: bool, unnamed: i64) -> None:
@@ -537,6 +595,8 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
         return
     bit: i64 = 1 << slot
     new = join(n, job, named)
+    if job.marks & UNTOLD and slot == reporter_of(n, job):
+        job.marks &= 0xFF ^ UNTOLD
     if m.known or job.holders & bit:
         job.confirmed |= bit  # A5.2
     if not collect_if_complete(n, job):
@@ -550,6 +610,10 @@ def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:
         if len(n.late_deletes) < LATE_MAX:
             n.late_deletes[m.id] = (n.now_ms + m.left_ms, slot)  # A10.1
         return
+    job = n.jobs.get(m.id)
+    if m.is_untold and job is not None and job.state != ACKED and not isinstance(job, Task):
+        if not end_untold(n, job):
+            say(n, reporter_of(n, job), DelJob(m.id, 0, m.left_ms, True))  # E1.13
     end_here(n, m.id, n.now_ms + m.left_ms, slot, translate_all(n, slot, m.holders), m.holders == 0)
 
 

@@ -59,6 +59,9 @@ QUEUED_THERE: Final = 32  # another node has it queued until its due time (E1.6)
 ASKED_ALL: Final = 64  # held, and nodes that are no holders are asked as well (Q11.9)
 LET_GO: Final = 128  # dequeued for another node that said it has the job queued (F4.2)
 
+UNTOLD: Final = 128  # of an acked job: another holder has to write the event (E1.13)
+TRIES: Final = 127  # of an acked job: bits of the number of collection attempts (A6)
+
 # ranks: how close a node is to delivering the job; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due
 STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
@@ -89,7 +92,7 @@ class Job:
     body: bytes
     state: u8
     flags: u8
-    marks: u8  # see above; of an acked job: number of collection attempts (A6)
+    marks: u8  # see above; of an acked job: UNTOLD and TRIES
     why: u8  # why it left its leased batch (Y3.8); what it counts as: see above
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once

@@ -53,7 +53,9 @@ def on_spark(
     except ModuleNotFoundError as e:
         raise SparkSetupError(f"{e.name} is missing: pip install 'tuque[spark]'") from e
 
-    conf = {"spark.driver.memory": memory}
+    from tuque.spark.history.duck import limit_of
+
+    conf = {"spark.driver.memory": limit_of(memory, is_whole=True).removesuffix("B").lower()}
     if size_bytes < SMALL_BYTES:
         conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     is_ours = SparkSession.getActiveSession() is None

@@ -14,6 +14,8 @@ ALL: Final = ""
 OTHERS: Final = "-1"
 COUNTS: Final = ("added", "delivered", "acked", "redelivered", "dead")
 LATENCIES: Final = ("wait", "process")
+NAME_MAX: Final = 60  # characters of a queue's name on the page
+NAME_END: Final = 20  # of these, those of its end
 
 
 def data(found: Figures) -> dict[str, Any]:
@@ -25,7 +27,8 @@ def data(found: Figures) -> dict[str, Any]:
         "width": found.width_s,
         "buckets": buckets(found),
         "queues": list(named),
-        "labels": named,
+        "names": named,
+        "labels": {key: short(name) for key, name in named.items()},
         "series": series,
         "causes": [
             [_key(found, row["queue"]), row["cause"], row["returns"]] for row in found.returns
@@ -43,6 +46,13 @@ def names(found: Figures) -> dict[str, str]:
     if rest > 0:
         chosen[OTHERS] = f"{rest} other queues" if rest > 1 else "1 other queue"
     return chosen
+
+
+def short(name: str) -> str:
+    """A queue's name as the page shows it: begin and end of a long one, `""` for the empty one."""
+    if len(name) <= NAME_MAX:
+        return name or '""'
+    return f"{name[: NAME_MAX - NAME_END - 1]}…{name[-NAME_END:]}"
 
 
 def node_name(found: Figures, node: str) -> str:

@@ -15,8 +15,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.client.api import to_bytes, to_text
 from tuque.client.sync import Client
 from tuque.errors import Error, NoJob
+from tuque.logtext import writable
 from tuque.spark.engines import read_events
 from tuque.spark.errors import StreamError
 from tuque.spark.history import pipeline
@@ -38,7 +40,8 @@ NOT_KNOWN: Final = "(not in the events)"
 
 TABLE: Final = """
 CREATE TABLE found (letter VARCHAR, queue VARCHAR, task VARCHAR, args VARCHAR, size INT,
-                    died_at TIMESTAMP, reason VARCHAR, is_task BOOLEAN)
+                    died_at TIMESTAMP, reason VARCHAR, is_task BOOLEAN);
+CREATE TABLE names (shown VARCHAR, name BLOB);
 """
 # Why letters exist: the event after the letter's ADDJOB, on the same node.
 WHY: Final = """
@@ -72,6 +75,10 @@ CHOSEN: Final = """
 SELECT letter, queue, coalesce(from_queue, '') AS from_queue, is_task FROM letters WHERE {where}
 ORDER BY died_at, letter
 """
+TWO_NAMES: Final = (
+    "'%s' is the name of a queue, and how another one is shown whose name is not UTF-8: choose one "
+    "with --queue"
+)
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,7 @@ def look(
 ) -> int:
     """Make the table `letters` of those in these queues and tubes; returns how many."""
     engine.base.execute(TABLE)
+    _keep_names(engine, [*queues, *tubes])
     total = 0
     insert = "INSERT INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     for queue in queues:
@@ -145,8 +153,27 @@ def groups(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
 
 
 def chosen(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
-    """The letters that match the condition, oldest first."""
-    return _asked(engine, CHOSEN, where)
+    """The letters that match the condition, oldest first, with the names of their queues."""
+    names = {
+        row["shown"]: to_text(bytes(row["name"])) for row in engine.rows("SELECT * FROM names")
+    }
+    found = _asked(engine, CHOSEN, where)
+    for letter in found:
+        for column in ("queue", "from_queue"):
+            letter[column] = names.get(letter[column], letter[column])
+    return found
+
+
+def _keep_names(engine: DuckEngine, names: list[str]) -> None:
+    """[H2] Which queues the names are that are shown otherwise, as those of the events (H2.5)."""
+    known = {*names, *(name.removesuffix(DEAD_SUFFIX) for name in names)}
+    for name in sorted(known):
+        shown = writable(name)
+        if shown == name:
+            continue
+        if shown in known:
+            raise StreamError(TWO_NAMES % shown)
+        engine.base.execute("INSERT INTO names VALUES (?, ?)", [shown, to_bytes(name)])
 
 
 def target_of(letter: dict[str, Any], to: str) -> str:
@@ -236,7 +263,7 @@ def _pages(found: Iterator[JobInfo]) -> Iterator[list[tuple[Any, ...]]]:
 def _row(info: JobInfo) -> tuple[Any, ...]:
     body = info.body or b""
     died_at = _instant(info.ctime_ns / 1e9)
-    return info.id, info.queue, *_call_of(body), len(body), died_at, None, False
+    return info.id, writable(info.queue or ""), *_call_of(body), len(body), died_at, None, False
 
 
 def _task_rows(client: Client, tube: str, listed: list[DeadLetter]) -> list[tuple[Any, ...]]:
@@ -247,13 +274,14 @@ def _task_rows(client: Client, tube: str, listed: list[DeadLetter]) -> list[tupl
     rows = []
     for letter, shown in zip(listed, pipe.execute(raise_on_error=False), strict=True):
         if isinstance(shown, NoJob):  # the node has no copy; the list tells the rest
-            call, size = (letter.task or NO_TASK, ""), 0
+            call, size = (writable(letter.task) or NO_TASK, ""), 0
         elif isinstance(shown, Error):
             raise shown
         else:
             call, size = _call_of(shown.body), len(shown.body)
         died_at = _instant(letter.last_failure_ms / 1e3)
-        rows.append((letter.id, tube, *call, size, died_at, letter.reason, True))
+        name, reason = writable(tube), writable(letter.reason)
+        rows.append((letter.id, name, *call, size, died_at, reason, True))
     return rows
 
 
@@ -265,7 +293,7 @@ def _call_of(body: bytes) -> tuple[str, str]:
     """The task that a body calls, and its arguments."""
     try:
         call = decode(body)
-        return call.task, repr((call.args, call.kwargs))[:500]
+        return writable(call.task), repr((call.args, call.kwargs))[:500]
     except BadBody:
         return NO_TASK, repr(body[:500])
 

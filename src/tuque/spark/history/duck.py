@@ -29,6 +29,7 @@ CREATE OR REPLACE MACRO replace_all(x, p, r) AS regexp_replace(x, p, r, 'g');
 CREATE OR REPLACE MACRO percentile(x, shares) AS quantile_cont(x, shares);
 """
 KINDS: Final = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ"}
+_MEMORY: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([kmgt])b?", re.ASCII)
 _ERRNO: Final = re.compile(r'"errno":"(\d+)"')
 _ARRAY: Final = re.compile(r"\barray\(([^()]*)\)")
 
@@ -47,7 +48,7 @@ class DuckEngine:
             raise SparkSetupError("duckdb is missing: pip install 'tuque[report]'") from e
         config: dict[str, Any] = {"preserve_insertion_order": "false"}
         if memory:
-            config["memory_limit"] = memory.upper().rstrip("B") + "B"
+            config["memory_limit"] = limit_of(memory)
         if threads:
             config["threads"] = threads
         self.failure: type[Exception] = duckdb.Error
@@ -150,6 +151,18 @@ class DuckEngine:
         found = self.base.execute(dialect(query))
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def limit_of(memory: str, is_whole: bool = False) -> str:
+    """The option --memory as duckdb takes it; SparkSetupError if it is no size. A JVM takes whole
+    numbers.
+    """
+    found = _MEMORY.fullmatch(memory.strip().lower())
+    if found is None or float(found[1]) == 0 or (is_whole and "." in found[1]):
+        raise SparkSetupError(
+            f"--memory {memory}: no size of memory. Give a number and k, m, g or t, as 512m or 2g"
+        )
+    return f"{found[1]}{found[2].upper()}B"
 
 
 def cause(e: BaseException) -> str:

@@ -186,7 +186,19 @@ def build_silver(engine: Engine, files: list[str], out: Path) -> None:
     read_events(engine, files)
     engine.view("ends", silver.ENDS)
     several = engine.keep("twice", silver.TWICE)
-    engine.table("silver", silver.ONCE if several else silver.ENDS, out / "silver")
+    query = silver.ONCE if several else silver.ENDS
+    if _keep_whole(engine):
+        engine.view("once", query)
+        query = sql.SILVER
+    engine.table("silver", query, out / "silver")
+
+
+def _keep_whole(engine: Engine) -> bool:
+    """[H1] Keep the jobs that their ends alone do not tell (H1.6); False if there is none."""
+    if engine.keep("odd", sql.ODD) == 0:
+        return False
+    engine.keep("whole", sql.ODD_JOBS)
+    return True
 
 
 def build_gold(engine: Engine, files: list[str], out: Path) -> None:
@@ -195,9 +207,13 @@ def build_gold(engine: Engine, files: list[str], out: Path) -> None:
     engine.view("ends", silver.ENDS)
     if engine.keep("twice", silver.TWICE):
         engine.keep("extra", silver.EXTRA)
-        engine.view("counted", gold.COUNTED_EVENTS)
+        query = gold.COUNTED_EVENTS
     else:
-        engine.view("counted", "SELECT * FROM events")
+        query = "SELECT * FROM events"
+    if _keep_whole(engine):
+        engine.view("once", query)
+        query = sql.COUNTED
+    engine.view("counted", query)
     engine.table("gold", gold.MINUTES, out / "gold")
 
 
@@ -230,7 +246,8 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         returns = rows(sql.RETURNS)
         slowest = rows(sql.SLOWEST, limit=ROWS_MAX)
         failing = rows(sql.FAILING, limit=ROWS_MAX)
-        dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX, reason=sql.plain("reason"))
+        reason = sql.plain("reason")
+        dead = [_reason(row) for row in rows(sql.DEAD_REASONS, limit=ROWS_MAX, reason=reason)]
     return Figures(
         first_s=first_s,
         last_s=last_s,
@@ -250,6 +267,14 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         kills=_kills(rows(sql.KILLS), rows(sql.LAST), nodes),
         names=segments.names,
     )
+
+
+def _reason(row: dict[str, Any]) -> dict[str, Any]:
+    """[H6] The row of a reason of dead letters, or of those that have no row (H6.4)."""
+    count = row["reasons"]
+    if row["reason"] is None:
+        row["reason"] = f"{count:,} other reasons" if count > 1 else "1 other reason"
+    return {key: value for key, value in row.items() if key != "line"}
 
 
 def _kills(

@@ -116,7 +116,7 @@
     }
     const below = new Array(count).fill(0);
     series.forEach((s) => {
-      const fill = `var(--c${s.colour})`;
+      let fill = `var(--c${s.colour})`;
       if (spec.kind === "bars") {
         s.values.forEach((v, b) => {
           if (!v) return;
@@ -135,7 +135,14 @@
           path += `L${x(b + 1)},${y(below[b])}L${x(b)},${y(below[b])}`;
           below[b] += s.values[b] || 0;
         }
-        el(svg, "path", { d: path + "Z", fill, "fill-opacity": 0.55, stroke: fill });
+        const stroke = fill;
+        if (s.hatched) {
+          const hatch = el(svg, "pattern", { id: `hatch${s.colour}`, width: 6, height: 6,
+            patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+          el(hatch, "rect", { width: 3, height: 6, fill });
+          fill = `url(#hatch${s.colour})`;
+        }
+        el(svg, "path", { d: path + "Z", fill, "fill-opacity": s.hatched ? 1 : 0.55, stroke });
       } else {
         let path = "", alone = true;
         s.values.forEach((v, b) => {
@@ -165,7 +172,9 @@
       if (b !== null) html(legend, "span", "", clock(DATA.first + b * DATA.width, true));
       for (const s of series) {
         const item = html(legend, "span");
-        html(item, "i").style.background = `var(--c${s.colour})`;
+        const colour = `var(--c${s.colour})`;
+        html(item, "i").style.background = s.hatched ?
+          `repeating-linear-gradient(45deg, ${colour} 0 2px, transparent 2px 4px)` : colour;
         item.append(s.name);
         if (b !== null && s.values[b] !== null && s.values[b] !== undefined) {
           item.append(" ");
@@ -203,12 +212,14 @@
   const same = (v) => v;
   const latency = (what) => (queue) => ["median", "95 %", "99 %"].map((name, i) => ({
     name, colour: [2, 1, 5][i], values: of(queue)[what + i] || none() }));
+  const COLOURS = 8;  // of report.css; the series after these are hatched
   const specs = {
     rates: { title: "Rates", kind: "line",
       series: lines(["added", "delivered", "acked"], ["added", "delivered", "acked"], per) },
     open: { title: "Open jobs", kind: "stack", series: (queue) =>
       (queue ? [queue] : DATA.queues).map((name, i) => ({ name: DATA.labels[name] || name,
-        colour: DATA.queues.indexOf(name) % 8, values: of(name).open || none() })) },
+        colour: DATA.queues.indexOf(name) % COLOURS, hatched: DATA.queues.indexOf(name) >= COLOURS,
+        values: of(name).open || none() })) },
     troubles: { title: "Redelivered and dead", kind: "bars", series: (queue) =>
       [["redelivered", 1], ["dead", 5]].map(([name, colour]) => ({ name, colour,
         values: of(queue)[name] || none() })) },
@@ -237,6 +248,9 @@
     }
   };
 
+  const keys = new Map(Object.entries(DATA.names).map(([key, name]) => [name, key]));
+  const keyOf = (name) => keys.get(name) ?? "-1";  // of a queue without a line of its own
+
   const show = () => {
     for (const box of document.querySelectorAll("[data-chart]")) {
       if (box.dataset.chart === "causes") causes(box);
@@ -247,7 +261,7 @@
     for (const zone of document.querySelectorAll("[data-zone]")) zone.textContent = state.utc ?
       "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
     for (const row of document.querySelectorAll("tr[data-queue]"))
-      row.hidden = Boolean(state.queue) && row.dataset.queue !== DATA.labels[state.queue];
+      row.hidden = Boolean(state.queue) && keyOf(row.dataset.queue) !== state.queue;
     for (const t of document.querySelectorAll("[data-tile]"))
       t.textContent = DATA.tiles[state.queue][t.dataset.tile];
   };

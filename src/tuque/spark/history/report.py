@@ -19,6 +19,8 @@ from tuque.spark.history import charts
 from tuque.spark.history.pipeline import Figures
 
 Column = tuple[str, str, Callable[[dict[str, Any]], str]]  # heading, class of the cells, cell
+QUEUE: Column = ("queue", "text", lambda r: _queue(r["queue"]))
+REASON: Column = ("reason", "text reason", lambda r: escape(r["reason"] or ""))
 TILES = (
     ("jobs", "jobs"),
     ("acked", "acked"),
@@ -181,7 +183,7 @@ def completeness(found: Figures) -> list[str]:
 def choices(found: Figures) -> str:
     """Queue, time zone, light or dark."""
     queues = "".join(
-        f'<option value="{key}">{escape(name)}</option>'
+        f'<option value="{key}" title="{escape(name)}">{escape(charts.short(name))}</option>'
         for key, name in charts.names(found).items()
     )
     return (
@@ -252,22 +254,22 @@ def notes() -> str:
 def table_sections(found: Figures) -> list[str]:
     """Queues, dead letters, slowest jobs."""
     queues: list[Column] = [
-        ("queue", "text", lambda r: escape(r["queue"])),
+        QUEUE,
         *[_count(name) for name in OF_QUEUES],
         _count("redelivered"),
         ("wait 50 / 95 / 99 % / most", "", lambda r: _all(r["wait_ms"])),
         ("process 50 / 95 / 99 % / most", "", lambda r: _all(r["process_ms"])),
     ]
     dead: list[Column] = [
-        ("queue", "text", lambda r: escape(r["queue"])),
-        ("reason", "text reason", lambda r: escape(r["reason"])),
+        QUEUE,
+        REASON,
         _count("jobs"),
         ("latest (UTC)", "text", lambda r: r["latest_at"] or ""),
         ("job", "text id", lambda r: escape(r["latest_job"] or "")),
     ]
     slowest: list[Column] = [
         ("job", "text id", lambda r: escape(r["job_id"])),
-        ("queue", "text", lambda r: escape(r["queue"])),
+        QUEUE,
         ("outcome", "text", lambda r: r["outcome"]),
         _count("deliveries"),
         ("wait", "", lambda r: duration(r["wait_ms"])),
@@ -276,11 +278,11 @@ def table_sections(found: Figures) -> list[str]:
     ]
     failing: list[Column] = [
         ("job", "text id", lambda r: escape(r["job_id"])),
-        ("queue", "text", lambda r: escape(r["queue"])),
+        QUEUE,
         ("outcome", "text", lambda r: r["outcome"]),
         _count("redelivered"),
         _count("nacks"),
-        ("reason", "text reason", lambda r: escape(r["reason"] or "")),
+        REASON,
     ]
     nodes: list[Column] = [
         ("node", "text", lambda r: escape(charts.node_name(found, r["node"]))),
@@ -293,12 +295,18 @@ def table_sections(found: Figures) -> list[str]:
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
     sections.append(_section(f"Nodes {BY_EVENTS}", _table(nodes, found.nodes), wide=True))
     if found.dead:
-        sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
+        sections.append(_section("Dead letters", _table(dead, _reasons(found)), wide=True))
     if found.slowest:
         sections.append(_section("Slowest jobs", _table(slowest, found.slowest), wide=True))
     if found.failing:
         sections.append(_section("Most failing jobs", _table(failing, found.failing), wide=True))
     return sections
+
+
+def _reasons(found: Figures) -> list[dict[str, Any]]:
+    """The rows of dead letters; that of all other queues has their common name."""
+    others = charts.names(found).get(charts.OTHERS, "")
+    return [row | {"queue": others} if row["queue"] is None else row for row in found.dead]
 
 
 def width(found: Figures) -> str:
@@ -361,6 +369,14 @@ def _count(name: str) -> Column:
 def _row(row: dict[str, Any]) -> str:
     """A row of a table; rows of queues can be filtered."""
     return f'<tr data-queue="{escape(row["queue"])}">' if "queue" in row else "<tr>"
+
+
+def _queue(name: str) -> str:
+    """The name in a cell; all of a long one is its title."""
+    short = charts.short(name)
+    if short == name:
+        return escape(name)
+    return f'<span title="{escape(name)}">{escape(short)}</span>'
 
 
 def _all(values: list[float] | None) -> str:

@@ -26,7 +26,7 @@ SELECT job FROM (
 # stamps of an end and the events themselves say the same; where one is missing the other
 # fills in. `timeouts` are the returns to the queue without a NACK, whatever their cause.
 # A job that died keeps its id in the queue of dead letters: it is one job, which ended (H6.7).
-JOBS: Final = """
+ODD_JOBS: Final = """
 WITH e AS (
   SELECT job_id, queue, event, size, deliveries, nacks, timeouts, reason, ts, node, seq,
          CASE WHEN event LIKE 'run-%' OR event IN ('cancelled', 'replayed') THEN 0
@@ -105,6 +105,8 @@ SELECT o.job_id, t.queue,
        t.reason,
        to_date(timestamp_micros(coalesce(in_us, seen_us))) AS date
 FROM o JOIN t ON t.job_id = o.job_id AND t.place = 1
+"""
+JOBS: Final = f"""{ODD_JOBS}
 UNION ALL
 SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_at,
        CASE WHEN outcome = 'acked' THEN ended_at END AS acked_at,
@@ -112,6 +114,34 @@ SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_
        CASE WHEN outcome IN ('cancelled', 'dead', 'deleted') THEN reason END AS reason,
        to_date(coalesce(added_at, ended_at)) AS date
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(ends.job_id))
+"""
+
+# Silver of all nodes (H1.6): `once` has its rows as the ends alone say, `whole` is ODD_JOBS.
+SILVER: Final = """
+SELECT o.job_id, o.queue,
+       CASE WHEN w.job_id IS NULL THEN o.added_at ELSE w.added_at END AS added_at,
+       CASE WHEN w.job_id IS NULL THEN o.enqueued_at ELSE w.enqueued_at END AS enqueued_at,
+       coalesce(w.first_delivered_at, o.first_delivered_at) AS first_delivered_at,
+       coalesce(w.last_delivered_at, o.last_delivered_at) AS last_delivered_at,
+       o.ended_at, o.outcome,
+       coalesce(w.deliveries, o.deliveries) AS deliveries,
+       coalesce(w.nacks, o.nacks) AS nacks, coalesce(w.timeouts, o.timeouts) AS timeouts,
+       coalesce(w.size, o.size) AS size,
+       CASE WHEN w.job_id IS NULL THEN o.wait_ms ELSE w.wait_ms END AS wait_ms,
+       CASE WHEN w.job_id IS NULL THEN o.process_ms ELSE w.process_ms END AS process_ms,
+       CASE WHEN w.job_id IS NULL THEN o.total_ms ELSE w.total_ms END AS total_ms,
+       o.reason, o.node, o.seq, o.date
+FROM once o LEFT JOIN whole w ON w.job_id = o.job_id
+"""
+
+# The events that gold counts, `once`, whose ends have the instants of all nodes (H1.6).
+COUNTED: Final = """
+SELECT o.ts, o.queue, o.event, o.delivery, o.job_id, o.delay_ms,
+       CASE WHEN w.job_id IS NULL THEN o.enqueued_at ELSE w.enqueued_at END AS enqueued_at,
+       coalesce(w.first_delivered_at, o.first_delivered_at) AS first_delivered_at,
+       coalesce(w.last_delivered_at, o.last_delivered_at) AS last_delivered_at
+FROM once o LEFT JOIN whole w ON w.job_id = o.job_id
+  AND o.event IN ('acked', 'cancelled', 'dead', 'deleted', 'expired')
 """
 
 # One row per redelivery, the only meaning of the word in the report: a delivery of a job other than
@@ -316,11 +346,30 @@ FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit
 """
 
 # Reasons are equal if they differ only in a path, an address, an id or a number: {reason} is PLAIN.
+# Those after the first {limit} are one row for each queue of SHOWN, and one for all other queues.
 DEAD_REASONS: Final = """
-SELECT queue, coalesce(nullif(kind, ''), '(no reason given)') AS reason, count(*) AS jobs,
-       unix_micros(max(ended_at)) AS latest_us, max_by(job_id, ended_at) AS latest_job
-FROM (SELECT *, {reason} AS kind FROM jobs WHERE outcome = 'dead') d
-GROUP BY 1, 2 ORDER BY jobs DESC, queue, reason LIMIT {limit}
+WITH d AS (
+  SELECT job_id, queue, ended_at,
+         coalesce(nullif({reason}, ''), '(no reason given)') AS reason
+  FROM jobs WHERE outcome = 'dead'
+), l AS (
+  SELECT *, max(ended_at) OVER (PARTITION BY queue, reason) AS latest FROM d
+), g AS (
+  SELECT queue, reason, count(*) AS jobs, max(latest) AS latest,
+         max(CASE WHEN ended_at = latest THEN job_id END) AS latest_job
+  FROM l GROUP BY queue, reason
+), p AS (
+  SELECT g.*, row_number() OVER (ORDER BY jobs DESC, queue, reason) AS place FROM g
+)
+SELECT queue, reason, jobs, unix_micros(latest) AS latest_us, latest_job, 1 AS reasons,
+       place AS line
+FROM p WHERE place <= {limit}
+UNION ALL
+SELECT s.queue, NULL, CAST(sum(p.jobs) AS BIGINT), unix_micros(max(p.latest)), NULL,
+       CAST(count(*) AS INT), {limit} + 1 + max(coalesce(s.place, {limit}))
+FROM p LEFT JOIN shown s ON s.queue = p.queue
+WHERE p.place > {limit} GROUP BY s.queue
+ORDER BY line
 """
 PLACES: Final = (  # pattern of a job's particulars, and its replacement
     (r"(?:[A-Za-z]:)?(?:/[^/ :,;()<>]+){2,}/?", "<path>"),

@@ -24,8 +24,8 @@ SPARK_NAMES: Final = (
 )
 INTERNAL: Final = "__"  # such as __globPaths__
 PATHS: Final = ("path", "paths")  # errors of their own, if not empty
-_PARTS: Final = re.compile(r"(?:\\[,\\]|[^,])+")
-_ESCAPED: Final = re.compile(r"\\([,\\])")
+_PARTS: Final = re.compile(r"(?:\\[,*\\]|[^,])+")
+_ESCAPED: Final = re.compile(r"\\([,*\\])")
 
 
 def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
@@ -41,6 +41,16 @@ def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    r"""The names of a list with commas; `\,` is a comma in a name, `\\` a backslash."""
-    parts = (part.strip() for part in _PARTS.findall(text))
-    return tuple(_ESCAPED.sub(r"\1", part) for part in parts if part)
+    r"""The names of a list with commas; `\,` is a comma in a name, `\\` a backslash, `\*` the queue
+    that is named so.
+    """
+    return tuple(_ESCAPED.sub(r"\1", part) for part in _parts(text))
+
+
+def names_all(text: str) -> bool:
+    """Whether one of the names is `*`, which stands for all queues."""
+    return "*" in _parts(text)
+
+
+def _parts(text: str) -> list[str]:
+    return [part for found in _PARTS.findall(text) if (part := found.strip())]

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from tuque.client.url import Settings
 from tuque.spark.errors import SinkError, SourceError
 from tuque.spark.options import sink
-from tuque.spark.options.names import split_names, unknown
+from tuque.spark.options.names import names_all, split_names, unknown
 
 NAMES: Final = (
     "url",
@@ -68,7 +68,6 @@ NO_OPTIONS: Final = (
 GROUP_BYTES: Final = 255  # a name on the broker (SPEC Y1.3)
 IDS_MOST: Final = 10_000  # per batch, since they are in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
-ALL_QUEUES: Final = "*"
 UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 COLUMNS: Final = (
     "id string, queue string, body binary, enqueued_at timestamp, expires_at timestamp, "
@@ -83,6 +82,7 @@ class SourceOptions:
 
     broker: Settings
     queues: tuple[str, ...]
+    is_of_all: bool = False  # of all queues, named as `*`
     mode: str = "lease"
     group: str = ""
     is_whole_cluster: bool = False  # also lease from nodes that the given ones know
@@ -158,6 +158,7 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
     return SourceOptions(
         broker=sink.broker_of(given),
         queues=split_names(given.get("queue", "")),
+        is_of_all=names_all(given.get("queue", "")),
         mode=mode,
         group=given.get("group", ""),
         is_whole_cluster=_choice(given, "nodes", ("given", "cluster")) == "cluster",
@@ -191,9 +192,10 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         raise SourceError(f"option group has more than {GROUP_BYTES} bytes")
     if len(set(found.queues)) < len(found.queues):
         raise SourceError("option queue names a queue twice")
-    if ALL_QUEUES in found.queues and (streams or len(found.queues) > 1):
+    if found.is_of_all and (streams or len(found.queues) > 1):
         raise SourceError(
-            "option queue: * is used alone and only for read(); a stream names its queues"
+            r"option queue: * is used alone and only for read(); a stream names its queues. "
+            r"A queue that is named * is \*"
         )
     if found.mode == "lease" and not found.group:
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tuque.client.api import JobInfo
 from tuque.client.commands.leases import LeaseColumns
+from tuque.logtext import writable
 from tuque.spark.errors import SourceError
 from tuque.spark.options.source import COLUMNS, TEXT_COLUMNS
 from tuque.spark.source.peek import deliveries
@@ -101,7 +102,7 @@ def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.Reco
     made_ms = [job.ctime_ns // 1_000_000 for job in jobs]
     values: dict[str, list[Any]] = {
         "id": [job.id for job in jobs],
-        "queue": [job.queue for job in jobs],
+        "queue": [writable(job.queue or "") for job in jobs],
         "body": [job.body for job in jobs],
         "enqueued_at": [ms * 1000 for ms in made_ms],
         "expires_at": [

@@ -13,7 +13,7 @@ from tuque.client.sync import Client
 from tuque.client.url import Address
 from tuque.errors import ConnectionError
 from tuque.spark.errors import SourceError
-from tuque.spark.options.source import ALL_QUEUES, SourceOptions, url_of
+from tuque.spark.options.source import SourceOptions, url_of
 
 ROWS: Final = 1000  # jobs per batch of rows
 
@@ -56,7 +56,7 @@ def _read(options: SourceOptions, client: Client) -> Iterator[list[JobInfo]]:
     for queue in options.queues:
         kept: list[JobInfo] = []
         states: Any = options.states
-        named = None if queue == ALL_QUEUES else queue
+        named = None if options.is_of_all else queue
         for job in client.jscan(queue=named, states=states, full=True, count=ROWS):
             if left == 0:
                 break
