@@ -19,6 +19,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
+from tuque.worker.pools.processes import FORKS
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -130,6 +131,7 @@ class ThreadPool:
 
     async def start(self) -> None:
         await self._threads.start()
+        FORKS.leave_loop(self._loop)
         self._thread.start()
 
     async def run(self, call: Call) -> Outcome:
