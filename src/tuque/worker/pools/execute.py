@@ -387,7 +387,7 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
     if is_callback(call.envelope):
         return None
     try:
-        call.bound = task.bind(call.envelope)
+        call.bound = task.bind(call.envelope, is_result=is_after(call.attempt))
     except BadArguments as err:
         return outcome_of(err, task)
     return None
@@ -395,7 +395,9 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
 
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
-    bound = task.bind(call.envelope) if call.bound is None else call.bound
+    bound = call.bound
+    if bound is None:
+        bound = task.bind(call.envelope, is_result=is_callback(call.envelope))
     call.control.is_in_task = True
     try:
         call.control.check()
