@@ -7,6 +7,7 @@ import datetime as dt
 import functools
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,23 @@ def test_an_enqueue_without_a_broker_ends_soon() -> None:
         assert time.monotonic() - began_s < 4  # the timeout of a call is 5 s
         with pytest.raises(NoNode, match=f"search_timeout is {limit} s"):
             asyncio.run(nothing.enqueue_async())
+
+
+def test_a_generator_is_no_task() -> None:
+    """U1.12 A generator function, also an asynchronous one, is no task: a TypeError where it would
+    be defined.
+    """
+    app = App()
+
+    def parts() -> Iterator[int]:
+        yield 1
+
+    async def later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (parts, later):
+        with pytest.raises(TypeError, match=f"{function.__name__} has a yield: a call of it would"):
+            app.task(function)
+        with pytest.raises(TypeError, match="has a yield"):
+            app.task(queue="q")(function)
+    assert not app.tasks

@@ -250,6 +250,11 @@ class App(Hooks):
         check_names(options)
         if not callable(function):
             raise TypeError(f"app.task takes a function, not {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"app.task: {_module_of(function)}.{function.__qualname__} has a yield: a call of "
+                "it would run nothing. Return a list, or report parts with progress()"
+            )
         if name is None and not hasattr(function, "__qualname__"):
             raise TypeError(f"app.task: {function!r} has no name, give one: app.task(name='...')")
         full = name or f"{_module_of(function)}.{function.__qualname__}"
