@@ -250,7 +250,7 @@ class App(Hooks):
         check_names(options)
         if not callable(function):
             raise TypeError(f"app.task takes a function, not {function!r}")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):  # U1.12
             raise TypeError(
                 f"app.task: {_module_of(function)}.{function.__qualname__} has a yield: a call of "
                 "it would run nothing. Return a list, or report parts with progress()"
