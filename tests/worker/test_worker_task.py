@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -290,3 +293,28 @@ def test_a_generator_is_no_task() -> None:
         with pytest.raises(TypeError, match="has a yield"):
             app.task(queue="q")(function)
     assert not app.tasks
+
+
+def test_a_fork_while_another_thread_makes_the_client() -> None:
+    """U14.4 A fork while another thread of the parent uses the App, also makes its client, does not
+    hold up the child.
+    """
+    app, has_it, may_go = App("tuque://127.0.0.1:1"), threading.Event(), threading.Event()
+
+    def holds() -> None:
+        with app._lock:
+            has_it.set()
+            may_go.wait(60)
+
+    thread = threading.Thread(target=holds)
+    thread.start()
+    has_it.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)
+        os._exit(0 if app.client is not None else 1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    may_go.set()
+    thread.join()
+    assert code == 0

@@ -133,6 +133,7 @@ class App(Hooks):
         super().__init__()
         self.keys = keys
         self._lock = threading.RLock()  # a signal handler or `__del__` may call in here again
+        FORKED.add(self)
         self._given: Client | None = None
         self._client: Client | None = None
         self._aio: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aio.Client] = (
@@ -403,3 +404,13 @@ def load_app(target: str, app_dir: str = ".") -> App:
             f"module '{module_name}' has no tuque.worker.App named '{attribute or 'app'}'"
         )
     return app
+
+
+def _unlock() -> None:
+    """[U14] Another thread of the parent may have held the lock at the fork (U14.4)."""
+    for app in list(FORKED):
+        app._lock = threading.RLock()
+
+
+FORKED: Final[weakref.WeakSet[App]] = weakref.WeakSet()  # the apps of this process
+os.register_at_fork(after_in_child=_unlock)
