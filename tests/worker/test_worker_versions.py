@@ -229,7 +229,7 @@ SHAPES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "list": (lambda one: [one], lambda kind: of(list, kind)),
     "optional": (lambda one: one, lambda kind: kind | None),
     "dict of lists": (lambda one: {3: [one]}, lambda kind: of(dict, int, of(list, kind))),
-    "field": (lambda one: box(type(one))(one), box),
+    "field": (lambda one: box(one.__class__)(one), box),
 }
 
 
