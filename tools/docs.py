@@ -136,7 +136,8 @@ def configuration_md() -> str:
         "Source: `src/tuque/server/config/options.py`. A value is taken from the command line,",
         "else the environment (`TUQUE__NAME`), else the file (TOML, or a `disque.conf`), else the",
         "default. `tuque server --print-config` shows each value and where it came from,",
-        "`tuque server --check-config` reads everything and stops.",
+        "`tuque server --check-config` reads everything, also the files of secrets, users and "
+        "certificates, and stops.",
         "",
         "In TOML and in the environment names have `_` where they have `-` here. *CONFIG SET*",
         "marks what can be changed while the server runs. An option spelt with one underscore",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 from typing import Final
 
@@ -87,6 +88,8 @@ def main() -> None:
     NO_COLOR switches off the colours of all commands. Output to a closed standard stream is
     dropped. Exit status 1 when standard output does not take all of it.
     """
+    if sys.argv[1:2] == ["worker"]:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # U4.11
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)

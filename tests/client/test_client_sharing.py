@@ -7,6 +7,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -299,3 +300,38 @@ def test_a_node_that_takes_no_connections_is_given_up_in_time(connect: Connect) 
         assert is_quick(attempt, 4.0)  # a call has 5 s unless told otherwise
         for filler in fillers:
             filler.close()
+
+
+PLACES = {
+    "signal handler": "signal.signal(signal.SIGUSR1, ask)\nwith client._joining:\n"
+    "    signal.raise_signal(signal.SIGUSR1)",
+    "__del__": "class Held:\n    __del__ = ask\nheld = Held()\nheld.me = held\n"
+    "del held\ngc.collect()",
+    "fork": "if os.fork():\n    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\nask()",
+    "exit": "atexit.register(ask)",
+}
+SCRIPT = """
+import atexit, gc, os, signal, sys
+from tuque import Client
+from tuque.worker import App
+client, app = Client(sys.argv[1]), App(sys.argv[1])
+client.ping()
+app.client.ping()
+def ask(*more):
+    with client._joining:
+        print(client.ping(), app.client.ping(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_where_a_client_may_be_used(node: ScriptedNode, place: str) -> None:
+    """U14.5 A client for threads, and an App, may be used in a signal handler, in `__del__`, after
+    a fork and at the exit of the program.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + PLACES[place], node.url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (0, "PONG PONG\n"), done.stderr

@@ -66,6 +66,8 @@ def test_includes_in_place_and_not_for_ever(tmp_path: Path) -> None:
         ('requirepass "a"b', "closed quotes"),
         ("rename-command DEBUG no", "keep their names"),
         ("maxmemory 1xb", "units"),
+        ("port 7999\0", "NUL"),
+        ('requirepass "a\\x00b"', "NUL"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, told: str) -> None:

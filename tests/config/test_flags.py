@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tuque.server.config.config import OPTIONS, config_flags, config_of_flags
+from tuque.server.start.doors import check_files
 
 
 @click.command()
 @config_flags
 def server(**flags: Any) -> None:
-    cfg = config_of_flags(flags)
+    cfg = config_of_flags(flags, check_files)
     click.echo(f"would run on {cfg.port} in {cfg.dir}")
 
 
@@ -79,6 +80,50 @@ def test_trouble_ends_with_a_status_and_a_line(args: list[str], code: int, told:
     result = run(*args)
     assert result.exit_code == code
     assert told in result.stderr and "Traceback" not in result.output
+
+
+SECRET = b"Kq3vXw81LmPz0RtYb7NcSdFgHjQe52Ua"
+NO_SECRETS = [
+    SECRET + b"\0\n",
+    SECRET.decode().encode("utf-16"),
+    SECRET + b"\xe4\n",
+    b"\r\n" + SECRET + b"\r\n",
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "told"),
+    [
+        *(("cluster_secret_file", text, "cluster-secret-file: ") for text in NO_SECRETS),
+        ("users_file", b"user ann on >secret1 ~* +@all\n", "users-file: "),
+        ("iproto_users_file", b"ann #12 all\n", "iproto-users-file: "),
+        ("tls_cert_file", b"no certificate\n", "tls-key-file: "),
+    ],
+)
+def test_check_config_reads_the_files_of_options(
+    tmp_path: Path, option: str, text: bytes, told: str
+) -> None:
+    """C1.14 `--check-config` reads the files that the options name with the functions of the
+    start: secrets, users, certificates.
+    """
+    (tmp_path / "file").write_bytes(text)
+    (tmp_path / "file").chmod(0o600)
+    words = ["--check-config", "--dir", str(tmp_path), "--set", "tls_port=1"]
+    words = words if option.startswith("tls") else words[:3]
+    bad = run(*words, "--set", f"{option}=file")
+    assert bad.exit_code == 1 and f"tuque server: {told}" in bad.stderr
+    assert "secret1" not in bad.output
+
+
+def test_check_config_takes_good_files(tmp_path: Path) -> None:
+    """C1.14 What it calls good does not fail the start."""
+    (tmp_path / "secret").write_bytes(SECRET + b"\n")
+    (tmp_path / "users").write_bytes(b"user ann on nopass ~* +@all\n")
+    for path in tmp_path.iterdir():
+        path.chmod(0o600)
+    words = ["--cluster-secret-file", "secret", "--users-file", "users"]
+    good = run("--check-config", "--dir", str(tmp_path), *words)
+    assert (good.exit_code, good.output) == (0, "the configuration is good\n")
 
 
 def test_warnings_do_not_stop(tmp_path: Path) -> None:

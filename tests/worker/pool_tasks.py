@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -128,6 +129,13 @@ async def times_out() -> None:
 @app.task
 def waits_for_gate() -> None:
     assert gate.wait(30)
+
+
+@app.task
+async def swallows_its_cancel() -> None:
+    while not gate.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
 
 
 @app.task

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 
 from e2e_tasks import note
@@ -73,3 +76,48 @@ def starts_a_program(holds: bool) -> None:
     if holds:
         ctypes.PyDLL(None).sleep(600)
     program.wait()
+
+
+@app.task(queue="q", keep_s=60, attempts=1, time_limit_s=60)
+def forks(how: str) -> int:
+    return _forked(how)
+
+
+@app.task(queue="q", keep_s=60, attempts=1, time_limit_s=60)
+async def forks_async(how: str) -> int:
+    return _forked(how)
+
+
+@app.task(queue="q", keep_s=60, attempts=1, time_limit_s=60)
+async def forks_and_waits() -> int:
+    child = os.fork()
+    if child == 0:
+        await _Once()
+        return 0
+    await asyncio.sleep(0)
+    return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, child, 0))[1])
+
+
+class _Once:
+    """What waits once, and needs no loop for that."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+def _forked(how: str) -> int:
+    """The exit code of a child that leaves the task in this way; other calls wait meanwhile."""
+    time.sleep(0.2)
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if how == "raises":
+        raise ValueError("in the child")
+    if how == "exits":
+        sys.exit(7)
+    return 0
+
+
+@app.task(queue="q", keep_s=60, attempts=1)
+def notes(text: str) -> None:
+    note(text)

@@ -88,3 +88,26 @@ def test_programs_of_a_task_end_with_it(start_worker: StartWorker, did: Did, how
     elif "parent" in how:
         worker.signal(SIGKILL)
     until(lambda: not is_alive(program))
+
+
+FORKED = {"returns": 0, "raises": 1, "exits": 7}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_forked_child_ends_with_its_task(start_worker: StartWorker, did: Did, pool: str) -> None:
+    """U13.5 A process that a task, a hook or middleware forked ends where that function ends in it:
+    by return, by an exception or by `sys.exit`.
+    """
+    runs = [task.enqueue(how) for how in FORKED for task in (tasks.forks, tasks.forks_async)]
+    waits = tasks.forks_and_waits.enqueue()
+    others = [str(number) for number in range(12)]
+    last = [tasks.notes.enqueue(text) for text in others]
+    worker = start_worker("-c", "1", "--pool", pool, app="process_tasks:app")
+    assert [run.result(60) for run in runs] == [code for code in FORKED.values() for _ in range(2)]
+    assert waits.result(60) == 1
+    for run in last:
+        run.result(60)
+    assert sorted(did()) == sorted(others)  # no child has run one
+    assert "ValueError: in the child" in worker.text
+    worker.signal(SIGTERM)
+    worker.ends(0)

@@ -233,3 +233,18 @@ def test_what_is_given_back_does_not_go_to_the_worker_that_leaves(world: World) 
     assert shift.ends()
     assert shift.worker._fetcher._empty_waits == 1  # the broker has ended it, and not the worker
     assert handle.status().state == "waiting" and world.qlen() == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_signal_while_it_starts(
+    start_worker: StartWorker, tmp_path: Path, pool: str, number: signal.Signals
+) -> None:
+    """U4.11 SIGINT while a worker starts ends it as SIGTERM does: at once, without a line"""
+    (tmp_path / "hold").touch()
+    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app")
+    until((tmp_path / "loading").exists)
+    worker.signal(number)
+    code = worker.process.wait(30)
+    assert code in (-number, 128 + number)
+    assert "Traceback" not in worker.text and "Abort" not in worker.text

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +273,48 @@ def test_an_enqueue_without_a_broker_ends_soon() -> None:
         assert time.monotonic() - began_s < 4  # the timeout of a call is 5 s
         with pytest.raises(NoNode, match=f"search_timeout is {limit} s"):
             asyncio.run(nothing.enqueue_async())
+
+
+def test_a_generator_is_no_task() -> None:
+    """U1.12 A generator function, also an asynchronous one, is no task: a TypeError where it would
+    be defined.
+    """
+    app = App()
+
+    def parts() -> Iterator[int]:
+        yield 1
+
+    async def later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (parts, later):
+        with pytest.raises(TypeError, match=f"{function.__name__} has a yield: a call of it would"):
+            app.task(function)
+        with pytest.raises(TypeError, match="has a yield"):
+            app.task(queue="q")(function)
+    assert not app.tasks
+
+
+def test_a_fork_while_another_thread_makes_the_client() -> None:
+    """U14.4 A fork while another thread of the parent uses the App, also makes its client, does not
+    hold up the child.
+    """
+    app, has_it, may_go = App("tuque://127.0.0.1:1"), threading.Event(), threading.Event()
+
+    def holds() -> None:
+        with app._lock:
+            has_it.set()
+            may_go.wait(60)
+
+    thread = threading.Thread(target=holds)
+    thread.start()
+    has_it.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)
+        os._exit(0 if app.client is not None else 1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    may_go.set()
+    thread.join()
+    assert code == 0

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypedDict
 
+import msgspec
+import pydantic
 import pytest
 from noting import Noting
 
 from tuque.worker import App
+from tuque.worker.app.arguments import BadArguments
+from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import put_off_s
 from world import World
 
@@ -187,3 +194,98 @@ def test_they_are_none_of_the_jobs_of_a_worker(world: World) -> None:
     assert shift.ends()
     assert [client.result(id).state for id in fine] == ["done"] * 2
     assert all(client.result(id).state not in ("dead", "gone") for id in ids)
+
+
+def of(outer: Any, *inner: Any) -> Any:
+    """A type made of others, such as a list of a class that no checker knows."""
+    return outer[inner]
+
+
+def classes(names: tuple[str, ...]) -> dict[str, Any]:
+    """A class of each kind with these fields: numbers, the first one is needed."""
+    first, *others = names
+    spaces: list[Any] = [(first, int), *((name, int, 0) for name in others)]
+    model: dict[str, Any] = {first: (int, ...), **dict.fromkeys(others, (int, 0))}
+    by_words: Any = TypedDict
+    return {
+        "dataclass": dataclasses.make_dataclass("P", spaces, frozen=True),
+        "struct": msgspec.defstruct("P", spaces, frozen=True),
+        "renamed": msgspec.defstruct("P", spaces, rename="upper", tag="p", omit_defaults=True),
+        "array": msgspec.defstruct("P", spaces, array_like=True, tag=7),
+        "model": pydantic.create_model("P", **model),
+        "typed dict": by_words("P", dict.fromkeys(names, int), total=False),
+    }
+
+
+@cache
+def box(kind: Any) -> Any:
+    """A class with a field of this kind."""
+    return dataclasses.make_dataclass("Box", [("one", kind)])
+
+
+NEW, OLD = classes(("x", "y")), classes(("x",))
+SHAPES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "alone": (lambda one: one, lambda kind: kind),
+    "list": (lambda one: [one], lambda kind: of(list, kind)),
+    "optional": (lambda one: one, lambda kind: kind | None),
+    "dict of lists": (lambda one: {3: [one]}, lambda kind: of(dict, int, of(list, kind))),
+    "field": (lambda one: box(one.__class__)(one), box),
+}
+
+
+def takes(hint: Any) -> Any:
+    def resize(what: Any) -> str:
+        return "x"
+
+    resize.__annotations__["what"] = hint
+    return resize
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", NEW)
+def test_a_field_of_a_newer_version_is_not_lost(world: World, kind: str, shape: str) -> None:
+    """U2.19 A signature does not take a value with a field that its type has not"""
+    if (kind, shape) == ("typed dict", "field"):
+        pytest.skip("its values do not show their type")
+    filled, hinted = SHAPES[shape]
+    new, old = app_of(takes(hinted(NEW[kind]))), app_of(takes(hinted(OLD[kind])))
+    world.worker(new)
+    handle = new.tasks["resize"].enqueue(filled(NEW[kind](x=1, y=2)))
+    shift = world.at_work(old)
+    world.pass_ms(3000)
+    assert handle.status().state != "done"
+    shift.stop()
+    world.worker(old)
+    known = old.tasks["resize"].enqueue(filled(OLD[kind](x=1)))
+    world.at_work(new)
+    world.pass_ms(2500)
+    assert handle.status().state == known.status().state == "done"
+
+
+def test_the_log_names_the_field(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """U2.19 The log says why, once for each reason."""
+    new = app_of(takes(SHAPES["list"][1](NEW["struct"])))
+    world.worker(new)
+    new.tasks["resize"].enqueue([NEW["struct"](1, 2)])
+    world.at_work(app_of(takes(SHAPES["list"][1](OLD["struct"]))))
+    world.pass_ms(3000)
+    assert "bad arguments: what[0].y: the type of this argument has no such field" in caplog.text
+    assert caplog.text.count("no such field") == 1
+
+
+def test_a_step_may_take_a_part_of_a_result() -> None:
+    """U2.19 Results that are handed on, to a step or a callback, may have more fields."""
+    task: Any = app_of(takes(OLD["struct"])).tasks["resize"]
+    envelope = Envelope(task="resize", args=[{"x": 1, "y": 2}])
+    assert task.bind(envelope, is_result=True).args == (OLD["struct"](1),)
+    with pytest.raises(BadArguments, match="what.y: "):
+        task.bind(envelope)
+
+
+@pytest.mark.parametrize("kind", ["struct", "dataclass"])
+def test_a_set_loses_no_field(kind: str) -> None:
+    """U2.19 A signature does not take a value with a field that its type has not"""
+    task: Any = app_of(takes(of(set, OLD[kind]))).tasks["resize"]
+    assert len(task.bind(Envelope("resize", [[{"x": 1}, {"x": 2}]])).args[0]) == 2
+    with pytest.raises(BadArguments, match="what.*y: "):
+        task.bind(Envelope("resize", [[{"x": 1}, {"x": 2, "y": 1}]]))

@@ -55,6 +55,7 @@ from tuque.server.replies.errors import drop_turn
 from tuque.server.start.bus import open_bus, prepare_bus, take_identity
 from tuque.server.start.doors import (
     Notifier,
+    check_files,
     open_keys,
     open_porch,
     prepare_audit,
@@ -379,7 +380,7 @@ def known_as(cfg: Config) -> str:
 @config_flags
 def server(**flags: Any) -> None:
     """Run a node. CONFIG_FILE is TOML, or a disque.conf; `-` reads it from standard input."""
-    cfg = config_of_flags(flags)
+    cfg = config_of_flags(flags, check_files)
     try:
         sys.exit(run(cfg))
     except StartError as error:

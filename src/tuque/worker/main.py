@@ -408,6 +408,8 @@ def hang_up(pool: Pool) -> None:
 def take_signals(running: Worker, pool: Pool) -> None:
     """The signals of this process are the worker's: they come to this loop."""
     before = handlers(SIGNALS)
+    if before[signal.SIGINT] is signal.SIG_DFL:  # U4.11; what the app knows is Python's
+        before[signal.SIGINT] = signal.default_int_handler
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, running.stop)
     loop.add_signal_handler(signal.SIGINT, running.stop)

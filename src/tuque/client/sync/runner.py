@@ -457,6 +457,6 @@ class Runner(Face):
         self._blocking = Pool(None)
         self._session, self._sessions, self._own = "", {}, set()
         self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
-        self._joining = threading.Lock()
+        self._joining = threading.RLock()  # U14.5
         self._rng.seed()  # a forked child must not repeat its parent's random numbers
         self._pid = os.getpid()

@@ -463,10 +463,11 @@ def _flag(field: str, opt: Opt) -> Callable[[F], F]:
     )
 
 
-def config_of_flags(flags: dict[str, Any]) -> Config:
+def config_of_flags(flags: dict[str, Any], check: Callable[[Config], None]) -> Config:
     """Return the effective options, or exit: 1 for bad values, 2 for bad flags.
 
-    Exits with 0 after `--check-config` and `--print-config`. Warnings go to standard error.
+    `check` looks into the files that the options name, and raises ConfigError. Exits with 0 after
+    `--check-config` and `--print-config`. Warnings go to standard error.
     """
     sets: dict[str, str] = {}
     for pair in flags["sets"]:
@@ -478,7 +479,7 @@ def config_of_flags(flags: dict[str, Any]) -> Config:
     try:
         cfg = load(flags["config_file"], os.environ, sets)
         if flags["check_config"]:
-            check_dir(cfg)
+            check(cfg)
     except ConfigError as err:
         click.echo(f"tuque server: {err}", err=True)
         on_command_line = err.reason == "unknown" and err.where == "command line"

@@ -16,6 +16,7 @@ ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
 NAMED = {char: name for name, char in ESCAPES.items()} | {"\\": "\\", '"': '"'}
 BLANKS = " \t\r\n\0"
 MAX_INCLUDES = 16
+NO_NUL = "a line without it"
 
 
 class Directive:
@@ -117,6 +118,8 @@ def read_directives(
             raise ConfigError(line.split()[0], line.strip(), "closed quotes", where=where) from None
         if not words or not words[0] or not words[0].isprintable():
             raise ConfigError("config file", where, "the name of an option in each line")
+        if "\0" in line or any("\0" in word for word in words):  # C1.14
+            raise ConfigError(words[0], "NUL", NO_NUL, where=where)
         name = words[0].lower()
         if name == "include":
             found.extend(_included(words, where, base, depth, files))

@@ -13,16 +13,19 @@ from typing import Final, cast
 from tuque.logtext import facts
 from tuque.server.access.change import OPEN_DOOR, on_bell, opens_door
 from tuque.server.bus.handshaking import Shaking
-from tuque.server.config.config import in_dir
+from tuque.server.config.config import check_dir, cluster_secrets, in_dir
+from tuque.server.config.identity import check_places
 from tuque.server.config.kinds import ConfigError
+from tuque.server.config.options import Config
 from tuque.server.log.audit import Audit
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import name_of, open_iproto_listeners, open_tls_listeners
 from tuque.server.net.tls_acceptor import Handshakes, Porch
-from tuque.server.net.tls_keys import Keys
+from tuque.server.net.tls_keys import Keys, make_contexts
 from tuque.server.state.client import GUEST, User, Users
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.passwords import Hasher
+from tuque.server.users.users import Account
 from tuque.server.users.users_file import UsersFileError
 from tuque.server.users.users_file import read_users as read_accounts
 from tuque.smallfile import read_small, stamp_of
@@ -120,16 +123,21 @@ def secret_in(word: str, name: bytes, where: str) -> bytes:
 # ---- The port of IPROTO (SPEC I1)
 
 
+def iproto_users_of(cfg: Config) -> Users:
+    """The users of `iproto-users-file`. Raises ConfigError."""
+    try:
+        return read_users(in_dir(cfg, cfg.iproto_users_file), cfg.protected_mode)
+    except UsersError as error:
+        allowed = f"a file of users ({error})"
+        raise ConfigError("iproto-users-file", cfg.iproto_users_file, allowed) from None
+
+
 def prepare_iproto(pump: Pump) -> None:
     """If `iproto-port` is set, read the users and listen. Raises ConfigError, ListenError."""
     s = pump.s
     cfg = s.cfg
-    try:
-        if cfg.iproto_users_file:
-            s.users = read_users(in_dir(cfg, cfg.iproto_users_file), cfg.protected_mode)
-    except UsersError as error:
-        allowed = f"a file of users ({error})"
-        raise ConfigError("iproto-users-file", cfg.iproto_users_file, allowed) from None
+    if cfg.iproto_users_file:
+        s.users = iproto_users_of(cfg)
     apply_settings(s)
     for sock in open_iproto_listeners(cfg):
         pump.doors.listen_iproto(sock)
@@ -147,10 +155,9 @@ def prepare_iproto(pump: Pump) -> None:
 # ---- The certificate and the ports of TLS (SPEC X1)
 
 
-def uses_tls(s: Server) -> bool:
+def uses_tls(cfg: Config, has_bus: bool) -> bool:
     """Whether any port speaks TLS."""
-    cfg = s.cfg
-    if cfg.tls_cluster and s.bus is not None:
+    if cfg.tls_cluster and has_bus:
         return True
     return cfg.tls_port > 0 or cfg.iproto_tls_port > 0 or (cfg.metrics_port > 0 and cfg.metrics_tls)
 
@@ -158,7 +165,7 @@ def uses_tls(s: Server) -> bool:
 def open_keys(pump: Pump) -> Keys | None:
     """[X1] Read the certificate, if a port or the bus speaks TLS (B1.8). ConfigError."""
     s = pump.s
-    if not uses_tls(s):
+    if not uses_tls(s.cfg, s.bus is not None):
         return None
     keys = Keys(s.cfg)
     s.handshakes = Handshakes(keys.told)
@@ -215,6 +222,28 @@ def prepare_audit(s: Server) -> None:
         raise ConfigError("audit-dir", s.cfg.audit_dir, allowed) from None
 
 
+def accounts_of(cfg: Config) -> list[Account]:
+    """The users of `users-file`. Raises ConfigError."""
+    try:
+        return read_accounts(in_dir(cfg, cfg.users_file), cfg.protected_mode)
+    except UsersFileError as error:
+        allowed = f"a file of users, which may be empty ({error})"
+        raise ConfigError("users-file", cfg.users_file, allowed) from None
+
+
+def check_files(cfg: Config) -> None:
+    """[C1] Read the files that options name as the start does (C1.14). Raises ConfigError."""
+    check_dir(cfg)
+    check_places(cfg)
+    cluster_secrets(cfg)
+    if cfg.users_file:
+        accounts_of(cfg)
+    if cfg.iproto_users_file:
+        iproto_users_of(cfg)
+    if uses_tls(cfg, cfg.cluster_enabled):
+        make_contexts(cfg)
+
+
 def prepare_users(pump: Pump) -> None:
     """[N5] Read the users file, if one is named (N5.1). Raises ConfigError."""
     s = pump.s
@@ -225,11 +254,7 @@ def prepare_users(pump: Pump) -> None:
     path = in_dir(s.cfg, s.cfg.users_file)
     s.acl.path = path
     s.acl.stamp = stamp_of(path)
-    try:
-        s.acl.replace(read_accounts(path, s.cfg.protected_mode))
-    except UsersFileError as error:
-        allowed = f"a file of users, which may be empty ({error})"
-        raise ConfigError("users-file", s.cfg.users_file, allowed) from None
+    s.acl.replace(accounts_of(s.cfg))
     s.settle_guest()
     if opens_door(s, s.acl.default):
         raise ConfigError("users-file", s.cfg.users_file, OPEN_DOOR)

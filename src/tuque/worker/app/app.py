@@ -133,6 +133,7 @@ class App(Hooks):
         super().__init__()
         self.keys = keys
         self._lock = threading.RLock()  # a signal handler or `__del__` may call in again
+        FORKED.add(self)
         self._given: Client | None = None
         self._client: Client | None = None
         self._aio: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aio.Client] = (
@@ -250,6 +251,11 @@ class App(Hooks):
         check_names(options)
         if not callable(function):
             raise TypeError(f"app.task takes a function, not {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):  # U1.12
+            raise TypeError(
+                f"app.task: {_module_of(function)}.{function.__qualname__} has a yield: a call of "
+                "it would run nothing. Return a list, or report parts with progress()"
+            )
         if name is None and not hasattr(function, "__qualname__"):
             raise TypeError(f"app.task: {function!r} has no name, give one: app.task(name='...')")
         full = name or f"{_module_of(function)}.{function.__qualname__}"
@@ -398,3 +404,13 @@ def load_app(target: str, app_dir: str = ".") -> App:
             f"module '{module_name}' has no tuque.worker.App named '{attribute or 'app'}'"
         )
     return app
+
+
+def _unlock() -> None:
+    """[U14] Another thread of the parent may have held the lock at the fork (U14.4)."""
+    for app in list(FORKED):
+        app._lock = threading.RLock()
+
+
+FORKED: Final[weakref.WeakSet[App]] = weakref.WeakSet()  # the apps of this process
+os.register_at_fork(after_in_child=_unlock)

@@ -22,7 +22,9 @@ from tuque.worker.app.codec import (
     Envelope,
     converted_by,
     from_data,
+    is_model,
     lost_in_json,
+    plain,
     resolved,
     restored,
     same_models,
@@ -36,6 +38,8 @@ KINDS: Final[dict[type, str]] = {  # types whose values are never taken for each
     **dict.fromkeys((bool, int, float), "number"),
     **{kind: kind.__name__ for kind in (str, bytes, list, dict, type(None))},
 }
+SCALARS: Final = (UNTYPED, Any, *EXACT, None, float, bytes, list, dict, tuple, set, frozenset)
+CONTAINERS: Final = (list, dict, tuple, set, frozenset, typing.Union, types.UnionType)
 NO_NUMBER: Final = 'JSON has no such number; codec="msgpack" has'
 SHOWN_CHARS: Final = 60
 INT64_MAX: Final = 2**63 - 1
@@ -122,6 +126,10 @@ class Arguments:
             part = name, value, arrived
             if not same:
                 part = _first_difference(*part)
+            elif arrived is not data:
+                _check_whole(name, data, arrived, hint)
+        except BadArguments as err:
+            raise TypeError(f"{where} would not be taken by the worker: {err}") from None
         except RecursionError:
             raise TypeError(f"{where} is nested too deep") from None
         if not same:
@@ -130,8 +138,12 @@ class Arguments:
             advice = _advice(sent, hint, codec)
             raise TypeError(f"{where} would arrive as {_shown(got)}: {advice}")
 
-    def bind(self, envelope: Envelope) -> inspect.BoundArguments:
-        """The arguments of a job in their declared types; BadArguments if they do not fit."""
+    def bind(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:
+        """The arguments of a job in their declared types; BadArguments if they do not fit.
+
+        `is_result`: they are results of other tasks, of which a type may have some fields only.
+        """
+        made = converted if is_result else whole
         try:
             bound = self.signature.bind(*envelope.args, **envelope.kwargs)
         except TypeError as err:
@@ -142,13 +154,11 @@ class Arguments:
                 continue
             kind = self.signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                bound.arguments[name] = tuple(converted(name, one, hint) for one in value)
+                bound.arguments[name] = tuple(made(name, one, hint) for one in value)
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {
-                    key: converted(key, one, hint) for key, one in value.items()
-                }
+                bound.arguments[name] = {key: made(key, one, hint) for key, one in value.items()}
             else:
-                bound.arguments[name] = converted(name, value, hint)
+                bound.arguments[name] = made(name, value, hint)
         return bound
 
 
@@ -222,6 +232,92 @@ def converted(name: str, value: Any, hint: Any) -> Any:
         return converted_by(hint, value)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as err:
         raise BadArguments(f"argument {name}: {err}") from None
+
+
+def whole(name: str, value: Any, hint: Any) -> Any:
+    """[U2] As `converted`, and BadArguments if a part of the data would be lost (U2.19)."""
+    made = converted(name, value, hint)
+    if made is not value:
+        _check_whole(name, value, made, hint)
+    return made
+
+
+def _check_whole(name: str, value: Any, made: Any, hint: Any) -> None:
+    if _may_lose(hint) and (lost := _lost(name, value, made)) is not None:
+        raise BadArguments(f"{lost}: the type of this argument has no such field")
+
+
+def _may_lose(hint: Any) -> bool:
+    """Whether a type may have fields: of those it leaves out what it does not know."""
+    if hint in SCALARS:
+        return False
+    if typing.get_origin(hint) in CONTAINERS:
+        return any(map(_may_lose, typing.get_args(hint)))
+    return True
+
+
+def _lost(name: str, data: Any, got: Any) -> str | None:
+    """The first part of plain data that is not in the value made of it; None if all is."""
+    if isinstance(data, dict):
+        return _lost_field(name, data, got)
+    if not isinstance(data, list) or isinstance(got, str | bytes | bytearray):
+        return None
+    if isinstance(got, set | frozenset):  # in another order
+        pairs = [(one, list(got)) for one in data if isinstance(one, dict | list)]
+        for one, others in pairs:
+            found = [_lost(f"{name}[]", one, other) for other in others]
+            if found and None not in found:
+                return found[0]
+        return None
+    if isinstance(got, msgspec.Struct):  # with array_like
+        tags = isinstance(got.__struct_config__.tag, str | int)
+        got = [None] * tags + [getattr(got, field) for field in got.__struct_fields__]
+        if len(data) > len(got):
+            return f"{name}[{len(got)}]"
+    if not isinstance(got, list | tuple):
+        return None
+    for at, (one, other) in enumerate(zip(data, got, strict=False)):
+        if (lost := _lost(f"{name}[{at}]", one, other)) is not None:
+            return lost
+    return None
+
+
+def _lost_field(name: str, data: dict[str, Any], got: Any) -> str | None:
+    """`_lost` of a dictionary, which became one or an object."""
+    if isinstance(got, dict) and len(got) == len(data):
+        pairs = list(zip(data.items(), got.values(), strict=True))
+    else:
+        fields = fields_of(got)
+        if fields is None:
+            return None
+        for key in data:
+            if key not in fields:
+                return f"{name}.{key}"
+        pairs = [(item, fields[item[0]]) for item in data.items()]
+    for (key, one), other in pairs:
+        lost = _lost(f"{name}.{key}", one, other) if isinstance(one, dict | list) else None
+        if lost is not None:
+            return lost
+    return None
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """What an object was made of by their names in data; None if it is no object with fields."""
+    kind = type(value)
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        found = {name: getattr(value, field) for name, field in names}
+        config = value.__struct_config__
+        return found if config.tag is None else {**found, config.tag_field or "": None}
+    if is_model(kind):  # its serializers name its fields, and its values are plain there
+        dumped = plain(value)
+        return dumped if isinstance(dumped, dict) else None
+    if dataclasses.is_dataclass(value):
+        return {name: getattr(value, name, None) for name in _field_names(value)}
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    return attributes and {one.name: getattr(value, one.name, None) for one in attributes}
 
 
 def _is_other_kind(returned: Any, hint: Any) -> bool:

@@ -296,9 +296,12 @@ class Task(Step[P, R]):
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
         )
 
-    def bind(self, envelope: Envelope) -> inspect.BoundArguments:
-        """The arguments of a job in their declared types; BadArguments if they do not fit."""
-        return self._arguments.bind(envelope)
+    def bind(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:
+        """The arguments of a job in their declared types; BadArguments if they do not fit.
+
+        `is_result`: they are results of other tasks (U2.19).
+        """
+        return self._arguments.bind(envelope, is_result)
 
 
 class AsyncTask(Task[P, R]):

@@ -224,6 +224,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
             sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress", result=data))))
 
     with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
+        FORKS.leave_loop(runner.get_loop())
         while (payload := inbox.next()) is not None:
             call = of_pipe(payload)
             call.control.send_progress = send_progress

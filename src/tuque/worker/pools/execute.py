@@ -48,6 +48,7 @@ from tuque.worker.pools.middleware import (
     tell,
     tell_async,
 )
+from tuque.worker.pools.processes import SameProcess
 from tuque.worker.workflow.chain_steps import (
     goes_on,
     goes_on_async,
@@ -282,12 +283,13 @@ def run_call(task: Task[..., Any], call: Call, runner: asyncio.Runner | None = N
     A coroutine task runs on the loop of the runner, in a context of its own, or has its own loop.
     """
     try:
-        if task.is_async and runner is not None:
-            try:
-                return runner.run(await_call(task, call), context=copy_context())
-            except BaseException as err:
-                return outcome_of(err, task, call.control)
-        return _run_call(task, call)
+        with SameProcess():
+            if task.is_async and runner is not None:
+                try:
+                    return runner.run(await_call(task, call), context=copy_context())
+                except BaseException as err:
+                    return outcome_of(err, task, call.control)
+            return _run_call(task, call)
     except BaseException as err:  # classes of the task may raise where its end is judged
         return unjudged(err)
 
@@ -335,7 +337,8 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
     It raises nothing but CancelledError.
     """
     try:
-        return await _await_call(task, call)
+        with SameProcess():
+            return await _await_call(task, call)
     except asyncio.CancelledError:
         raise
     except BaseException as err:
@@ -356,7 +359,7 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
             call.control.check()
             if is_callback(call.envelope):
                 call.envelope = await filled_async(task.app, call.envelope, job)
-            running = await_inside(task.app, job, lambda: _body(task, call))
+            running = await_inside(task.app, job, lambda: _awaited_body(task, call))
             result = await _with_limit(running, call)
             kept = result
             if is_step(job):
@@ -384,7 +387,7 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
     if is_callback(call.envelope):
         return None
     try:
-        call.bound = task.bind(call.envelope)
+        call.bound = task.bind(call.envelope, is_result=is_after(call.attempt))
     except BadArguments as err:
         return outcome_of(err, task)
     return None
@@ -392,13 +395,21 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
 
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
-    bound = task.bind(call.envelope) if call.bound is None else call.bound
+    bound = call.bound
+    if bound is None:
+        bound = task.bind(call.envelope, is_result=is_callback(call.envelope))
     call.control.is_in_task = True
     try:
         call.control.check()
-        return task.function(*bound.args, **bound.kwargs)
+        with SameProcess():  # U13.5
+            return task.function(*bound.args, **bound.kwargs)
     finally:
         call.control.is_in_task = False
+
+
+async def _awaited_body(task: Task[..., Any], call: Call) -> Any:
+    with SameProcess():  # U13.5
+        return await _body(task, call)
 
 
 def is_failure(outcome: Outcome, call: Call | None) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuque.logtext import facts
 from tuque.worker.app.hooks import Hook, Hooks
+from tuque.worker.pools.processes import SameProcess
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
@@ -36,9 +37,10 @@ def tell(app: Hooks, hook: Hook[Any], job: Job, *more: Any) -> None:
     """[U3] Calls the functions of a hook in this thread; one that awaits gets a loop of its own."""
     for function in hook.functions:
         try:
-            found = function(job, *more)
-            if inspect.isawaitable(found):
-                asyncio.run(_awaited(app, found))
+            with SameProcess():  # U13.5
+                found = function(job, *more)
+                if inspect.isawaitable(found):
+                    asyncio.run(_awaited(app, found))
         except BaseException:  # U3.4
             _log(hook, function, job)
 
@@ -47,9 +49,10 @@ async def tell_async(hook: Hook[Any], job: Job, *more: Any) -> None:
     """Calls the functions of a hook on the running loop."""
     for function in hook.functions:
         try:
-            found = function(job, *more)
-            if inspect.isawaitable(found):
-                await found
+            with SameProcess():  # U13.5
+                found = function(job, *more)
+                if inspect.isawaitable(found):
+                    await found
         except asyncio.CancelledError:
             raise  # the pool cancelled the job
         except BaseException:  # U3.4
@@ -84,7 +87,9 @@ def run_inside(app: Hooks, job: Job, body: Callable[[], Any]) -> Any:
         return _run_beside_loop(app, made, body)
     with ExitStack() as stack:
         for one in plain:
-            stack.enter_context(one)
+            stack.enter_context(SameProcess())  # U13.5: of its end
+            with SameProcess():
+                stack.enter_context(one)
         return body()  # without a result if middleware takes its exception
 
 
@@ -99,10 +104,12 @@ async def await_inside(app: Hooks, job: Job, body: Callable[[], Coroutine[Any, A
 
 
 async def _enter(stack: AsyncExitStack, one: Surround) -> None:
-    if isinstance(one, AbstractContextManager):
-        stack.enter_context(one)
-    else:
-        await stack.enter_async_context(one)
+    stack.enter_context(SameProcess())  # U13.5: of its end
+    with SameProcess():
+        if isinstance(one, AbstractContextManager):
+            stack.enter_context(one)
+        else:
+            await stack.enter_async_context(one)
 
 
 def _run_beside_loop(app: Hooks, made: list[Any], body: Callable[[], Any]) -> Any:

@@ -19,6 +19,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
+from tuque.worker.pools.processes import FORKS
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -130,6 +131,7 @@ class ThreadPool:
 
     async def start(self) -> None:
         await self._threads.start()
+        FORKS.leave_loop(self._loop)
         self._thread.start()
 
     async def run(self, call: Call) -> Outcome:
@@ -142,7 +144,7 @@ class ThreadPool:
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
             late_s = call.time_limit_s + CANCEL_S
-            alarm = asyncio.get_running_loop().call_later(late_s, _report_long_run, call)
+            alarm = asyncio.get_running_loop().call_later(late_s, _report_long_coroutine, call)
         try:
             return await asyncio.wrap_future(running)
         finally:
@@ -176,6 +178,19 @@ class ThreadPool:
             self._loop.run_forever()
         finally:
             self._loop.close()
+
+
+def _report_long_coroutine(call: Call) -> None:
+    log.error(
+        "job %(job)s (%(task)s) %(reason)s, and goes on after it was cancelled: its coroutine "
+        "blocks the loop, or does not let CancelledError pass",
+        facts(
+            "coroutine_over_limit",
+            job=call.attempt.job_id,
+            task=call.attempt.task,
+            reason=over_limit_text(call.time_limit_s),
+        ),
+    )
 
 
 def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:

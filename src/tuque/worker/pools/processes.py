@@ -6,6 +6,7 @@ the pool waits.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import logging
@@ -15,10 +16,12 @@ import socket
 import tempfile
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from types import FrameType, TracebackType
+from typing import Any, Final, NoReturn
 
 from tuque.errors import ConfigError
 from tuque.logtext import facts
@@ -46,7 +49,9 @@ class Forks:
     def __init__(self) -> None:
         self._handlers: dict[int, tuple[Handler, Handler]] = {}  # ours, and the one before
         self._sockets: list[socket.socket] = []
-        self._masks = threading.local()
+        self._forking = threading.local()  # of the thread that forks: its mask, its loop
+        self._loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        self._parents: list[Any] = []
         self._is_registered = False
 
     def keeps(self, before: dict[int, Handler]) -> None:
@@ -60,6 +65,11 @@ class Forks:
         self._register()
         self._sockets.append(sock)
 
+    def leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """[U13] A child that is forked in this loop ends where it would wait there (U13.5)."""
+        self._register()
+        self._loops.add(loop)
+
     def _register(self) -> None:
         if not self._is_registered:
             self._is_registered = True
@@ -69,10 +79,15 @@ class Forks:
 
     def _hold(self) -> None:
         """No signal comes between the fork and the end of `_give_up`."""
-        self._masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+        try:
+            self._forking.loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._forking.loop = None
 
     def _release(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.old)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+        self._forking.loop = None
 
     def _give_up(self) -> None:
         signal.set_wakeup_fd(-1)
@@ -81,10 +96,68 @@ class Forks:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
         for sock in self._sockets:
             sock.close()
+        loop = self._forking.loop
+        if loop is not None and loop in self._loops:
+            ready = getattr(loop, "_ready", None)  # asyncio's: the parent runs these
+            if ready is not None:
+                self._parents = list(ready)  # else coroutines would be closed here
+                ready.clear()
+            loop.call_soon(_end_in_loop)
         self._release()
 
 
 FORKS: Final = Forks()
+
+
+# ---- Forks that come back: os.fork, and the child returns, raises or exits (SPEC U13.5)
+#
+# The child is a copy of the worker with the thread of the task. It would take calls from the copy
+# of a queue whose jobs the worker runs, and wait for ever for more.
+
+
+class SameProcess:
+    """A block that only the process leaves that entered it: a fork of it ends there."""
+
+    __slots__ = ("_pid",)
+
+    def __enter__(self) -> None:
+        self._pid = os.getpid()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        err: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if os.getpid() != self._pid:
+            _end_fork(err)
+
+
+def _end_fork(err: BaseException | None) -> NoReturn:
+    """Ends this process with the exit code of a program that ended so, and nothing else."""
+    code = 1
+    try:
+        if err is None:
+            code = 0
+        elif not isinstance(err, SystemExit):
+            _write_error("".join(traceback.format_exception(err)))
+        elif err.code is None or isinstance(err.code, int):
+            code = (err.code or 0) & 0xFF
+        else:
+            _write_error(f"{err.code}\n")
+    finally:
+        os._exit(code)
+
+
+def _end_in_loop() -> None:
+    _write_error(f"forked process {os.getpid()} ends: it cannot wait in the loop of its parent\n")
+    os._exit(1)
+
+
+def _write_error(text: str) -> None:
+    """To stderr itself: another thread may have held a lock of `sys.stderr` at the fork."""
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode(errors="backslashreplace"))
 
 
 def handlers(numbers: Iterable[int]) -> dict[int, Handler]:

@@ -45,6 +45,7 @@ from tuque.worker.run.heartbeat import Deputy
 log: Final = logging.getLogger("tuque.worker")
 
 BOOT: Final = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); "  # U4.11
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
 )
