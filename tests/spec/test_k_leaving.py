@@ -208,7 +208,7 @@ def test_a_job_at_a_worker_keeps_its_time(make_world: Make) -> None:
 
 
 def test_at_most_once_jobs_pass(make_world: Make) -> None:
-    """K7.2 AMO jobs are passed on as in F2.3; a delivered one is just unregistered."""
+    """K7.2 Another delivered one is just unregistered."""
     world = make_world(2, journal="off")
     out, there = world.at(0).add(retry=0, replicate=1), world.at(0).add(retry=0, replicate=1)
     assert world.at(0).get() == [out]

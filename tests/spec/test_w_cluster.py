@@ -104,7 +104,7 @@ def test_attempts_survive_the_loss_of_holders(make_world: Make) -> None:
 
 def test_short_runs_are_not_told(make_world: Make) -> None:
     """W14.3 A run that lasts 50 ms is announced to the other holders. If RETRY is 5 s or less, or
-    this is the last attempt, it is announced at once.
+    this is the last attempt, or the job has crashed before, it is announced at once.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -377,8 +377,9 @@ def test_done_of_a_made_up_id(make_world: Make) -> None:
 
 def test_merge_in_any_order(make_world: Make) -> None:
     """W14.2 Two views of one life become one by rules that give the same in any order: more REPLAYs
-    win whole; of `failed` and STARTs the greater; of two runs the higher token, and of one token
-    the later state; the earliest first and the latest last failure; a cancel flag and death stay.
+    win whole; of `failed`, `crashes` and STARTs the greater; of two runs the higher token, and of
+    one token the later state; the earliest first and the latest last failure; a cancel flag and
+    death stay.
     """
     rng = random.Random(7)
     n = make_world(1, journal="off").n

@@ -254,8 +254,8 @@ def test_figures_go_by_the_new_delay(world: World, delay: int | str, then_s: int
 
 def test_meta(world: World) -> None:
     """W11.1 Each job has, after its body, names and values: `attempt` (of the run that would
-    begin), `of`, `retry-ms`, `time-limit-ms`, `added-ms`, with WITHCOUNTERS the counters of V1.3,
-    and `headers`, an array of names and values.
+    begin), `of`, `retry-ms`, `time-limit-ms`, `added-ms`, `crashes` if there are any (W6.7), with
+    WITHCOUNTERS the counters of V1.3, and `headers`, an array of names and values.
     """
     id = world.add(**TRIES)
     world.get()
@@ -362,7 +362,7 @@ def test_a_replay_that_means_nothing_is_refused(words: list[str], error: str, wo
 
 def test_replay(world: World) -> None:
     """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new:
-    `failed` is 0 and the TTL begins anew. Id, headers and the count of STARTs stay.
+    `failed` and `crashes` are 0 and the TTL begins anew. Id, headers and the count of STARTs stay.
 
     W12.4 `to` must not be a tube.
     """

@@ -281,8 +281,7 @@ def test_expiry_without_a_dead_letter(world: World) -> None:
 
 
 def test_what_onexpiry_takes(world: World) -> None:
-    """R1.11 An option of ADDJOB [...] out of its range: `-ERR <option> must be <range>, not
-    '<value>'`."""
+    """R1.11 out of its range: `-ERR <option> must be <range>, not '<value>'`"""
     refused = world.run("ADDJOB", "q", "b", 0, "ONEXPIRY", "later")
     assert refused == "ERR ONEXPIRY must be dead or drop, not 'later'"
     id = world.add("q", "body", *"TTL 2 ATTEMPTS 2 ONEXPIRY DEAD".split())
@@ -399,8 +398,8 @@ def test_failed_attempts(world: World) -> None:
 
 
 def test_back_off(world: World) -> None:
-    """W5.4 Otherwise the job waits for DELAY, or min(max, first x 2^(failed-1)) less a random share
-    of up to jitter. Then it is queued; no counter of Q grows.
+    """W5.4 Otherwise the job waits for DELAY, or min(max, first x 2^(failed + `crashes` - 1)) less
+    a random share of up to jitter. Then it is queued; no counter of Q grows.
     """
     id = world.run("ADDJOB", "q", "b", 0, "RETRY", 60, "BACKOFF", 2, 9, 0)
     waits = []

@@ -145,7 +145,7 @@ def test_the_detail_is_there_after_a_restart() -> None:
 
 
 def test_a_late_fail_of_the_life_before() -> None:
-    """T48.13 as in a new life: `failed` is 0"""
+    """T48.13 as in a new life: `failed` and `crashes` are 0"""
     home, id = dead_home()
     run = home.n.life.by_id[id].run
     assert again_ready(home.n, id)

@@ -55,6 +55,7 @@ def kept_up(
             watcher.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_tube", [False, True])
 @pytest.mark.parametrize("pool", ["process", "thread"])
 def test_those_beside_a_job_that_kills_its_worker_lose_nothing(
@@ -65,8 +66,11 @@ def test_those_beside_a_job_that_kills_its_worker_lose_nothing(
     did: Did,
     tmp_path: Path,
 ) -> None:
-    """U2.23 A job with `crashes` may have ended a worker: it runs alone. W6.7 After `crashes-max`
-    of them a job with ATTEMPTS is dead with the cause `crashed`."""
+    """U2.23 A job with `crashes`, and of those without ATTEMPTS one with additional deliveries, may
+    have ended a worker with all its processes: a suspect.
+
+    W6.7 After `crashes-max` of them a job with ATTEMPTS is dead with the cause `crashed`.
+    """
     if in_tube:
         client.tube("lost").create("tasks")
     poison = tasks.kills_its_worker.enqueue()

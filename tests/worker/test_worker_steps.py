@@ -229,10 +229,11 @@ def test_a_step_that_is_dead_left_a_next_one(tuque_app: TestApp) -> None:
     """U11.3 So it is while the step before is dead, ten times; then it is cancelled, and a replay
     of the step before adds another one.
     """
+    tuque_app.client.config_set("crashes-max", "1")
     handle = chain(first.call(1), third).enqueue()
     tuque_app.kill_worker()
     rest(tuque_app)
-    rest(tuque_app, 11)  # silent: its only attempt
+    rest(tuque_app, 11)  # silent: its worker was lost
     assert handle.progress().state == "dead"
     for _ in range(20):
         rest(tuque_app, 30)
