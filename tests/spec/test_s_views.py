@@ -69,9 +69,9 @@ def test_show_of_work(world: World) -> None:
     """S1.4 If the job has options about its work, or a word of W was used about it, there follow:
     headers (names and values), attempts (0: no limit), backoff (first and longest in ms, jitter in
     thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none),
-    on-expiry (`dead` or `drop`), failed, starts, run, first-failure, last-failure. run is null, or
-    of the newest one: `running`, `released` or `failed`, attempt, worker, since (ms since 1970).
-    A failure is null, or: ms since 1970, attempt, worker, cause, reason."""
+    on-expiry (`dead` or `drop`), failed, crashes, starts, run, first-failure, last-failure. run is
+    null, or of the newest one: `running`, `released` or `failed`, attempt, worker, since (ms since
+    1970). A failure is null, or: ms since 1970, attempt, worker, cause, reason."""
     words = "RETRY 60 ATTEMPTS 3 BACKOFF 1 8 0 KEEP 60 TIMELIMIT 9 HEADERS 1 tuque-task mail.send"
     new = world.show(id := bytes(world.run("ADDJOB", "q", "x", 0, *words.split())))
     assert list(new)[15:] == [
@@ -83,6 +83,7 @@ def test_show_of_work(world: World) -> None:
         "time-limit",
         "on-expiry",
         "failed",
+        "crashes",
         "starts",
         "run",
         "first-failure",
@@ -96,6 +97,7 @@ def test_show_of_work(world: World) -> None:
         60_000,
         9_000,
         b"dead",
+        0,
         0,
         0,
         None,

@@ -134,8 +134,8 @@ def test_silence_is_counted_once(make_world: Make) -> None:
     for _ in range(5):
         world.pass_ms(2_000)
         on_work(at(world, 0), id, life(world, 0, id).run, 7)
-    assert life(world, 0, id).failed == 0
-    assert {life(world, i, id).failed for i in (1, 2)} == {1}
+    assert life(world, 0, id).crashes == 0
+    assert {life(world, i, id).crashes for i in (1, 2)} == {1}
     world.link()
     world.pass_ms(100)
     world.settle()

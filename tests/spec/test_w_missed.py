@@ -213,9 +213,9 @@ def test_silence_that_a_node_could_not_hear(make_world: Make) -> None:
     world.pass_ms(3_000)
     world.isolate(0)
     world.pass_ms(29_000)
-    assert life(world, 0, id).failed == 0
+    assert life(world, 0, id).crashes == 0
     world.pass_ms(2_500)
-    assert life(world, 0, id).failed == 1
+    assert life(world, 0, id).crashes == 1
 
     world = make_world(1, journal="always")
     id = add(world, replicate=1)
@@ -225,13 +225,13 @@ def test_silence_that_a_node_could_not_hear(make_world: Make) -> None:
     world.run.put(b"ADDJOB other body 0\r\n")  # the journal fails when it has something to write
     world.pass_ms(90_000)
     assert world.n.records is not None and world.n.records.is_failing
-    assert life(world, 0, id).failed == 0
+    assert life(world, 0, id).crashes == 0
     world.disk().well()
     world.until(lambda: not world.n.records.is_failing)
     world.pass_ms(29_000)
-    assert life(world, 0, id).failed == 0
+    assert life(world, 0, id).crashes == 0
     world.pass_ms(2_500)
-    assert life(world, 0, id).failed == 1
+    assert life(world, 0, id).crashes == 1
 
     world = make_world(3, journal="off", cluster_node_timeout=60_000)
     id = add(world)
@@ -242,9 +242,9 @@ def test_silence_that_a_node_could_not_hear(make_world: Make) -> None:
     world.link(0, 1)
     world.hold(1, 0)
     world.pass_ms(20_000)
-    assert life(world, 0, id).failed == 0
+    assert life(world, 0, id).crashes == 0
     world.pass_ms(12_000)
-    assert life(world, 0, id).failed == 1
+    assert life(world, 0, id).crashes == 1
 
 
 def test_a_dead_letter_outlasts_a_week_and_two_of_its_holders(make_world: Make) -> None:

@@ -130,7 +130,7 @@ def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
     derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "queue", "is_shared"}
-    derived |= {"outlives", "change"}
+    derived |= {"outlives", "change", "is_alone", "is_passed"}
     assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, *derived}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 

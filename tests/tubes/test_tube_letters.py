@@ -244,6 +244,8 @@ def test_the_leader_is_lost_as_the_task_dies(steps: int, fate: str) -> None:
         world.carry()
     was_shown = is_settled(n, id)
     world.restart(gone)
+    for one in world.cores:
+        one.limits.crashes_max = 1
     world.pass_ms(25_000)
     n = world.leading()
     if letters(n) != [id]:

@@ -87,7 +87,7 @@ def test_silence_counts_only_while_the_node_hears() -> None:
     home.pass_ms(RETRY_MS + 300)
     assert take(home.n) == [id]
     life = life_of(home.n, id)
-    assert life is not None and life.failed == 1
+    assert life is not None and life.crashes == 1
     check(home.n)
 
 

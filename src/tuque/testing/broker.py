@@ -64,6 +64,10 @@ class Wire:
     def fileno(self) -> int:
         return self.fd
 
+    def getsockname(self) -> tuple[str, int]:
+        """The node's address. Raises OSError: it has none."""
+        raise OSError("a broker in the process has no address")
+
     def setblocking(self, flag: bool) -> None:
         """Nothing here blocks."""
 

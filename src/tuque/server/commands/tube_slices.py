@@ -75,12 +75,12 @@ class TubeChore(Chore):
                 left -= CHANGED
             self.at += 1
         n.work += room - left
-        return self.at == size and self.free(left)
+        return self.at == size and left > 0 and self.free(left)
 
     def free(self, room: i64) -> bool:
         """Let go of tasks that ended, for so many units; True: of all, and the tube is dropped."""
         end: i64 = len(self.tasks)
-        begin: i64 = max(0, end - max(room, 1) * LOOKS)
+        begin: i64 = max(0, end - room * LOOKS)
         del self.tasks[begin:]
         self.n.work += (end - begin) // LOOKS
         if begin > 0:
