@@ -50,7 +50,7 @@ def commands_md() -> str:
         MADE,
         "",
         "Source: `src/tuque/wire/commands/rows.py`. Names and options are read in any case.",
-        "Exact behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused",
+        "Exact behaviour, checks and errors: `spec/`. *write* commands change jobs and are refused",
         "while the journal can't be written; *denyoom* ones are refused when memory is full;",
         "*loading* ones are answered while the journal is read at start. Each says up to which",
         "part of `maxmemory` it is taken, and why.",

@@ -24,10 +24,11 @@ FILE_LINES_MAX = 800
 SUBJECT_LINES_MIN = 150  # of a module in src/
 FACE_MAX = 40  # functions and classes of a package that other layers use
 MARKERS_MAX = 1.0  # per 1,000 words of a page
+SPEC_KB_MAX = 120  # all of spec/
 DECLARED = frozenset(("core/msgs",))  # a table: its face has no limit
 UNSIZED = ("__init__.py", "__main__.py")
 
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SPEC.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|\]\([^)]*\)", re.M | re.S)
 WORD = re.compile(r"[A-Za-z][\w'-]*")
 SECTION = re.compile(r"# \[(\w+)(?: in ([\w/ ]+))?\]")
@@ -236,7 +237,7 @@ def counts_of_names(
 ) -> dict[str, dict[str, int]]:
     """How often each old name is found still: heading -> name -> times."""
     every = list(every)
-    texts = [prose_of(text) for name, text in pages.items() if name != "SPEC.md"]
+    texts = [prose_of(text) for name, text in pages.items() if not name.startswith("spec/")]
     prose = "\n\n".join((*texts, *(prose_of(one.doc) for one in every)))
     sums: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
     paths = {one.name for one in every}
@@ -295,6 +296,9 @@ def measure(every: Iterable[Facts], pages: Mapping[str, str]) -> dict[str, dict[
         "faces": {name: n for name, n in handed.items() if n > FACE_MAX and name not in DECLARED},
         "markers": {name: rate for name, rate in rates.items() if rate > MARKERS_MAX},
     }
+    books = sum(len(text.encode()) for name, text in pages.items() if name.startswith("spec/"))
+    if books > 1000 * SPEC_KB_MAX:
+        found["spec"] = {"spec/": math.ceil(books / 1000)}
     for heading, names in counts_of_names(olds, every, pages).items():
         found[heading] = dict(names)
     return found
@@ -305,6 +309,7 @@ LAW = {
     "short": f"lines, at least {SUBJECT_LINES_MIN}: join it with its subject",
     "faces": f"functions and classes for other layers, at most {FACE_MAX}",
     "markers": f"markers per 1,000 words, at most {MARKERS_MAX:g}",
+    "spec": f"KB of rules, at most {SPEC_KB_MAX}",
 }
 
 

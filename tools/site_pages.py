@@ -54,7 +54,8 @@ def lay_out() -> None:
     """Copy the pages into build/site/pages, each at its place, with all that they link to."""
     shutil.rmtree(PAGES, ignore_errors=True)
     sources = sorted(ROOT.glob("*.md"))
-    sources += sorted((ROOT / "docs").rglob("*")) + sorted((ROOT / "decisions").glob("*.md"))
+    for folder in ("docs", "decisions", "spec"):
+        sources += sorted((ROOT / folder).rglob("*"))
     for source in sources:
         if source.suffix == ".md":
             page = place(source)

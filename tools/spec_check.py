@@ -1,19 +1,24 @@
-"""Keeps SPEC.md, the code and the tests consistent.
+"""Keeps the spec, the code and the tests consistent.
 
-The code must name each rule of SPEC.md (`[Q7]` in the docstring of the function that
+The code must name each rule of the spec (BOOKS) (`[Q7]` in the docstring of the function that
 implements it) and each step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
-test under tests/ must name each rule. Numbers in code or tests must exist in SPEC.md. A
-line of SPEC.md has at most 300 characters.
+test under tests/ must name each rule. Numbers in code or tests must exist in the
+spec. A line of a rule has at most 300 characters.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SPEC = ROOT / "SPEC.md"
+BOOKS = (
+    *sorted((ROOT / "spec").glob("*.md")),
+    ROOT / "docs" / "worker.md",
+    ROOT / "docs" / "histories.md",
+)
 CODE = ROOT / "src" / "tuque"
 TOOLS = ROOT / "tests" / "tools"  # programs that judge runs
 TESTS = ROOT / "tests"
@@ -36,34 +41,44 @@ LINE_MAX = 300
 
 
 class Spec:
-    """The numbers in SPEC.md."""
+    """The numbers in the books: name of a page -> its text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, pages: Mapping[str, str]) -> None:
         self.rules: set[str] = set()
         self.steps: set[str] = set()
         self.faults: list[str] = []
-        rule = ""
-        for number, line in enumerate(text.splitlines(), 1):
-            if len(line) > LINE_MAX:
-                self.faults.append(f"SPEC.md:{number}: {len(line)} characters, at most {LINE_MAX}")
-            found = RULE.match(line)
-            if found:
-                rule = found[1]
-                if rule in self.rules:
-                    self.faults.append(f"SPEC.md:{number}: rule {rule} stands twice")
-                self.rules.add(rule)
-                continue
-            step = STEP.match(line)
-            if step:
-                self.add_step(rule, step[1], int(step[2]), number)
+        for page, text in pages.items():
+            rule = ""
+            for number, line in enumerate(text.splitlines(), 1):
+                rule = self.add_line(f"{page}:{number}", rule, line)
 
-    def add_step(self, rule: str, of: str, index: int, line: int) -> None:
+    def add_line(self, place: str, rule: str, line: str) -> str:
+        """Add what one line names; returns the rule that it stands under."""
+        found = RULE.match(line)
+        if found:
+            if found[1] in self.rules:
+                self.faults.append(f"{place}: rule {found[1]} stands twice")
+            self.rules.add(found[1])
+            return found[1]
+        step = STEP.match(line)
+        if step:
+            self.add_step(rule, step[1], int(step[2]), place)
+        if rule and len(line) > LINE_MAX:
+            self.faults.append(f"{place}: {len(line)} characters, at most {LINE_MAX}")
+        return rule
+
+    def add_step(self, rule: str, of: str, index: int, place: str) -> None:
         """Add one step; it must follow the previous one."""
         if of != rule:
-            self.faults.append(f"SPEC.md:{line}: step {of}.{index} stands under {rule}")
+            self.faults.append(f"{place}: step {of}.{index} stands under {rule}")
         if index > 1 and f"{of}.{index - 1}" not in self.steps:
-            self.faults.append(f"SPEC.md:{line}: step {of}.{index} follows no {of}.{index - 1}")
+            self.faults.append(f"{place}: step {of}.{index} follows no {of}.{index - 1}")
         self.steps.add(f"{of}.{index}")
+
+
+def books() -> dict[str, str]:
+    """The pages that hold rules: path in the project -> text."""
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in BOOKS}
 
 
 def names_in(text: str) -> set[str]:
@@ -81,7 +96,7 @@ def names_in(text: str) -> set[str]:
 
 
 def comments_of(text: str) -> str:
-    """Comments and strings of a Python file, where numbers of SPEC.md are searched."""
+    """Comments and strings of a Python file, where numbers of the spec are searched."""
     return "\n".join(SAID.findall(text))
 
 
@@ -97,7 +112,7 @@ def named_under(folder: Path, doc_only: bool) -> dict[str, set[str]]:
 
 def check() -> list[str]:
     """All faults, one line each."""
-    spec = Spec(SPEC.read_text("utf-8"))
+    spec = Spec(books())
     faults = list(spec.faults)
     in_code = {**named_under(CODE, doc_only=True), **named_under(TOOLS, doc_only=True)}
     code = set().union(*in_code.values())
@@ -109,7 +124,7 @@ def check() -> list[str]:
     faults += [f"{step} is not named in src/tuque" for step in sorted(demanded - code)]
     known = spec.rules | spec.steps
     for path, names in {**in_code, **in_tests}.items():
-        faults += [f"{path}: {name} is not in SPEC.md" for name in sorted(names - known)]
+        faults += [f"{path}: {name} is not in the spec" for name in sorted(names - known)]
     return faults
 
 
@@ -119,7 +134,7 @@ def main() -> int:
     for fault in faults:
         print(fault)
     count = len(faults)
-    print(f"spec_check: {count} faults" if count else "spec_check: SPEC, code and tests agree")
+    print(f"spec_check: {count} faults" if count else "spec_check: spec, code and tests agree")
     return 1 if faults else 0
 
 

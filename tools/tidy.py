@@ -402,7 +402,9 @@ def check_file(path: Path, modules: list[limits.Facts]) -> list[str]:
 
 def pages() -> dict[str, str]:
     """The pages that people read."""
-    paths = [ROOT / name for name in limits.PAGES] + sorted((ROOT / "docs").glob("*.md"))
+    paths = [ROOT / name for name in limits.PAGES] + sorted(
+        path for folder in ("docs", "spec") for path in (ROOT / folder).glob("*.md")
+    )
     return {rel(path): path.read_text("utf-8") for path in paths if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""Rules of SPEC.md, each disabled by a flaw for switches.py, and a load that reveals it."""
+"""Rules of the SPEC, each disabled by a flaw for switches.py, and a load that reveals it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_help_is_one_screen_and_names_every_command() -> None:
 def test_texts_name_only_commands_that_exist() -> None:
     """Errors, pages and rules: what was removed or renamed is named nowhere."""
     root = Path(__file__).parents[2]
-    pages = [root / "README.md", root / "SPEC.md", *(root / "docs").glob("*.md")]
+    pages = [root / "README.md", *(root / "spec").glob("*.md"), *(root / "docs").glob("*.md")]
     for path in [*pages, *(root / "src").rglob("*.py")]:
         for name in re.findall(r"`tuque\s([a-z][a-z-]*)", path.read_text("utf-8")):
             assert name in SUBCOMMANDS, f"{path.relative_to(root)} names `tuque {name}`"

@@ -11,7 +11,7 @@ from cluster_chaos import Chaos
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--appendonly", "yes")], ids=["memory", "journal"])
 def test_promises_of_a_cluster(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """Kills, pauses, restarts, cuts: promises 1, 2 and 3 of SPEC.md hold for all jobs."""
+    """Kills, pauses, restarts, cuts: promises 1, 2 and 3 of the SPEC hold for all jobs."""
     chaos = Chaos(tmp_path, 3, 11, *flags)
     try:
         chaos.start()

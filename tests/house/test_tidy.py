@@ -199,7 +199,9 @@ def test_markers_are_counted_per_thousand_words_of_a_page() -> None:
     words = "word " * 998
     assert found(one=f"{words} so many") == {}
     assert found(one=f"{words} so many. So\nmany") == {"markers": {"one.md": 2.0}}
-    assert found(SPEC=f"{words} so many, so many. Told.")["markers"] == {"SPEC.md": 3.0}
+    assert found(**{"spec/work": f"{words} so many, so many. Told."})["markers"] == {
+        "spec/work.md": 3.0
+    }
 
 
 def test_a_figure_may_only_shrink() -> None:

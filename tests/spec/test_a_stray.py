@@ -383,7 +383,8 @@ def test_the_event_does_not_depend_on_which_message_is_first(
     make_world: Make, command: str
 ) -> None:
     """E1.13 The messages that spread such an ack say that nobody has written the event; a holder
-    that does not write it passes that on to the one that does, until that one confirms."""
+    that does not write it passes that on to a holder that does, until it confirms.
+    """
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
     world.hold(3, 0)  # what the other holders say arrives before
@@ -412,8 +413,9 @@ def test_the_event_where_the_origin_is_down(make_world: Make, command: str) -> N
 
 
 def test_a_holder_that_was_lost_writes_the_event_when_it_is_back(make_world: Make) -> None:
-    """E1.13 A holder that is lost in that moment writes it when it is back, if the one that passed
-    it on has not restarted since."""
+    """E1.13 A holder that is lost in that moment writes it when it is back, if the holder that
+    passed it on has not restarted since.
+    """
     world = make_world(3, events=True)
     id = spread(world, 2, retry=60)
     world.hold(2, 0)

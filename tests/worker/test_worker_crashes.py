@@ -207,8 +207,8 @@ def reasons(client: Client) -> dict[str, str]:
 def test_a_body_that_is_no_call_is_a_dead_letter_under_its_id(
     client: Client, start_worker: StartWorker
 ) -> None:
-    """U2.6 A job of a queue that is given up, also one whose body is no call, is START and FAIL
-    FINAL likewise;
+    """U2.6 A job of a queue that is dead-lettered, also one whose body is no call, is START and
+    FAIL FINAL likewise;
     """
     id = client.addjob("q", b"no call")
     start_worker().says("is dead, in q.dead")

@@ -111,8 +111,8 @@ def test_a_tube_does_not_take_the_end_of_a_run(
     make_world: Callable[..., World], caplog: pytest.LogCaptureFixture, sync: int | None, lost: int
 ) -> None:
     """U2.16 If a tube takes no START or no end of a run now, because it has no leader (T19.2) or
-    too few nodes take copies (T18.5), the worker says it again until the tube takes it, after a
-    second at the latest. Other queues do not wait.
+    too few nodes take copies (T18.5), the worker retries until the tube takes it, after a second
+    at the latest. Other queues do not wait.
     """
     world, noting = make_world(3), Noting()
     world.until(lambda: world.node(0).tubes.ballots.voters is not None)

@@ -144,7 +144,9 @@ def test_they_wait_in_queues_and_tubes_alike(
 def test_they_do_not_wait_for_ever(
     world: World, caplog: pytest.LogCaptureFixture, kind: str, body: bytes, why: str
 ) -> None:
-    """U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or given up as in U2.6."""
+    """U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or dead-lettered as in
+    U2.6.
+    """
     client = world.client()
     if kind != "queue":
         client.tube("q").create(kind)
