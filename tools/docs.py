@@ -26,6 +26,10 @@ from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set a
 from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.commands.commands import CATEGORIES, UNITS  # noqa: E402  the path is set above
+from tuque.wire.commands.details import (  # noqa: E402  the path is set above
+    DETAILS,
+    ERROR_WORDS,
+)
 from tuque.wire.commands.rows import (  # noqa: E402  the path is set above
     BOUNDS,
     COMMAND_ROWS,
@@ -50,10 +54,11 @@ def commands_md() -> str:
         MADE,
         "",
         "Source: `src/tuque/wire/commands/rows.py`. Names and options are read in any case.",
-        "Exact behaviour, checks and errors: `spec/`. *write* commands change jobs and are refused",
-        "while the journal can't be written; *denyoom* ones are refused when memory is full;",
-        "*loading* ones are answered while the journal is read at start. Each says up to which",
-        "part of `maxmemory` it is taken, and why.",
+        "The numbered rules are those of single commands, from `details.py` in the same folder;",
+        "all others are in `spec/`. *write* commands change jobs and are refused while the journal",
+        "can't be written; *denyoom* ones are refused when memory is full; *loading* ones are",
+        "answered while the journal is read at start. Each row has the part of `maxmemory` up to",
+        "which the command is taken, and why.",
         "",
         "Every command has a bound (SPEC L2): how many words it takes, how many units of work it",
         "does in one turn of the server, how long its reply is, and what becomes of more. A unit",
@@ -74,7 +79,20 @@ def commands_md() -> str:
             out += ["", *bound_lines(name)]
             if name == "TUBE":
                 out += ["", *procedure_lines()]
+            out += detail_lines(name)
+    out += ["", "## Error words", "", *ERROR_WORDS.strip("\n").splitlines()]
     return "\n".join(out) + "\n"
+
+
+def detail_lines(name: str) -> list[str]:
+    """The rules of a command, and of its subcommands."""
+    out: list[str] = []
+    for key, text in DETAILS.items():
+        command, _, subcommand = key.decode().partition(" ")
+        if command == name:
+            out += ["", *([f"#### {command} {subcommand}", ""] if subcommand else [])]
+            out += text.strip("\n").splitlines()
+    return out
 
 
 def procedure_lines() -> list[str]:

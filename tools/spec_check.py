@@ -3,7 +3,8 @@
 The code must name each rule of the spec (BOOKS) (`[Q7]` in the docstring of the function that
 implements it) and each step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
 test under tests/ must name each rule. Numbers in code or tests must exist in the
-spec. A line of a rule has at most 300 characters.
+spec. A line of a rule has at most 300 characters. docs/commands.md has the rules of single
+commands, as steps without a heading (wire/commands/details.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
     ROOT / "docs" / "worker.md",
     ROOT / "docs" / "histories.md",
+    ROOT / "docs" / "commands.md",
 )
+WITHOUT_HEADINGS = "docs/commands.md"
+TEXTS = ("src/tuque/wire/commands/details.py",)  # rules themselves: they implement nothing
 CODE = ROOT / "src" / "tuque"
 TOOLS = ROOT / "tests" / "tools"  # programs that judge runs
 TESTS = ROOT / "tests"
@@ -47,10 +51,12 @@ class Spec:
         self.rules: set[str] = set()
         self.steps: set[str] = set()
         self.faults: list[str] = []
+        self.full: set[str] = set()  # steps that are more than "See ..."
         for page, text in pages.items():
             rule = ""
             for number, line in enumerate(text.splitlines(), 1):
                 rule = self.add_line(f"{page}:{number}", rule, line)
+        self.faults += self.gaps()
 
     def add_line(self, place: str, rule: str, line: str) -> str:
         """Add what one line names; returns the rule that it stands under."""
@@ -61,19 +67,37 @@ class Spec:
             self.rules.add(found[1])
             return found[1]
         step = STEP.match(line)
+        if line.startswith("#"):
+            rule = ""
         if step:
-            self.add_step(rule, step[1], int(step[2]), place)
-        if rule and len(line) > LINE_MAX:
+            if place.startswith(WITHOUT_HEADINGS):
+                rule = step[1]
+                self.rules.add(rule)
+            self.add_step(rule, step, place)
+        if rule and len(line) > LINE_MAX and not line.startswith("|"):
             self.faults.append(f"{place}: {len(line)} characters, at most {LINE_MAX}")
         return rule
 
-    def add_step(self, rule: str, of: str, index: int, place: str) -> None:
-        """Add one step; it must follow the previous one."""
-        if of != rule:
-            self.faults.append(f"{place}: step {of}.{index} stands under {rule}")
-        if index > 1 and f"{of}.{index - 1}" not in self.steps:
-            self.faults.append(f"{place}: step {of}.{index} follows no {of}.{index - 1}")
-        self.steps.add(f"{of}.{index}")
+    def add_step(self, rule: str, step: re.Match[str], place: str) -> None:
+        """Add one step."""
+        name = f"{step[1]}.{int(step[2])}"
+        if step[1] != rule:
+            self.faults.append(f"{place}: step {name} stands under {rule}")
+        if not step[3].startswith("See "):
+            if name in self.full:
+                self.faults.append(f"{place}: step {name} stands twice")
+            self.full.add(name)
+        self.steps.add(name)
+
+    def gaps(self) -> list[str]:
+        """Steps before which one is missing."""
+        of = [step.split(".") for step in sorted(self.steps)]
+        before = [(f"{rule}.{index}", f"{rule}.{int(index) - 1}") for rule, index in of]
+        return [
+            f"step {step} follows no {last}"
+            for step, last in before
+            if not step.endswith(".1") and last not in self.steps
+        ]
 
 
 def books() -> dict[str, str]:
@@ -105,6 +129,8 @@ def named_under(folder: Path, doc_only: bool) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text("utf-8")
+        if str(path.relative_to(ROOT)) in TEXTS:
+            continue
         if doc_only or "SPEC" in text or "spec" in str(path.relative_to(ROOT)):
             found[str(path.relative_to(ROOT))] = names_in(comments_of(text))
     return found

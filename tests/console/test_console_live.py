@@ -153,8 +153,8 @@ def test_the_summary_says_what_it_leaves_out() -> None:
 
 
 def test_a_worker_that_went_to_another_node_is_not_lost() -> None:
-    """O12.4 of several rows of one name that with the least heard-ms stands, and the runs of all of
-    them together.
+    """O12.4 of several rows of one name the one with the least heard-ms counts, and the runs of
+    all of them together.
     """
     here = msgspec.structs.replace(
         LOST, heard_ms=100, state="alive", runs=(WorkerRun("D-2", "q", "", 1, 5, "running", 9),)

@@ -52,6 +52,28 @@ def test_a_gap_in_the_numbers_is_a_fault() -> None:
     assert spec.faults
 
 
+def test_a_step_that_stands_twice_is_a_fault() -> None:
+    pages = {"a.md": "### A1 X\n- A1.1 one.\n- A1.2 two.\n", "docs/commands.md": "- A1.2 two.\n"}
+    faults = ["docs/commands.md:1: step A1.2 stands twice"]
+    assert spec_check.Spec(pages).faults == faults
+    pages["a.md"] = pages["a.md"].replace("two", "See X in docs/commands.md")
+    assert spec_check.Spec(pages).faults == []
+
+
+def test_the_rules_of_commands_need_no_headings() -> None:
+    text = "### SHOW\n- S1.1 one.\n- S1.2 two.\n"
+    spec = spec_check.Spec({"docs/commands.md": text})
+    assert spec.faults == [] and spec.rules == {"S1"}
+    assert spec_check.Spec({"a.md": text}).faults == [
+        "a.md:2: step S1.1 stands under ",
+        "a.md:3: step S1.2 stands under ",
+    ]
+
+
+def test_the_texts_of_rules_implement_none() -> None:
+    assert not any("details" in path for path in spec_check.named_under(spec_check.CODE, True))
+
+
 def test_a_long_line_is_a_fault() -> None:
     text = "### A1 PROCEDURE ack\n- A1.1 " + "x" * 293 + "\n"
     assert spec_check.Spec({"a.md": text}).faults == []

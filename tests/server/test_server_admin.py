@@ -54,8 +54,8 @@ def extremes() -> list[tuple[str, str]]:
 
 
 def test_every_option_can_be_set_back(tmp_path: Path) -> None:
-    """C7.9 Whatever legal value CONFIG SET has given to an option, CONFIG SET gives it another one,
-    on a new connection.
+    """C7.9 A legal value that CONFIG SET has set can be changed again by CONFIG SET, on a new
+    connection.
     """
     for name, value in extremes():
         world = World(1, dir=str(tmp_path))

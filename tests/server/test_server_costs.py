@@ -64,7 +64,7 @@ def put_all(world: World, name: bytes, type: str, keys: int = 0) -> None:
 
 
 def test_the_head_of_a_tube_costs_what_it_shows(world: World) -> None:
-    """S3.3 Of a tube the first tasks are found without a look at those behind them."""
+    """S3.3 The first tasks of a tube are found without a look at those behind them."""
     put_all(world, b"t", "fifottl")
     n = world.n
     wanted = sorted(n.queues[b"t"].tasks.values(), key=lambda one: (one.pri, one.number))
@@ -76,8 +76,8 @@ def test_the_head_of_a_tube_costs_what_it_shows(world: World) -> None:
 
 
 def test_the_end_of_a_tube_is_found_in_slices(world: World) -> None:
-    """S3.3 The last ones, and the first ones of a tube with more than 100 lanes or sub-queues, take
-    a walk over all tasks in slices (L2.2).
+    """S3.3 The last ones, and the first ones of a tube with more than 100 partitions or
+    sub-queues, take a walk over all tasks in slices (L2.2).
     """
     put_all(world, b"t", "fifottl")
     put_all(world, b"u", "utubettl", keys=3_000)

@@ -53,9 +53,7 @@ def test_a_point_says_what_changed_and_what_is(world: World) -> None:
 
 
 def test_times_of_jobs_in_buckets(world: World) -> None:
-    """O3.7 `HISTORY 5s|1m TIMES wait|work [FROM ms] [COUNT n]`: an array of the step, the bounds of
-    O1.6 in ms, and the points of the node
-    """
+    """O3.7 an array of the step, the bounds of O1.6 in ms, and the points of the node"""
     for wait_ms in (3, 30, 30):
         world.add("mail")
         pass_ms(world, wait_ms)

@@ -181,8 +181,7 @@ def test_who_waits_for_a_key_is_late(tasks: World, key: str) -> None:
     """S2.4 If READY tasks wait for a LIMIT or a RATE, it is at least the age of the next task of
     the limit, and of the rate, for which tasks have waited longest (T47.2).
 
-    O3.3 In a tube `oldest-ms` goes by the tasks that S2.4 names.
-    """
+    O3.3 In a tube `oldest-ms` is the age of the tasks that S2.4 names."""
 
     def ages() -> tuple[int, int]:
         return tasks.value("QSTAT t")[-3], tasks.value("QLIST")[1][0][6]

@@ -195,8 +195,8 @@ def test_nothing_is_set_aside(make_world: Callable[..., World]) -> None:
 
 
 def test_classes_add_up(world: World) -> None:
-    """S8.1 All classes add up to `used_memory`, but for `used_memory_clients`: that is what clients
-    hold (M5.1), the sum of the classes `buffers` and `waiting`.
+    """S8.1 All classes add up to `used_memory`, except `used_memory_clients`: what clients hold
+    (M5.1), the sum of the classes `buffers` and `waiting`.
     """
     send_half(world, 0)
     put_into_full(world, 0)

@@ -435,8 +435,9 @@ def test_one_event_for_a_job(make_world: Make) -> None:
 
 
 def test_what_show_tells(make_world: Make) -> None:
-    """S1.2 An acked job shows its body as null. (cluster) nodes-delivered are the holders;
-    nodes-confirmed is empty unless the job is in wait-repl or acked."""
+    """S1.2 An acked job: body null. (cluster) nodes-delivered are the holders; nodes-confirmed
+    is empty unless the job is in wait-repl or acked.
+    """
     world = make_world(3, journal="off")
     id = spread(world, 3)
     n = world.node(0).core

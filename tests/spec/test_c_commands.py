@@ -21,9 +21,9 @@ def test_ping(world: World) -> None:
 
 
 def test_client(world: World) -> None:
-    """C7.2 CLIENT LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF,
-    NO-EVICT and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST |
-    KILL ip:port | GETNAME | SETNAME connection-name)`.
+    """C7.2 LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF, NO-EVICT
+    and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST | KILL
+    ip:port | GETNAME | SETNAME connection-name)`.
     """
     assert world.run("CLIENT", "SETNAME", "me") == b"OK"
     assert b"name=me " in world.run("CLIENT", "LIST")
@@ -88,8 +88,9 @@ def test_monitor(world: World) -> None:
 
 
 def test_config_get(world: World) -> None:
-    """C7.7 CONFIG GET takes one or more patterns and returns each matching option once.
-    `requirepass` and other secrets are shown as `********`, or as empty if they are not set.
+    """C7.7 CONFIG GET takes one or more patterns, at most 32 of at most 128 bytes each, and
+    returns each matching option once. `requirepass` and other secrets are shown as `********`,
+    or as empty if they are not set.
     """
     assert world.run("CONFIG", "GET", "requirepass") == [b"requirepass", b""]
     assert world.run("CONFIG", "GET", "hz", "h?", "none") == [b"hz", b"10"]
@@ -100,8 +101,9 @@ def test_config_get(world: World) -> None:
 
 
 def test_every_command_is_answered(world: World) -> None:
-    """C7.6 docs/commands.md specifies TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY,
-    CONFIG, DEBUG, SHUTDOWN and BGREWRITEAOF.
+    """C7.6 docs/commands.md specifies PING, CLIENT, RESET, MONITOR, CONFIG (the other steps of
+    C7), TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, DEBUG, SHUTDOWN and
+    BGREWRITEAOF.
     """
     direct = {"ADDJOB", "GETJOB", "ACKJOB", "FASTACK", "DELJOB"}
     names = [row.name for row in COMMAND_ROWS]

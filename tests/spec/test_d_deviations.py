@@ -21,8 +21,8 @@ def test_a_look_makes_no_queue(world: World) -> None:
 @pytest.mark.parametrize("scan", ["QSCAN", "JSCAN"])
 @pytest.mark.parametrize("cursor", ["-1", "-9223372036854775808", "9223372036854775808"])
 def test_a_cursor_that_no_scan_gave(world: World, scan: str, cursor: str) -> None:
-    """S4.2 A first word that is neither a number nor an option, or an option without its value at
-    the end: `-ERR invalid cursor or option name`. So is a number below 0.
+    """S4.2 A first word that is neither a number nor an option, an option without its value at
+    the end, or a number below 0: `-ERR invalid cursor or option name`.
     """
     assert world.run(scan, cursor) == "ERR invalid cursor or option name"
 
@@ -55,8 +55,7 @@ def test_config_set_takes_what_the_file_takes(
 ) -> None:
     """C7.9 CONFIG SET takes a value in every form that the file accepts:
 
-    C7.9 Blanks around a number, a size or a word do not count.
-    """
+    C7.9 blanks around them do not count."""
     assert world.run("CONFIG", "SET", name, value) == b"OK"
     assert world.run("CONFIG", "GET", name) == [name.encode(), shown]
 

@@ -352,7 +352,7 @@ def test_grants_are_not_without_end(world: World) -> None:
 
 
 def test_qpeek_has_a_bound(world: World) -> None:
-    """S3.2 At most 5,000 jobs are shown, whatever count says (L2.5)."""
+    """S3.2 At most 5,000 jobs (L2.5)."""
     ids = fill(world, TURN_WORK + 10)
     line = world.wire()
     for count, shown in ((b"9999999", ids[:TURN_WORK]), (b"-9999999", ids[:9:-1])):
@@ -392,7 +392,7 @@ def test_names_that_clients_wait_for_are_memory(make_world: Make) -> None:
 
 
 def test_patterns_of_config_get(world: World) -> None:
-    """C7.7 It takes at most 32 patterns of at most 128 bytes each."""
+    """C7.7 at most 32 of at most 128 bytes each."""
     line = world.wire()
     long = b"ERR a pattern has at most 128 bytes: no option has a longer name"
     assert str(value(world, line, encode("CONFIG", "GET", "*" * 129))[0]).encode() == long

@@ -245,10 +245,10 @@ def test_queues_that_nobody_waits_for_make_room(world: World) -> None:
 
 
 def test_workers(world: World) -> None:
-    """O11.4 What workers say of themselves uses at most a sixteenth of `maxmemory`, and the workers
-    of a tenant at most a quarter of both, as N11.8 counts it: `-OOM workers may use a sixteenth of
-    maxmemory, and those of a tenant a quarter of what others leave of that and of 10000: run fewer,
-    with fewer queues`.
+    """O11.4 What workers send about themselves uses at most a sixteenth of `maxmemory`, and the
+    workers of a tenant at most a quarter of both, as N11.8 counts it: `-OOM workers may use a
+    sixteenth of maxmemory, and those of a tenant a quarter of what others leave of that and of
+    10000: run fewer, with fewer queues`.
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert root("CONFIG", "SET", "maxmemory", "16mb") == b"OK"

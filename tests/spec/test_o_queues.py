@@ -28,8 +28,8 @@ def names(world: World, *words: str | int) -> list[str]:
 
 
 def test_a_row_has_the_figures_of_the_queue(world: World) -> None:
-    """O10.2 A row is an array: name, type, ready, delayed, at-work, dead, oldest-ms, in, out,
-    blocked, pause.
+    """O10.2 A row: name, type, ready, delayed, at-work, dead, oldest-ms, in, out, blocked,
+    pause.
     """
     id = world.add("q", RETRY=60)
     world.add("q")
@@ -90,7 +90,7 @@ def test_rates(world: World) -> None:
 
 
 def test_orders(world: World) -> None:
-    """O10.1 Equal ones are in the order of their names."""
+    """O10.1 equal ones by name."""
     for name, count in (("b", 2), ("a", 3), ("d", 2), ("c", 1)):
         for _ in range(count):
             world.add(name)
@@ -113,7 +113,7 @@ def test_orders(world: World) -> None:
 
 
 def test_dead_letters_are_not_late(world: World) -> None:
-    """O10.2 Dead letters count as 0 for the order `oldest`: nobody waits for them."""
+    """O10.2 Dead letters count as 0 for the order `oldest`."""
     world.add("a.dead")
     world.pass_ms(1_000)
     world.add("b")
@@ -178,7 +178,7 @@ def test_bad_words(world: World, words: tuple[str | int, ...], error: bytes) -> 
 
 
 def test_a_reply_that_is_full_ends_earlier(world: World) -> None:
-    """O10.1 A reply that is full (L2.5) has fewer."""
+    """O10.1 A full reply (L2.5) has fewer."""
     for i in range(70):
         world.add(f"{i:03}" + "x" * 65_000)
     total, rows = world.run("QLIST", "COUNT", 1000)
@@ -242,8 +242,8 @@ def crowd() -> World:
     ],
 )
 def test_no_turn_does_much_of_a_long_list(crowd: World, words: tuple[str | int, ...]) -> None:
-    """O10.5 with 100,000 queues no turn does more than the bound of the table.
-    A unit of that work is about a microsecond, interpreted
+    """O10.5 with 100,000 queues no turn does more than the bound of the table. A unit is about a
+    microsecond
     """
     n = crowd.n
     spec = queues.list_options([b"QLIST", *(str(word).encode() for word in words)])

@@ -48,7 +48,7 @@ def begin(world: World, worker: str = "w1", **options: int) -> tuple[bytes, byte
 
 
 def test_a_worker_is_listed_as_it_says(world: World) -> None:
-    """O11.1 What it says takes the place of what it said before."""
+    """O11.1 its words replace the last ones."""
     assert world.run(*HERE, "DONE", 12, "FAILED", 3, "QUEUES", "a", "b") == b"none"
     world.pass_ms(2_000)
     (row,) = listed(world)
@@ -77,7 +77,7 @@ def test_a_worker_is_listed_as_it_says(world: World) -> None:
 
 
 def test_a_silent_worker_is_lost(world: World) -> None:
-    """O11.2 A worker that said no HERE for 8 s is lost."""
+    """O11.2 A worker that sent no HERE for 8 s is lost."""
     world.run(*HERE)
     world.run("WORKER", "QUIET", "w1")
     world.pass_ms(7_999)
@@ -89,8 +89,8 @@ def test_a_silent_worker_is_lost(world: World) -> None:
 
 
 def test_bye_forgets_a_worker(world: World) -> None:
-    """O11.3 BYE forgets the worker: it has ended well. The reply is OK, also of one that is not
-    known.
+    """O11.3 `WORKER BYE` forgets the worker: it has ended well. The reply is OK, also of an
+    unknown one.
     """
     world.run(*HERE)
     before = world.server.crew.bytes
@@ -100,9 +100,7 @@ def test_bye_forgets_a_worker(world: World) -> None:
 
 
 def test_lost_workers_leave(world: World) -> None:
-    """O11.4 Lost ones leave after an hour, and above 1,000 the one that was heard last the longest
-    ago.
-    """
+    """O11.4 Lost ones leave after an hour, and above 1,000 those heard from the longest ago."""
     for i in range(1_003):
         world.run("WORKER", "HERE", f"old-{i}")
         world.pass_ms(1)
@@ -257,7 +255,7 @@ def test_ended_runs_cost_nothing(world: World) -> None:
 
 
 def test_pages_of_workers(world: World) -> None:
-    """O12.3 They come in the order in which they announced themselves"""
+    """O12.3 They come in the order of their first HERE"""
     for i in range(5):
         world.run("WORKER", "HERE", f"w{i}")
     cursor, rows = world.run("WORKER", "LIST", "COUNT", 2)
@@ -296,10 +294,10 @@ def test_deploys(world: World) -> None:
 
 
 def test_a_worker_from_another_node_is_no_deploy(world: World) -> None:
-    """O12.6 Its instant is AGE ago by the clock of this node, not by that of the worker's machine
+    """O12.6 Its instant is AGE ago by the clock of this node
 
     O12.6 So a worker that comes from another node changes nothing that was known, and a
-    restarted node hears the instants again.
+    restarted node gets the instants again.
     """
 
     def here(name: str, app: int, began_ms: int) -> None:
@@ -335,7 +333,7 @@ def test_few_deploys_are_kept(world: World) -> None:
 
 
 def test_orders(world: World) -> None:
-    """O13.1 STOP takes the place of QUIET, not the other way round."""
+    """O13.1 STOP replaces QUIET, not the other way round."""
     world.run(*HERE)
     other: Wire = world.wire()
     assert other("WORKER", "QUIET", "w1") == b"OK"
@@ -359,9 +357,7 @@ def test_orders_are_pushed(world: World) -> None:
 
 
 def test_orders_for_nobody(world: World) -> None:
-    """O13.2 A worker that is not known or lost: `-NOWORKER no worker of that name is heard
-    here`.
-    """
+    """O13.2 A worker that is unknown or lost: `-NOWORKER no worker of that name is heard here`."""
     none = Err("NOWORKER no worker of that name is heard here")
     assert world.run("WORKER", "STOP", "w1") == none
     world.run(*HERE)

@@ -45,7 +45,7 @@ def steps_of_spec() -> dict[str, str]:
         step = re.match(r"^- ([A-Z]\d+\.\d+) (.+)$", line)
         if step:
             number = step[1]
-            steps[number] = plain(step[2])
+            steps[number] = steps.get(number, "") + " " + plain(step[2])
         elif number and line.startswith("  "):
             steps[number] += " " + plain(line).removeprefix("- ")
         else:

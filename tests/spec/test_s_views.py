@@ -66,12 +66,13 @@ def test_show_of_deliveries(world: World) -> None:
 
 
 def test_show_of_work(world: World) -> None:
-    """S1.4 If the job has options about its work, or a word of W was used about it, there follow:
-    headers (names and values), attempts (0: no limit), backoff (first and longest in ms, jitter in
-    thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none),
-    on-expiry (`dead` or `drop`), failed, crashes, starts, run, first-failure, last-failure. run is
-    null, or of the newest one: `running`, `released` or `failed`, attempt, worker, since (ms since
-    1970). A failure is null, or: ms since 1970, attempt, worker, cause, reason."""
+    """S1.4 If the job has options about its work, or a command of W was used on it, there
+    follow: headers (names and values), attempts (0: no limit), backoff (first and longest in ms,
+    jitter in thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none),
+    on-expiry (`dead` or `drop`), failed, crashes, starts, run, first-failure, last-failure. run:
+    null, or of the newest one `running`, `released` or `failed`, attempt, worker, since (ms
+    since 1970). A failure: null, or ms since 1970, attempt, worker, cause.
+    """
     words = "RETRY 60 ATTEMPTS 3 BACKOFF 1 8 0 KEEP 60 TIMELIMIT 9 HEADERS 1 tuque-task mail.send"
     new = world.show(id := bytes(world.run("ADDJOB", "q", "x", 0, *words.split())))
     names = "headers attempts backoff dead keep time-limit on-expiry failed crashes starts run"
@@ -198,9 +199,8 @@ def test_ids_for_urls(world: World) -> None:
 
 
 def test_qpeek(world: World) -> None:
-    """S3.1 `QPEEK queue count`: up to count jobs as in V1.3 without counters, oldest first; a
-    negative count gives the newest first. An empty queue, or count 0: an empty array. The queue
-    does not change.
+    """S3.1 Up to count jobs as in V1.3 without counters, oldest first; a negative count: newest
+    first. An empty queue, or count 0: an empty array. The queue does not change.
     """
     assert world.run("QPEEK", "q", 5) == []
     ids = [world.add(body=str(i)) for i in range(3)]
@@ -226,8 +226,8 @@ def scan(world: World, *words: str | int) -> list[object]:
 
 
 def test_qscan(world: World) -> None:
-    """S4.1 the next cursor and queue names. Cursor 0 begins and ends the scan. A queue that exists
-    throughout is returned at least once.
+    """S4.1 The next cursor and queue names. Cursor 0 begins and ends the scan. A queue that
+    exists throughout is returned at least once.
     """
     for i in range(250):
         for _ in range(i % 3):
@@ -275,17 +275,18 @@ def test_qscan_while_queues_come_and_go(world: World) -> None:
     ],
 )
 def test_scan_errors(world: World, command: str, words: list[str], error: str) -> None:
-    """S4.2 COUNT below 1: `-ERR COUNT must be a number greater than zero`. A second cursor: C4.6.
-    A first word that is neither a number nor an option, or an option without its value at the end:
-    `-ERR invalid cursor or option name`.
+    """S4.2 COUNT below 1: `-ERR COUNT must be a number greater than zero`. A second cursor:
+    C4.6. A first word that is neither a number nor an option, an option without its value at the
+    end, or a number below 0: `-ERR invalid cursor or option name`.
     """
     said = world.run(command, *words)
     assert said == error or (error.endswith("use ") and said.startswith(error + command))
 
 
 def test_jscan(world: World) -> None:
-    """S5.1 ids as statuses, or with REPLY ALL the reply of SHOW. Several states are combined with
-    or."""
+    """S5.1 Ids as statuses, or with REPLY ALL the reply of SHOW. Several states are combined
+    with or.
+    """
     queued = [world.add() for _ in range(30)]
     active = [world.add("r", DELAY=9) for _ in range(20)]
     assert set(scan(world, "JSCAN", "COUNT", 3)) == {*queued, *active}
@@ -331,7 +332,7 @@ def test_cluster(world: World) -> None:
 
 
 def test_cluster_leaving(world: World) -> None:
-    """S6.2 `CLUSTER LEAVING yes|no` sets the flag, also on a node that is alone; then R1.5 and V1.5
+    """S6.2 `LEAVING yes|no` sets the flag, also on a node that is alone; then R1.5 and V1.5
     apply.
     """
     assert world.run("CLUSTER", "LEAVING") == b"no"
@@ -381,7 +382,7 @@ def test_who_may_debug(make_world: Callable[..., World], allowed: str, reply: st
 
 def test_info(world: World) -> None:
     """S8.1 The sections of Disque with their fields, then ours: the ledger (G9), memory levels,
-    events. Section Memory has the memory used by class, `used_memory_jobs` and so on.
+    events. Section Memory has the memory used by class (`used_memory_jobs` and so on).
     """
     text = world.run("INFO").decode()
     titles = [line[2:] for line in text.split("\r\n") if line.startswith("# ")]

@@ -190,8 +190,8 @@ def test_all_lost_workers_are_counted(admin: Reader, cluster: WebCluster) -> Non
 
 
 def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: WebCluster) -> None:
-    """O12.4 of several rows of one name that with the least heard-ms stands, and the runs of all of
-    them together.
+    """O12.4 of several rows of one name the one with the least heard-ms counts, and the runs of
+    all of them together.
     """
     ids = []
     for busy, node in enumerate(cluster.nodes[:2], 1):

@@ -16,7 +16,7 @@ def test_options_come_before_the_fields() -> None:
 
 
 def test_without_a_field_all_come() -> None:
-    """O3.2 Without a field: all, in the order of O3.3."""
+    """O3.2 No field: all, in the order of O3.3."""
     assert history_args([b"HISTORY", b"5s"]).fields == list(range(len(FIELDS)))
     of_queue = history_args([b"HISTORY", b"5s", b"QUEUE", b"q"])
     assert of_queue.fields == list(range(OF_QUEUE)), "without those that are the node's only"
@@ -39,8 +39,8 @@ def test_without_a_field_all_come() -> None:
     ],
 )
 def test_errors(words: bytes, text: bytes) -> None:
-    """O3.6 Errors: another first word, an option without its value, QUEUE or fields with TIMES, or
-    a field named twice: C4.6
+    """O3.6 Errors: another first word, an option without its value, QUEUE or fields with TIMES,
+    a field named twice
     """
     with pytest.raises(ArgError) as refused:
         history_args([b"HISTORY", *words.split()])

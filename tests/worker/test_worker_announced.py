@@ -80,7 +80,7 @@ def test_a_worker_whose_clock_is_wrong_says_how_long_it_runs(
 
 
 def test_a_worker_that_falls_silent_is_lost_within_10_s(world: World) -> None:
-    """O11.2 one that was killed shows as lost within 10 s."""
+    """O11.2 a killed one shows as lost within 10 s."""
     noting, client = Noting(), world.client()
     shift = world.at_work(noting.app)
     handle = noting.until_go.enqueue("x")
@@ -99,7 +99,7 @@ def test_a_worker_that_falls_silent_is_lost_within_10_s(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: StartWorker) -> None:
-    """O11.2 one that was killed shows as lost within 10 s."""
+    """O11.2 a killed one shows as lost within 10 s."""
     handle = tasks.until_file.enqueue("x", "never")
     worker = start_worker("--pool", "process", "-c", "1")
     until(lambda: list(client.workers()) and only(client).runs)
