@@ -19,6 +19,8 @@ BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
     ROOT / "docs" / "worker.md",
     ROOT / "docs" / "histories.md",
+    ROOT / "docs" / "operations.md",
+    ROOT / "docs" / "console.md",
     ROOT / "docs" / "commands.md",
 )
 WITHOUT_HEADINGS = "docs/commands.md"

@@ -93,7 +93,7 @@ def ask(served: Listener, request: bytes) -> tuple[bytes, bytes]:
     ],
 )
 def test_replies(served: Listener, request_line: bytes, status: bytes) -> None:
-    """O1.1 Another path: 404; another method: 405."""
+    """O1.1 another path 404, another method 405."""
     head, _ = ask(served, request_line + b"\r\nHost: x\r\n\r\n")
     assert head.split(b" ")[1] == status
     assert b"\r\nConnection: close" in head, "O1.2 Every reply closes its connection."
@@ -113,8 +113,8 @@ def test_a_request_has_a_bound(served: Listener) -> None:
 
 
 def test_connections_have_a_bound(served: Listener, shelf: Shelf) -> None:
-    """O1.2 At most 32 connections: a further one takes the place of the oldest that has sent no
-    whole request, else it is closed.
+    """O1.2 At most 32 connections: a further one replaces the oldest that has sent no whole
+    request, else it is closed.
     """
     held = [connect(served) for _ in range(module.CONNECTIONS_MAX)]
     for sock in held:
@@ -147,7 +147,7 @@ def test_those_who_wait_for_their_page_keep_their_places(served: Listener, shelf
 def test_slow_ones_are_closed_and_hold_up_nobody(
     served: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O1.2 10 s for all of it: beyond that, the connection is closed."""
+    """O1.2 or 10 s for all of it, the connection is closed."""
     monkeypatch.setattr(module, "DEADLINE_S", 1.0)
     with connect(served) as silent, connect(served) as slow:
         slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")  # and reads nothing
@@ -157,7 +157,7 @@ def test_slow_ones_are_closed_and_hold_up_nobody(
 
 
 def test_all_who_wait_get_the_same_page(served: Listener, shelf: Shelf) -> None:
-    """O1.3 one snapshot of numbers, whatever the number of those who ask meanwhile"""
+    """O1.3 one snapshot of numbers for all who ask meanwhile"""
     waiting = [connect(served) for _ in range(3)]
     for sock in waiting:
         sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")

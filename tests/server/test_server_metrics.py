@@ -183,7 +183,7 @@ def test_a_snapshot_does_not_look_at_all_queues(world: World, desk: Desk) -> Non
 
 
 def test_what_info_says_of_tubes(world: World, desk: Desk) -> None:
-    """O1.8 What INFO says of schedules, groups, keys and duplicates (T11.5) and of topics (T62.9)
+    """O1.8 What INFO has of schedules, groups, keys and duplicates (T11.5) and of topics (T62.9)
     is there under the same names, without `tubes_`.
     """
     world("TUBE", "CREATE", "t", "tasks")

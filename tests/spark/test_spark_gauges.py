@@ -42,8 +42,9 @@ def value(gauges: Gauges, name: str, query: str) -> float:
 def test_a_query_tells_of_batches_and_leases(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:
-    """O5.1 by query its batches and their times, rows, failures, and of a lease source the backlog,
-    the leases, their jobs, failed attempts and the age of the oldest, and the nodes that answer.
+    """O5.1 by query its batches and their times, rows, failures; of a lease source also the
+    backlog, the leases, their jobs, failed attempts, the age of the oldest, and the nodes that
+    answer.
     """
     from tuque.spark.datasource import register
 

@@ -494,8 +494,8 @@ def test_a_lease_goes_on_as_jobs_come(make_world: Make) -> None:
 
 
 def test_jobs_between_nodes_are_counted(make_world: Make) -> None:
-    """O1.7 `asked`, jobs that this node asked that one for (F1); `sent`, jobs that it gave to it,
-    also if these were refused (F2); `taken`, jobs that came from it and were queued here (F3).
+    """O1.7 `asked`, jobs that this node asked that one for (F1); `sent`, jobs that it gave to
+    it, also if refused (F2); `taken`, jobs that came from it and were queued here (F3).
     """
     world = make_world(2, journal="off")
     here, there = (n.peers[1] for n in world.cores)  # each is 0 for itself

@@ -57,7 +57,7 @@ def behind() -> Behind:
 
 
 def test_a_queue_is_behind_since_the_console_saw_it(behind: Behind) -> None:
-    """O14.6 It is so since the earliest moment that is known"""
+    """O14.6 It is so since the earliest known moment"""
     assert since(behind, seen(NOW_S, 60.5)) == Since(NOW_S - 0.5, True)
     behind.look(seen(NOW_S + 300, 90), {})
     lost = ages(NOW_S + 45, 0, 75, 80)  # another node's: it has no points from before
@@ -65,7 +65,7 @@ def test_a_queue_is_behind_since_the_console_saw_it(behind: Behind) -> None:
 
 
 def test_nodes_that_restart_move_no_moment(behind: Behind) -> None:
-    """O14.6 A queue whose jobs were away in between goes on to be behind."""
+    """O14.6 also one whose jobs were away in between."""
     behind.look(seen(NOW_S + 400, 0, old="n1"), {})
     behind.look(seen(NOW_S + 420, 0), {})  # it is back, and still loads its jobs
     behind.look(seen(NOW_S + 425, 480), {})
@@ -86,9 +86,7 @@ def test_a_queue_that_caught_up_begins_anew(behind: Behind) -> None:
 
 
 def test_an_old_job_that_comes_back_moves_no_moment(behind: Behind) -> None:
-    """O14.6 But it is not so since before a moment at which it was seen to be well: an old job
-    came back since.
-    """
+    """O14.6 But not since before a moment at which it was seen to be well."""
     old = seen(NOW_S + 20, 700)
     assert since(behind, old) == Since(NOW_S - 0.5, True), "as the queue page asks"
     behind.look(old, {})
@@ -98,7 +96,7 @@ def test_an_old_job_that_comes_back_moves_no_moment(behind: Behind) -> None:
 
 
 def test_a_queue_that_is_well_for_a_moment_goes_on_to_be_behind(behind: Behind) -> None:
-    """O14.6 A queue that was well for less than 60 s goes on to be behind."""
+    """O14.6 A queue that was well for less than 60 s continues to be behind."""
     behind.look(seen(NOW_S + 300, 59), {})
     behind.look(seen(NOW_S + 350, 61), {})
     assert since(behind, seen(NOW_S + 350, 61)) == Since(NOW_S - 0.5, True)
@@ -115,7 +113,7 @@ def test_the_age_of_the_oldest_job_is_a_bound() -> None:
 
 
 def test_points_know_it_only_if_no_node_began_since() -> None:
-    """O14.6 If it was not seen to be well within 15 s before, the pages say `or earlier`"""
+    """O14.6 If it was not seen to be well within 15 s before, the pages have `or earlier`"""
     new, points = Behind(), ages(NOW_S - 105, 55, *[65] * 20)
     assert since(new, seen(NOW_S, 65), points) == Since(NOW_S - 100, True)
     assert since(new, seen(NOW_S, 65, old="n2"), points).is_seen, "its past is known"
@@ -131,7 +129,7 @@ def test_points_know_it_only_if_no_node_began_since() -> None:
 
 def test_a_deploy_is_named_only_if_it_came_before(behind: Behind) -> None:
     """O14.6 Else they name the deploy that reached the queue last, in the ten minutes before and
-    before that job was ready: at least 45 s before.
+    at least 45 s before that job was ready.
     """
 
     def named(one: Behind, at_s: float, oldest_s: float = 480) -> bool:
@@ -170,7 +168,9 @@ def steady(came: float, done: float, points: int = 120, **more: float) -> Points
     ],
 )
 def test_a_cause_is_never_unknown(came: float, done: float, said: str) -> None:
-    """O14.7 out of the rates of the last minute; of ten minutes, if fewer than 20 jobs came"""
+    """O14.7 from the rates of the last minute; of ten minutes, if fewer than 20 jobs came and
+    fewer than 20 ended in one
+    """
     queue = Queue("long", {"n1": here(480)})
     assert said in cause(queue, steady(came, done))
     assert cause(queue, Points()) == cause(queue, steady(1, 9, 3)), "of too few points: the row"
@@ -186,7 +186,7 @@ def test_few_jobs_are_counted_over_ten_minutes() -> None:
 
 
 def test_a_cause_says_what_a_silent_node_hides() -> None:
-    """O14.7 While a node does not answer, it says that what comes and ends there is not known."""
+    """O14.7 While a node does not answer, what comes and ends there is shown as unknown."""
     some = Queue("long", {"n1": here(480)})
     said = cause(some, Points(), ["abcdef012345"])
     assert said.startswith("workers finish 12.0 of the 18.0")

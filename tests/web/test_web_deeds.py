@@ -150,7 +150,7 @@ def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster
 
 def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: WebCluster) -> None:
     """O14.12 The page of a job that ended has its outcome if any node keeps it. If none does and
-    the job was cancelled, moved or deleted in this console, it says that, by whom and when.
+    the job was cancelled, moved or deleted in this console, it has that, by whom and when.
     """
     with cluster[0].client() as client:
         alone = client.addjob("over", "x", retry=60, replicate=1)
@@ -186,8 +186,8 @@ def test_a_job_runs_now(admin: Reader, cluster: WebCluster) -> None:
 
 
 def test_a_schedule_is_no_plain_job(admin: Reader, cluster: WebCluster) -> None:
-    """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times, and
-    where it is changed (O14.24). Of the deeds it has only Delete
+    """O14.20 The page of a job that is a schedule (T45.8) has its name, its times, and where it
+    is changed (O14.24). Its only action is Delete
     """
     with cluster[0].client() as client:
         client.tube("reports").create("tasks")

@@ -34,8 +34,8 @@ def test_the_users_file_is_followed(tmp_path: Path, caplog: pytest.LogCaptureFix
     """O14.38 The console follows its `--users` file: it looks before each request whether the file
     has changed. Users that are gone, or have another password or role, are signed out.
 
-    O14.38 While the file has a fault, is missing or names no user, the users stay as they were, and
-    the log says why.
+    O14.38 While the file has a fault, is missing or names no user, the users stay as they were,
+    and the log has the reason.
     """
     path = tmp_path / "users"
     ann = login.made("ann", "admin", "ann's password")

@@ -84,7 +84,7 @@ def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: WebCluster)
 def test_a_queue_shows_its_points_of_now(
     admin: Reader, console: Console, still: WebCluster
 ) -> None:
-    """O14.13 The figures of the last minute say until when it was"""
+    """O14.13 The figures of the last minute have until when it was"""
     watch = console.site.watch
     console.until(lambda: watch.queue_points.get("mail"), "have points")
     watch._looked_back_s = math.inf  # the watch asks for none

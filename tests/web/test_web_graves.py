@@ -168,7 +168,7 @@ def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluste
 def test_an_old_reading_has_its_age(
     full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O14.8 the page shows those read before, and says how long ago if that is more than 3 s."""
+    """O14.8 the page shows those read before, and how long ago if that is more than 3 s."""
     admin = console.client()
     until(lambda: "All there are now, on 3 nodes" in admin.get("/dead").text, "read them")
     put_off(console)
@@ -179,7 +179,7 @@ def test_an_old_reading_has_its_age(
 def test_the_badge_is_of_the_reading_of_the_page(
     full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O14.14 The count of dead letters on their page is that of its badge"""
+    """O14.14 The count of dead letters on their page and in its badge are of one reading"""
     admin = console.client()
 
     def counted() -> tuple[int, set[str]]:

@@ -91,7 +91,7 @@ def rows(text: str) -> list[str]:
 
 def test_groups_are_listed_by_tube_and_state(admin: Reader, made: Made) -> None:
     """O14.28 Open ones come first, the oldest of them first. Those that are their callback are
-    read when they are asked for.
+    read on request.
     """
     text = admin.get("/groups").text
     assert rows(text) == [made.large, made.failed]
@@ -152,8 +152,8 @@ def test_a_group_that_is_not_there(admin: Reader, made: Made) -> None:
 
 
 def test_jobs_link_their_groups(admin: Reader, cluster: WebCluster, made: Made) -> None:
-    """O14.31 The page of a job that is a group (T50.9) links the page of the group, and of the
-    deeds has only its cancel; that of the record of a child links the child, and has no deeds.
+    """O14.31 The page of a job that is a group (T50.9) links the page of the group, and its only
+    action is cancel; that of the record of a child links the child, and has no actions.
     """
     text = admin.get("/job", id=made.large).text
     assert f"is a group of {MANY:,} children" in text and "/group?tube=reports" in text
@@ -185,8 +185,8 @@ def test_a_queue_counts_groups_apart(admin: Reader, made: Made) -> None:
 def test_a_cancel_asks_and_is_logged(
     admin: Reader, console: Console, cluster: WebCluster, made: Made
 ) -> None:
-    """O14.30 An admin may cancel a group that is open. The dialog says how many children are open;
-    it is sent to the leader of the tube, and logged with the group and its tube.
+    """O14.30 An admin may cancel a group that is open. The dialog has how many children are
+    open; the cancel is sent to the leader of the tube, and logged with the group and its tube.
     """
     with cluster[1].client() as client:
         id = client.group_create("bills", 3, body="{}")
@@ -268,7 +268,7 @@ def test_odd_chains_are_none() -> None:
 
 
 def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: WebCluster) -> None:
-    """O14.29 It says how many are dead and waited for (T50.5)."""
+    """O14.29 and how many are dead and waited for (T50.5)."""
     with cluster[0].client() as client:
         client.tube("waits").create("tasks")
         id = client.group_create("waits", 3, body="{}", on_fail="wait")

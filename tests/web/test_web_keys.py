@@ -50,8 +50,8 @@ def test_keys_with_the_longest_wait_come_first() -> None:
 
 def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
     """O14.27 If half of the READY tasks of a tube that is behind, or more, wait for limits or
-    rates, the pages say so, with the key that most of them wait for, and that more slots do
-    not help
+    rates, the pages show so, with the key that most of them wait for, and that more slots do not
+    help
     """
     here = QueueHere(12, 90.0, 0, 2, 0, 1.0, 0.1, 3, "none", "tasks", False)
     queue = Queue("exports", {"n1": here})
@@ -74,9 +74,9 @@ def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
 
 
 def test_the_page_of_a_queue_shows_its_keys(cluster: WebCluster, console: Console) -> None:
-    """O14.26 The page of a tube of type tasks shows the limits and rates for which its READY tasks
-    wait, with the places in use, how many wait and since when, and its groups with their shares,
-    the tasks without a group as one, as LIMITS (T47) says
+    """O14.26 The page of a tube of type tasks shows the limits and rates for which its READY
+    tasks wait, with the places in use, how many wait and since when, and its groups with their
+    shares (LIMITS, T47), the tasks without a group as one
     """
     with cluster[1].client() as client:
         client.tube("exports").create("tasks")

@@ -35,8 +35,8 @@ def minute(**counted: float) -> Points:
     ],
 )
 def test_what_is_given_up_is_not_kept_up_with(counted: dict[str, float], answer: str) -> None:
-    """O14.21 Jobs that were given up or ended by their TTL in the last minute are not kept up
-    with: the overview names their numbers beside those that come and are done.
+    """O14.21 Jobs that became dead letters or ended by their TTL in the last minute are not kept
+    up with: the overview has their numbers with those that come and are done.
     """
     chart = keeping_up(minute(**counted))
     assert chart.answer == answer
@@ -54,8 +54,8 @@ def seen(*homeless: int, old: str = "") -> View:
 
 
 def test_tubes_without_a_leader_are_those_of_now() -> None:
-    """O14.2 How many these are is the greatest `tubes_homeless` (T11.5) of the nodes that answer
-    now; if all answer, they are a verdict of their own.
+    """O14.2 How many these are is the greatest `tubes_homeless` (T11.5) of the nodes that
+    answer; if all answer, they are a verdict of their own.
     """
     assert "; 28 tubes have no leader: they hand out nothing until it is back" in without(
         seen(5, 28, 27, old="n0"), {"n0"}

@@ -93,8 +93,8 @@ def test_a_page_of_tubes_costs_a_page(admin: Reader, full: WebCluster) -> None:
 
 
 def test_tubes_that_do_not_fail_over_are_counted(admin: Reader, console: Console) -> None:
-    """O14.19 That any one node may stop is said of tubes only if all fail over; else Cluster says
-    how many do not
+    """O14.19 That any one node may stop is shown of tubes only if all fail over; else Cluster
+    has how many do not
     """
     said = f"may stop now, but for {TUBES} tubes"  # without journals none fails over
     until(lambda: said in admin.get("/cluster").text, "count them")

@@ -233,7 +233,7 @@ def test_a_name_of_blanks_can_be_seen(name: str) -> None:
 
 
 def test_over_how_many_nodes_a_sum_is() -> None:
-    """O14.1 each page says over how many of how many, as `2 of 3 nodes`"""
+    """O14.1 each page has over how many of how many, as `2 of 3 nodes`"""
     assert [over(1, 0), over(3, 0), over(3, 1)] == ["1 node", "3 nodes", "2 of 3 nodes"]
     assert over(3, 3) == "3 nodes, as of the last answer"
 
@@ -276,7 +276,7 @@ def test_letters_of_a_queue_count_where_it_is_not_known() -> None:
 
 
 def test_nobody_is_told_to_work_on_dead_letters() -> None:
-    """O14.18 No page tells anybody to start a worker for a queue of dead letters"""
+    """O14.18 No page advises to start a worker for a queue of dead letters"""
     view = view_with_letters()
     letters = view.queues["thumbs.dead"]
     assert not of_queue(view, letters, Points(), Behind())

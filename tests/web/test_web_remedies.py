@@ -37,8 +37,8 @@ def points(added: list[float], acked: float, at_work: float = 8, work_s: float =
 
 
 def test_slots_are_counted_if_jobs_come_evenly() -> None:
-    """O14.10 Slots to add are named if more jobs come than end, and as many came in both halves of
-    the last four minutes, but for chance
+    """O14.10 Slots to add are named if more jobs come than end, and as many came in both halves
+    of the last four minutes, within chance
     """
     assert remedies(LONG, points([6, 4] * 24, 4)) == [
         "Add about 2 slots (10 in all) to stop the growth"
@@ -73,7 +73,7 @@ def test_slots_are_the_same_from_look_to_look() -> None:
 
 
 def test_a_queue_that_catches_up_needs_no_slots() -> None:
-    """O14.10 If more end than come, they say to wait"""
+    """O14.10 If more end than come, the advice is to wait"""
     assert remedies(LONG, points([4] * 48, 8, work_s=100)) == [
         "Wait: it is up to date in about 2 m 05 s"
     ]

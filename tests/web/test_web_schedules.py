@@ -66,8 +66,8 @@ def test_times_are_said_in_words() -> None:
 
 
 def test_a_schedule_has_a_state() -> None:
-    """O14.23 Its state is `paused`, `held back` (its next instant is over 10 s ago), `no next
-    time`, or `on time`.
+    """O14.23 `paused`, `held back` (its next instant is over 10 s ago), `no next time`, or `on
+    time`.
     """
     next_s = 1_774_661_400.0
     assert state_of(plan(paused=True), next_s)[1] == "paused"
@@ -148,5 +148,5 @@ def test_a_queue_shows_its_schedules_apart(admin: Reader, cluster: WebCluster) -
 
 
 def test_the_overview_says_how_many_are_schedules(admin: Reader) -> None:
-    """O14.25 the overview says how many schedules and groups these are"""
+    """O14.25 the overview has how many schedules and groups these are"""
     assert re.search(r"with \d schedules?", admin.get("/").text)

@@ -118,8 +118,8 @@ def alone(held: WebCluster) -> str:
 
 
 def test_a_job_of_a_hung_node_is_not_unknown(admin: Reader, alone: str, hung: None) -> None:
-    """O14.12 If a node that does not answer may have the job, or its result, the page says so, and
-    calls it neither unknown nor over.
+    """O14.12 If a node that does not answer may have the job, or its result, the page shows
+    that, and calls it neither unknown nor over.
     """
     words = "may be at a node that did not answer: "
     page = admin.get("/job", id=alone)
@@ -128,9 +128,7 @@ def test_a_job_of_a_hung_node_is_not_unknown(admin: Reader, alone: str, hung: No
 
 
 def test_a_queue_does_not_just_keep_up_while_a_node_is_silent() -> None:
-    """O14.11 the state has a ≈, or is `Was behind` if the queue was so at the last look at all
-    nodes.
-    """
+    """O14.11 it is `Was behind` if the queue was behind at the last look at all nodes."""
     fine, idle, bad = State("ok", "Keeps up"), State("idle", "Idle"), State("bad", "Behind")
     assert in_part(fine, False) == State("ok", "≈ Keeps up")
     assert in_part(idle, False) == State("idle", "≈ Idle")
@@ -142,7 +140,7 @@ def test_a_queue_does_not_just_keep_up_while_a_node_is_silent() -> None:
 
 
 def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: WebCluster) -> None:
-    """O14.11 A node that comes back is silent until it has said its figures anew."""
+    """O14.11 A node that comes back is silent until it has sent its figures anew."""
 
     async def looks() -> None:
         watch = Watch(parse(held.url))
@@ -190,7 +188,7 @@ def test_a_tube_of_a_silent_home_is_not_moved(
 
 def test_a_tube_of_a_silent_home_says_so(admin: Reader, hung: None) -> None:
     """O14.16 A tube whose leader does not answer has the state `no leader` in the list of queues
-    and on its page, and dashes instead of figures.
+    and on its page, dashes instead of figures.
     """
     assert "no leader" in admin.get("/queues").text
     assert "no leader" in admin.get("/queue?name=letters").text
@@ -203,7 +201,7 @@ def test_a_tube_of_a_silent_home_says_so(admin: Reader, hung: None) -> None:
 
 
 def test_what_works_for_a_tube_whose_home_is_silent() -> None:
-    """O14.9 if its leader fails over by itself, only to wait"""
+    """O14.9 if its leader fails over automatically, only to wait"""
     home = "0123456789abcdef"
     info = TubeInfo("a b", "fifo", False, None, None, 0, 0, 3, 0, 0, 0, 1, 0, 0, 1, home=home)
     assert "Wait until it is back. If it is lost for good" in silent_home(info)
@@ -303,8 +301,8 @@ def fail_log_ins(cluster: WebCluster) -> None:
 
 
 def test_a_console_that_nodes_refuse_says_why(held: WebCluster, tmp_path: Path) -> None:
-    """O14.35 While no node lets the console in, the pages say why, as the nodes do. The console
-    waits 15 s for a log-in, since one waits for its turn after failed ones (N6.1)
+    """O14.35 While no node lets the console in, the pages show the reason that the nodes give.
+    The console waits 15 s for a log-in, since one waits for its turn after failed ones (N6.1)
     """
     fail_log_ins(held)
     url = held.url.replace("tuque://", "tuque://nobody:wrong@")

@@ -48,8 +48,8 @@ def job(task: str) -> Job:
 
 
 def test_runs_by_task_and_outcome(served: Served) -> None:
-    """O4.1 runs by task and outcome, their times, slots and how many of them are busy, outages of
-    the broker that ended.
+    """O4.1 runs by task and outcome, their times, slots and how many are busy, outages of the
+    broker that ended.
     """
     served.story.ended(job("send"), 1, Outcome("done"), Ack("D-1"), 0.02)
     served.story.ended(job("send"), 1, Outcome("failed", "no"), Nack("D-1", 1.0), 7.0)
