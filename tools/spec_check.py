@@ -4,7 +4,8 @@ The code must name each rule of the spec (BOOKS) (`[Q7]` in the docstring of the
 implements it) and each step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
 test under tests/ must name each rule. Numbers in code or tests must exist in the
 spec. A line of a rule has at most 300 characters. docs/commands.md has the rules of single
-commands, as steps without a heading (wire/commands/details.py).
+commands (wire/commands/details.py), other pages of docs/ those of tools and options. There a
+step needs no heading.
 """
 
 from __future__ import annotations
@@ -15,15 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("worker", "histories", "operations", "cluster", "console", "commands")
 BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
-    ROOT / "docs" / "worker.md",
-    ROOT / "docs" / "histories.md",
-    ROOT / "docs" / "operations.md",
-    ROOT / "docs" / "console.md",
-    ROOT / "docs" / "commands.md",
+    *(ROOT / "docs" / f"{page}.md" for page in PAGES),
 )
-WITHOUT_HEADINGS = "docs/commands.md"
+WITHOUT_HEADINGS = "docs/"
 TEXTS = ("src/tuque/wire/commands/details.py",)  # rules themselves: they implement nothing
 CODE = ROOT / "src" / "tuque"
 TOOLS = ROOT / "tests" / "tools"  # programs that judge runs
@@ -72,7 +70,7 @@ class Spec:
         if line.startswith("#"):
             rule = ""
         if step:
-            if place.startswith(WITHOUT_HEADINGS):
+            if place.startswith(WITHOUT_HEADINGS) and not rule:
                 rule = step[1]
                 self.rules.add(rule)
             self.add_step(rule, step, place)

@@ -216,8 +216,8 @@ def test_what_info_says_of_tubes(world: World, desk: Desk) -> None:
 
 
 def test_leaders_by_reason(world: World, desk: Desk) -> None:
-    """O1.8 `tuque_leader_changes_total` counts by reason the tubes of which this node became the
-    leader: `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
+    """O1.8 `tuque_leader_changes_total` counts by reason the tubes that this node came to lead:
+    `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
     """
     world("TUBE", "CREATE", "t", "fifo")
     t = tubes_of(world.n)

@@ -431,7 +431,7 @@ def test_a_life_without_its_job_is_left_out(world: World) -> None:
 
 
 def test_a_version_without_lives_loads(world: World) -> None:
-    """J1.4 A program writes one format version, 2, and reads 1 and 2; 1 has no lives (W13.1)."""
+    """J1.4 A program writes one format version, 2, and reads 1 and 2."""
     id = world.add()
     path = world.disk().segment()
     world.stop(0)
