@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("worker", "histories", "operations", "cluster", "console", "commands")
+PAGES = ("worker", "histories", "operations", "cluster", "users", "security", "console", "commands")
 BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
     *(ROOT / "docs" / f"{page}.md" for page in PAGES),
