@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("worker", "histories", "operations", "cluster", "users", "security", "console", "commands")
+PAGES = (
+    *("worker", "histories", "operations", "cluster", "users", "security", "console"),
+    *("from-tarantool-queue", "commands"),
+)
 BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
     *(ROOT / "docs" / f"{page}.md" for page in PAGES),
