@@ -73,11 +73,10 @@ class Spec:
         if line.startswith("#"):
             rule = ""
         if step:
-            if place.startswith(WITHOUT_HEADINGS) and not rule:
-                rule = step[1]
-                self.rules.add(rule)
-            self.add_step(rule, step, place)
-        if rule and len(line) > LINE_MAX and not line.startswith("|"):
+            own = place.startswith(WITHOUT_HEADINGS) and not rule
+            self.rules |= {step[1]} if own else set()
+            self.add_step(step[1] if own else rule, step, place)
+        if (rule or step) and len(line) > LINE_MAX and not line.startswith("|"):
             self.faults.append(f"{place}: {len(line)} characters, at most {LINE_MAX}")
         return rule
 
