@@ -75,9 +75,7 @@ def test_others_run_while_many_calls_are_prepared(
 
 
 def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:
-    """
-    U1.2 If one of them is refused by the program, nothing is sent.
-    """
+    """U1.2 If the program refuses one of them, nothing is sent."""
     other = App(tasks.app.url).task(queue="q", name="o")(tasks.adds.function)
     with pytest.raises(ValueError, match=r"call 1 is of o, not of e2e_tasks\.adds"):
         tasks.adds.enqueue_many([tasks.adds.call(1, 2), other.call(1, 2)])
