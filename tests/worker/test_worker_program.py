@@ -36,9 +36,9 @@ def _app(node: RealServer) -> None:
 
 
 def test_a_burst_ends_with_the_queues(world: World) -> None:
-    """U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in
-    one wait, no queue is unreachable, and it holds no job. The exit code is 3 if a job failed
-    and was not done since, else 0.
+    """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
+    queue is unreachable, and it holds no job. The exit code is 3 if a job failed and was not
+    done since, else 0.
 
     U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or dead-lettered as in U2.6."""
     noting, client = Noting(), world.client()
@@ -81,9 +81,9 @@ def test_the_exit_code_of_a_burst(pool: str, start_worker: StartWorker) -> None:
 def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in
-    one wait, no queue is unreachable, and it holds no job. The exit code is 3 if a job failed
-    and was not done since, else 0.
+    """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
+    queue is unreachable, and it holds no job. The exit code is 3 if a job failed and was not
+    done since, else 0.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
     calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(15)]

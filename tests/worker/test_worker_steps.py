@@ -303,8 +303,8 @@ def test_a_group_that_fails_is_a_chain_that_fails(tuque_app: TestApp) -> None:
 
 
 def test_cancel_of_a_chain_that_begins_with_a_group(tuque_app: TestApp) -> None:
-    """U10.4 `cancel` cancels the children that are open, and the callback: after the reply none
-    of them begins that is at a reachable node.
+    """U10.4 `cancel` cancels the children that are open, and the callback: after the reply no
+    child at a reachable node begins.
     """
     handle = chain(group(first.call(n) for n in range(600)), add_up, second).enqueue()
     tuque_app.run_one()
