@@ -24,7 +24,10 @@ BOOKS = (
     ROOT / "docs" / "commands.md",
 )
 WITHOUT_HEADINGS = "docs/commands.md"
-TEXTS = ("src/tuque/wire/commands/details.py",)  # rules themselves: they implement nothing
+TEXTS = (  # rules themselves: they implement nothing
+    "src/tuque/wire/commands/details.py",
+    "src/tuque/wire/commands/details_tubes.py",
+)
 CODE = ROOT / "src" / "tuque"
 TOOLS = ROOT / "tests" / "tools"  # programs that judge runs
 TESTS = ROOT / "tests"

@@ -184,9 +184,9 @@ def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueI
 def test_tubes_that_do_not_fail_over_are_named(
     make_world: Callable[..., World], tuque_in: TuqueIn
 ) -> None:
-    """T23.5 If a tube is made in a cluster of three or more nodes without a list in force, and
-    neither FAILOVER no nor TEMPORARY was said, the log has a warning that it does not fail over. In
-    such a cluster `tuque tubes` names the tubes that do not, except temporary ones.
+    """T23.6 If a tube is made in a cluster of three or more nodes without a list, and neither
+    FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over; `tuque
+    tubes` names such tubes.
     """
     world = make_world(3, journal="off")
     create = partial(ask, world.wire(0), "TUBE", "CREATE")

@@ -109,8 +109,9 @@ def test_a_task_without_a_ttr_has_the_default_retry_time(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "move"])
 def test_a_run_at_the_next_leader(make_voters: Callable[..., RealCluster], how: str) -> None:
-    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
-    `-ATWORK`, and START of the same one the same run."""
+    """T48.2 after a restart and at a new leader START of another worker gets `-ATWORK`, of the
+    same one the same run.
+    """
     nodes = make_voters(1_500)
     first = nodes.leader("t")
     wire = first.wire()

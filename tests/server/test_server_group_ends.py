@@ -39,7 +39,7 @@ def test_a_child_whose_workers_are_silent(tasks: World, queue: str) -> None:
 
 @pytest.mark.parametrize("queue", ["q", "other"])
 def test_why_a_child_has_failed(tasks: World, queue: str) -> None:
-    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    """T50.3 The reason has that one is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
@@ -62,7 +62,7 @@ def test_why_a_child_has_failed(tasks: World, queue: str) -> None:
 
 
 def test_why_a_child_that_nobody_began_has_failed(tasks: World) -> None:
-    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    """T50.3 The reason has that one is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"

@@ -24,8 +24,9 @@ LIFE = (
 
 
 def test_jobs_of_schedules_have_a_life(tasks: World) -> None:
-    """T46.2 The jobs have them as if an ADDJOB had given them.
-    T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    """T46.2 The jobs have them as if an ADDJOB had given them. T48.1 A schedule's jobs have
+    those that SCHEDULE ADD gave them (T46.2)
+    """
     assert tasks(f"SCHEDULE ADD t n EVERY 10 RETRY 30 {LIFE} LIMIT l 9 body") == b"+ADDED\r\n"
     later(tasks, 10_000)
     (job,) = tasks.value("GETJOB NOHANG WITHMETA FROM t")

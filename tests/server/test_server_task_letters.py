@@ -73,8 +73,9 @@ def info(world: World, section: str) -> dict[str, str]:
 
 
 def test_a_task_that_is_given_up_stays(tasks: World) -> None:
-    """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change it is
-    BURIED in its tube, under its id, with cause, reason, attempts, and the first and last failure.
+    """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change, and so
+    once, it is BURIED in its tube, under its id, with cause, reason, attempts, and the first and
+    last failure.
     """
     words = ("BACKOFF", "0", "0", "0", "UNIQUE", "u", "LIMIT", "l", "1")
     head = ("HEADERS", "1", "tuque-task", "send")
@@ -189,9 +190,10 @@ def test_replay_to_a_queue(tasks: World) -> None:
 
 
 def test_a_letter_in_the_queue_that_dead_names(tasks: World) -> None:
-    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
-    job with its own id there, with the copies of a plain ADDJOB; the task ends in the same step of
-    the journal, with the outcome `dead`, and its keys are free."""
+    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task is a new job with its
+    own id there, with the copies of a plain ADDJOB; the task ends in the same step of the
+    journal, with the outcome `dead`, and its keys are free.
+    """
     id = tasks.add("t", "body", *ONCE, "DEAD", "grave", "KEEP", "60", "UNIQUE", "u")
     assert fail(tasks, id, "DETAIL", "trace") == [b"dead", b"grave"]
     ((letter, origin, *_),) = letters(tasks, queue="grave")

@@ -53,8 +53,9 @@ def test_voters_go_and_come(cluster: RealCluster) -> None:
 
 
 def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
-    """T28.4 A node with `tube-failover yes` that goes by the list, and has all of every such tube,
-    is added by itself as long as there are fewer than 7 voters; not if it leaves."""
+    """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
+    does not leave is added, up to 7 voters.
+    """
     wires = [cluster.wire(i) for i in range(4)]
     until(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, most_s=20)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"

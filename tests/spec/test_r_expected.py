@@ -195,8 +195,8 @@ def test_what_a_copy_began_meanwhile_is_not_begun_again(
 
 @pytest.mark.parametrize("sync", [3, "majority"])
 def test_a_leader_waits_for_links_that_are_made_anew(make_world: Make, sync: int | str) -> None:
-    """T18.5 If fewer than n nodes are expected (K4.4), it is refused before it does anything:
-    `-NOREPL Not enough reachable nodes for the requested replication level`.
+    """T18.5 If fewer than n nodes are expected (K4.4), nothing is done: `-NOREPL Not enough
+    reachable nodes for the requested replication level`.
     """
     world = make_world(3)
     world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")

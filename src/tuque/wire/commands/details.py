@@ -6,6 +6,8 @@ and its subcommand. `spec/` has the rules of more than one command.
 
 from typing import Final
 
+from tuque.wire.commands.details_tubes import TUBE_DETAILS
+
 DETAILS: Final[dict[bytes, str]] = {
     b"SHOW": """
 - S1.1 Unknown: a null bulk. Known: 15 names and values: id, queue, state, repl, ttl (seconds
@@ -302,6 +304,8 @@ DETAILS: Final[dict[bytes, str]] = {
   `AUTH default password` means the same.
 """,
 }
+
+ALL_DETAILS: Final = [*DETAILS.items(), *TUBE_DETAILS.items()]  # a key may come twice
 
 ERROR_WORDS: Final = """
 | First word | Meaning |
