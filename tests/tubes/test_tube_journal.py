@@ -249,7 +249,7 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
 
 
 def test_a_taken_task_is_ready_after_a_restart() -> None:
-    """T14.2 After a restart a task whose session has ended is READY;"""
+    """T14.2 one whose session has ended is READY"""
     home = TubeWorld(has_journal=True)
     tube = made(home, b"t", b"utube")
     put(home, tube, b"abc")

@@ -12,6 +12,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T1.2 Refused: RETRY 0, REPLICATE above 1, an option that the type does not have, a put to a full
   tube (`-MAXLEN`), to a paused one, or at a leaving node (`-LEAVING`), and PRI and UTUBE for a
   queue that is not a tube.
+
+**Keys of tasks of type `tasks`**
+
 - T40.1 A task of type `tasks` may have a unique key, a limit with n places (1..1,000,000), a rate
   with a burst (1..1,000,000), and a group with a weight (1..1000). A key has 1 to 255 bytes. Each
   kind has its own names.
@@ -30,6 +33,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   bucket fills in 31 years at most. UNTIL a time takes seconds with decimals, rounded up to 1 ms,
   above 0 and at most 366 days. WEIGHT needs a GROUP, UNTIL and ON need a UNIQUE key:
   `-ERR WEIGHT needs a GROUP`.
+
+**LIMIT: places**
+
 - T41.1 Tasks with equal group, limit and rate are a partition, ordered by (pri, number). A
   partition first needs a place of its limit, then a token of its rate, then its group's turn.
 - T41.2 Of a limit with n places at most n tasks are TAKEN at once. A place comes back when its
@@ -42,12 +48,18 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   limit have different rates, one that waits for its token may hold back another.
 - T41.6 Of many partitions that may go, or may go no longer, 500 of a limit or rate move at once,
   the others in the turns that follow.
+
+**RATE: tokens**
+
 - T42.1 In any time t at most burst + rate x t tasks of a rate are taken, by the node's clock in
   ms.
 - T42.2 A token is spent when a task is taken, and does not come back with it.
 - T42.3 As many partitions of a rate may go as it has tokens. While others wait, one timer of the
   rate is set, at its next token; each take sets it anew.
 - T42.4 After a start and at a new leader each bucket is empty: no failover gives a second burst.
+
+**GROUP: turns**
+
 - T43.1 Groups that have a task which may go take turns, by deficit round robin: a group sends as
   many tasks as its weight, then the next one. Tasks without a group are a group of weight 1.
 - T43.2 A group that comes, or that has nothing that may go, goes to the end of the round: so a
@@ -55,6 +67,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   token for which several wait.
 - T43.3 Inside a group the lowest (pri, number) that may go is next, and a partition is replaced
   by one of the same limit, or rate, whose first task comes before its own.
+
+**UNIQUE**
+
 - T44.1 One task of a tube has a unique key at a time. The same key in another tube is another
   key.
 - T44.2 A task has its key until it is done, cancelled, dead (T48.8) or gone. With UNTIL start it
@@ -76,6 +91,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   task. TUBE DELETE and DELJOB of it free the key. TUBE BURY:
   `-WRONGTUBE task <number> keeps a UNIQUE key: delete it to free the key`. TRUNCATE and DROP of
   the tube free all its keys.
+
+**Work of tasks**
+
 - T48.1 ADDJOB to a tube of type `tasks` takes ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY
   and HEADERS (W1). A schedule's jobs have those that SCHEDULE ADD gave them (T46.2), a callback
   those of GROUP CREATE (T51.1).
@@ -206,6 +224,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   without holders, or FASTACK (A7.2), which is sent once, acts as if the client, without a
   session, had asked it. It does not answer while it may not (T17.3, T19.2, T18.5), so that the
   node asks again.
+
+**Calls**
+
 - T5.2 ack, release and touch are refused with `Task was not taken` unless the session holds the
   task. With a token, which bury takes too, they apply only to that take: a late call for an older
   take of the same session is refused.
@@ -215,12 +236,18 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   less does nothing. fifo and utube: `<type> queue does not support touch`.
 - T5.5 release with delay adds the delay to ttl; fifo and utube ignore it.
 - T5.6 kick(n) takes up to n buried tasks in the order of (pri, number).
+
+**Errors**
+
 - T13.1 Codes and texts of errors are those of the module, without a prefix. IPROTO sends both;
   RESP sends a first word (T15.5) and the text.
 - T13.2 A call that is refused has changed nothing.
 - T13.3 RESP has tube where the module has space:
   `a tube or a queue '<name>' already exists: ...`, `the name of a tube has 1 to 512 bytes`,
   `ENGINE must be memtx or vinyl`.
+
+**Words and replies**
+
 - T15.1 Wrong words: C4.8. Wrong options: C4.6. Arguments are parsed from left to right before the
   tube is looked up. PUT ignores options that the type of the tube does not have.
 - T15.2 Seconds are digits with at most one point. Parts of a ms are rounded up; more than 100
@@ -243,6 +270,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   for replicas (T18.5) block their connection as a TAKE does. PUT, ACK, RELEASE, TOUCH, BURY, KICK
   and DELETE run concurrently while they wait for replicas, and are answered in order. If the
   client disconnects, what was begun continues.
+
+**At other nodes (cluster)**
+
 - T17.4 IPROTO replies with error 7 (ER_READONLY) in place of -TUBEHOME:
   `Can't modify data because this instance is in read-only mode: ` and
   `the home of tube '<name>' is <host>:<iproto-port>`. The port is 0 if the leader has none. If
