@@ -92,8 +92,8 @@ def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
 
 
 def test_whom_nobody_told_trusts_its_disk() -> None:
-    """T29.5 By `trust` an old disk goes unnoticed if no reachable node knows of the newer disk
-    epoch.
+    """T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of
+    the newer disk epoch.
     """
     world = VotesWorld(3)
     lost_put(world)

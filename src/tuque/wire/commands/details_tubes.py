@@ -779,6 +779,11 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   agreeing) and others (nodes that use a list of another origin, each with that origin). CLUSTER
   FORGET, once the network is cut, parts two clusters that met; CLUSTER RESET of one cluster's
   nodes joins them.
+- T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of the
+  newer disk epoch: then changes that were answered may be lost, as if a majority had lost its
+  disks. By `ask` a voter of three that starts while another one is down does not vote until that
+  one is back, or this one is removed and added again. By both, a disk that lacks no more than
+  what was changed after the last disk epoch is not noticed.
 - T28.8 FORCE node ... makes a list of these nodes at once: it is the operator's word that all
   other voters are dead, and the only way past a lost majority. What only the dead nodes had is
   lost. It runs on one of them, which must reach the others. FORGET the dead nodes next: a leader
