@@ -26,6 +26,7 @@ BOOKS = (
 WITHOUT_HEADINGS = "docs/commands.md"
 TEXTS = (  # rules themselves: they implement nothing
     "src/tuque/wire/commands/details.py",
+    "src/tuque/wire/commands/details_tasks.py",
     "src/tuque/wire/commands/details_tubes.py",
 )
 CODE = ROOT / "src" / "tuque"

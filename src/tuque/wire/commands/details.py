@@ -6,6 +6,7 @@ and its subcommand. `spec/` has the rules of more than one command.
 
 from typing import Final
 
+from tuque.wire.commands.details_tasks import TASK_DETAILS
 from tuque.wire.commands.details_tubes import TUBE_DETAILS
 
 DETAILS: Final[dict[bytes, str]] = {
@@ -305,7 +306,11 @@ DETAILS: Final[dict[bytes, str]] = {
 """,
 }
 
-ALL_DETAILS: Final = [*DETAILS.items(), *TUBE_DETAILS.items()]  # a key may come twice
+ALL_DETAILS: Final = [  # a key may come twice
+    *DETAILS.items(),
+    *TASK_DETAILS.items(),
+    *TUBE_DETAILS.items(),
+]
 
 ERROR_WORDS: Final = """
 | First word | Meaning |
