@@ -65,7 +65,7 @@ def test_many_faults_of_votes_find_nothing(seed: int) -> None:
     "plan", [voter_dies, two_at_once, unlike_timeouts, half_hidden, starts_and_votes]
 )
 def test_the_plans_of_flaws_of_votes_find_nothing_else(plan: Callable[[int], Plan]) -> None:
-    """T26.2 So no node votes twice in one epoch.
+    """T26.2 no node votes twice in one epoch.
 
     T25.3 for its T, by its own clock, it votes for nobody else about the tubes for which it
     votes for that node.
