@@ -44,8 +44,7 @@ def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int, afte
     """K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
     `-LEAVING`, as it has given its jobs to others.
 
-    W8.2 It gets none when the job passes to another node (K7.2): there the run goes on.
-    """
+    W8.2 It gets none when the job passes to another node (K7.2): there the run continues."""
     world = make_world(3, journal="off")
     job_id = world.at(0).add(retry=60, replicate=repl)
     assert world.at(0).get() == [job_id]
@@ -150,8 +149,9 @@ def test_holders_by_belief_are_asked_when_one_has_left(make_world: Make) -> None
     """K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
     missing (K5.3).
 
-    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the holder
-    set may name a node that took no copy (R2.4) or added the job for others (R6.1)."""
+    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): it may
+    have taken no copy (R2.4, R6.1).
+    """
     world = make_world(4, journal="off")
     world.leave(0)
     id = world.at(0).add(replicate=3)
@@ -527,7 +527,7 @@ def test_a_run_of_an_at_most_once_job_continues_elsewhere(make_world: Make, how:
     """K7.2 AMO jobs are passed on as in F2.3, also one that a worker has begun: its run continues
     there (F3.8).
 
-    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: here it counts as delivered, and
+    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: it counts as delivered, and
     its run continues until its worker reports or its TIMELIMIT is over.
     """
     world = make_world(3)

@@ -113,8 +113,8 @@ def test_paused_out_gives_nothing(make_world: Make) -> None:
 
 
 def test_it_is_not_sent_on(make_world: Make) -> None:
-    """P3.1 The state is replaced as in P1. It is not forwarded, but sent to nodes that link later
-    (P1.8).
+    """P3.1 (cluster) On a PAUSE of another node the state is replaced as in P1. It is not
+    forwarded, but sent to nodes that link later (P1.8).
     """
     world = make_world(3, journal="off")
     world.cut(0, 2)

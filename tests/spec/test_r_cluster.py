@@ -132,8 +132,8 @@ def test_async_does_not_wait(make_world: Make) -> None:
 
 
 def test_acked_is_not_copied_again(make_world: Make) -> None:
-    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
-    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """R2.2 Tombstone or acked record: the reply is SETACK with its holder set (none for a
+    tombstone). Nothing is stored; this is no copy.
     """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -154,8 +154,8 @@ def test_acked_is_not_copied_again(make_world: Make) -> None:
 
 
 def test_known_job_joins_holders(make_world: Make) -> None:
-    """R2.3 The job is known: its holder set becomes the union of both sets. GOTJOB is sent unless
-    the sender asked for no reply.
+    """R2.3 Known: the holder sets are merged. GOTJOB is sent unless the sender asked for no
+    reply.
     """
     world = make_world(3, journal="off")
     world.isolate(2)
@@ -176,7 +176,7 @@ def test_known_job_joins_holders(make_world: Make) -> None:
 
 @pytest.mark.parametrize("why", ["memory", "leaving", "loading", "paused"])
 def test_who_takes_no_copy(make_world: Make, why: str) -> None:
-    """R2.4 Memory is at level 1 or above, this node leaves or loads, or the input of the queue is
+    """R2.4 Memory at level 1 or above, this node leaves or loads, or the input of the queue is
     paused: the job is dropped without GOTJOB.
     """
     world = make_world(2, journal="off")
@@ -238,8 +238,7 @@ def test_late_answer_makes_a_holder(make_world: Make) -> None:
 
 
 def test_failed_add_is_undone_everywhere(make_world: Make) -> None:
-    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB, so that
-    the copy does not survive.
+    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB.
 
     R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The record
     is unregistered with cause add-failed.
@@ -271,9 +270,8 @@ def test_failed_add_is_undone_everywhere(make_world: Make) -> None:
 
 
 def test_enough_copies(make_world: Make) -> None:
-    """R3.4 The sender joins the confirmed set. When that set has n members, the state becomes
-    active, R1.9 sets the due time or enqueues the job, the producer gets its id, and the confirmed
-    set is emptied.
+    """R3.4 The sender joins the confirmed set. With n members the state becomes active, R1.9
+    applies, the producer gets its id, and the set is emptied.
 
     R3.3 The job is not in wait-repl: nothing more.
     """
@@ -292,8 +290,8 @@ def test_enough_copies(make_world: Make) -> None:
 
 
 def test_surplus_is_released(make_world: Make) -> None:
-    """R3.4 Holders that did not confirm get RELEASE: such a holder drops its copy of an ALO job
-    that was not delivered if n others have one, and sends LEFT to them.
+    """R3.4 Holders that did not confirm get RELEASE: such a holder drops its copy of an
+    undelivered ALO job if n others have one, and sends LEFT to them.
     """
     world = make_world(4, journal="off")
     for i in (1, 2, 3):
@@ -319,9 +317,7 @@ def test_surplus_is_released(make_world: Make) -> None:
 def test_one_more_node_every_50_ms(make_world: Make) -> None:
     """R4.1 One more reachable node becomes a holder, while there are fewer than 2n holders.
 
-    R4.2 REPLJOB goes to it. HOLDERS with the new set goes to the nodes that confirmed; they merge
-    it into theirs.
-    """
+    R4.2 REPLJOB goes to it, and HOLDERS with the new set to the nodes that confirmed."""
     world = make_world(6, journal="off")
     for i in range(1, 6):
         world.hold(i, 0)
@@ -346,8 +342,8 @@ def test_one_more_node_every_50_ms(make_world: Make) -> None:
 
 
 def test_resend_backs_off(make_world: Make) -> None:
-    """R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms and so on, at
-    most every 2 s, and only while the send buffer of the link has room.
+    """R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms ..., at most
+    every 2 s, while the link has room.
     """
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     world.hold(1, 0)
@@ -423,11 +419,9 @@ def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
 
 
 def test_external_replication(make_world: Make) -> None:
-    """R6.1 This node sends REPLJOB to n other nodes and does not become a holder.
+    """R6.1 As R1.10, but REPLJOB goes to n other nodes, and this node is no holder.
 
-    R6.2 ENQUEUE is repeated until ENQUEUED replies to it. Then the record here is unregistered
-    with cause moved.
-    """
+    R6.2 repeated until ENQUEUED. Then the record here is unregistered with cause moved."""
     for retry_s in (10, 0):
         world = make_world(3, journal="off")
         world.node(0).core.is_leaving = True
@@ -443,9 +437,7 @@ def test_external_replication(make_world: Make) -> None:
 def test_enqueue_is_repeated_until_answered(make_world: Make) -> None:
     """R8.1 The reply is ENQUEUED, also to a repeated ENQUEUE.
 
-    R8.2 For an AMO job the message transfers custody: this node may deliver the job, and records
-    that in its journal before it replies.
-    """
+    R8.2 For an AMO job custody comes with the message; it is in the journal before the reply."""
     world = make_world(2, journal="off")
     world.node(0).core.is_leaving = True
     id = ask(world, "REPLICATE", 1, "RETRY", 0)
@@ -463,8 +455,8 @@ def test_enqueue_is_repeated_until_answered(make_world: Make) -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 5])
 def test_an_offer_to_a_node_that_lost_the_job_ends(make_world: Make, retry_s: int) -> None:
-    """R8.4 If the job is unknown and has no tombstone, the reply is LEFT, unless the journal is
-    still loading. The sender then chooses another node for an ALO job (R6.2).
+    """R8.4 Unknown and no tombstone: the reply is LEFT, unless the journal is still loading. The
+    sender then chooses another node for an ALO job (R6.2).
     """
     world = make_world(3, journal="off")
     world.node(0).core.is_leaving = True
@@ -487,7 +479,9 @@ def test_an_offer_to_a_node_that_lost_the_job_ends(make_world: Make, retry_s: in
 
 
 def test_delay_is_passed_on(make_world: Make) -> None:
-    """R8.1 with delay 0 it is enqueued silently (G3), otherwise its due time is now + delay."""
+    """R8.1 A job that is active and undelivered here is enqueued silently (G3) with delay 0,
+    else its due time is now + delay.
+    """
     world = make_world(2, journal="off")
     world.node(0).core.is_leaving = True
     id = world.at(0).add(replicate=1, retry=0, delay=3)
@@ -499,9 +493,7 @@ def test_delay_is_passed_on(make_world: Make) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
 def test_a_late_enqueue_does_not_queue_a_job_twice(make_world: Make, delay_ms: int) -> None:
-    """R8.1 Nothing changes for an ALO job that another holder has queued or handed out: ENQUEUE
-    came late, and the due time stays.
-    """
+    """R8.1 Nothing changes for an ALO job that another holder has queued or handed out."""
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=20, delay=5)
     assert on_enqueue(world.node(1).core, id)
@@ -518,8 +510,8 @@ def test_a_late_enqueue_does_not_queue_a_job_twice(make_world: Make, delay_ms: i
 
 
 def test_paused_queue_does_not_refuse_custody(make_world: Make) -> None:
-    """R8.3 A paused input does not refuse the job. The job waits as active, and its due time is
-    postponed by retry (ALO) or 1 s (AMO).
+    """R8.3 A paused input does not refuse the job: it stays active, its due time postponed by
+    retry (ALO) or 1 s (AMO).
     """
     from tuque.core.queues.deliver import set_pause
 

@@ -74,7 +74,7 @@ def test_replies_wait_for_the_records(world: World) -> None:
 
 
 def test_delivery_is_in_the_batch(world: World) -> None:
-    """Y9.2 The record of a batch stands for the delivery of its jobs."""
+    """Y9.2 The record of a batch is also that of the delivery of its jobs."""
     world.add()
     g = Lessee(world)
     world.node().recorded()

@@ -6,6 +6,9 @@ and its subcommand. `spec/` has the rules of more than one command.
 
 from typing import Final
 
+from tuque.wire.commands.details_jobs import JOB_DETAILS
+from tuque.wire.commands.details_work import WORK_DETAILS
+
 DETAILS: Final[dict[bytes, str]] = {
     b"SHOW": """
 - S1.1 Unknown: a null bulk. Known: 15 names and values: id, queue, state, repl, ttl (seconds
@@ -301,6 +304,8 @@ DETAILS: Final[dict[bytes, str]] = {
   set`; wrong: `-ERR invalid password`, and the session is no longer authenticated; right: `+OK`.
   `AUTH default password` means the same.
 """,
+    **JOB_DETAILS,
+    **WORK_DETAILS,
 }
 
 ERROR_WORDS: Final = """
