@@ -111,7 +111,7 @@ def test_nothing_comes_to_life(make_world: Make, way: str) -> None:
 
 
 def test_tombstones_count(make_world: Make) -> None:
-    """A8.3 Tombstones count as memory and are evicted only as M3 says."""
+    """A8.3 Tombstones count as memory and are evicted only as in M3."""
     world = make_world(2, journal="off")
     n = world.node(0).core
     before = n.used_bytes()
@@ -125,7 +125,7 @@ def test_tombstones_count(make_world: Make) -> None:
 
 
 def test_a_node_that_was_waited_for_in_vain_can_answer_later() -> None:
-    """A8.3 Tombstones count as memory and are evicted only as M3 says."""
+    """A8.3 Tombstones count as memory and are evicted only as in M3."""
     tombs = Tombs()
     tombs.bury(b"one", 10_000, 2, 3)
     assert tombs.evict(0, 10) == 1

@@ -162,7 +162,7 @@ def test_first_enqueue_is_silent(world: World) -> None:
 
 
 def test_enqueue_serves_and_counts(world: World) -> None:
-    """G3.6 The queue's `jobs-in` grows and its idle time restarts. Clients that wait for it are
+    """G3.6 The queue's `jobs-in` grows and its idle time restarts. Clients that wait there are
     served (V3), unless its output is paused.
     """
     consumer = world.wire()

@@ -33,8 +33,8 @@ Make = Callable[..., World]
 
 @pytest.mark.parametrize("word", ["ask", "willqueue"])
 def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: str) -> None:
-    """K5.6 When a holder hears about a job from a node that it did not know as a holder, it sends
-    HOLDERS to that node and to the other holders
+    """K5.6 When a holder learns of a job from a node that it did not know as a holder, it sends
+    HOLDERS to that node and to the other holders.
 
     K5.6 One that learns of new holders, and knows of others that were not named, sends HOLDERS
     to these.

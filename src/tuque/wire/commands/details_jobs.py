@@ -313,7 +313,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - P3.1 (cluster) On a PAUSE of another node the state is replaced as in P1. It is not forwarded,
   but sent to nodes that link later (P1.8). The state of a tube does not change (T17.7).
 - P3.2 A PAUSE older than the last one of that queue here, local ones included, changes nothing.
-  If two have the same instant, every node keeps the one that pauses more.
+  If two have the same instant, every node keeps that which pauses more.
 """,
     b"CLUSTER MEET": """
 - K3.1 `CLUSTER MEET host port` accepts names and addresses. The reply comes at once; `CLUSTER

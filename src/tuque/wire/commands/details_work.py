@@ -169,7 +169,7 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   ends.
 - Y9.1 The records are lease-group (a group without its batches), lease-batch (ids, and which
   delivery of each job belongs to the batch) and lease-drop. They are absolute (J2.2) and
-  binding: replies wait for them as J4.2 says.
+  binding: replies wait for them as in J4.2.
 - Y9.2 The record of a batch is also that of the delivery of its jobs.
 - Y9.3 A load restores groups, epochs and batches. A live lease starts a new TTL; its jobs are
   not queued.
