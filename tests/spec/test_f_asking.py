@@ -340,7 +340,7 @@ def test_who_polls_at_all_nodes_in_turn_gets_every_job(
     make_world: Make, nodes: tuple[int, ...], every_ms: int, apart_ms: int
 ) -> None:
     """F2.1 Jobs that came for a poll here wait for the next poll here, 10 minutes at most,
-    unless that sender's clients poll twice meanwhile, or for 500 ms.
+    unless that sender's clients poll twice meanwhile, or its request is 500 ms old.
 
     The last jobs of a queue were always at a node that had been asked a moment before.
     """

@@ -144,7 +144,7 @@ def test_expired_is_not_handed_out(world: World) -> None:
 
 def test_served_in_the_same_step(world: World) -> None:
     """V3.1 Waiting clients are served after each command and each timer that queued a job or
-    cleared an output pause. It takes the queues in the order in which they became ready.
+    cleared an output pause. The queues are taken in the order in which they became ready.
     """
     by_command, by_timer, by_pause = world.wire(), world.wire(), world.wire()
     late = world.add("t", DELAY=5)

@@ -203,8 +203,9 @@ def test_updatejob(world: World) -> None:
     """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
     queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
 
-    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed, or
-    PRI of a job in a plain queue: an error. Errors change nothing.
+    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Waits for copies: `-NOTDELIVERED`.
+    ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors
+    change nothing.
     """
     id = world.add(DELAY=100, TTL=200)
     assert world.run("UPDATEJOB", id, "DELAY", 0, "BODY", "new", "TTL", 0, "ATTEMPTS", 2) == b"OK"

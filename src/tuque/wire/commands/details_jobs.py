@@ -161,7 +161,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   - In the next turn waiting clients are served and LEASE NEXT continues; a GETJOB with NOHANG
     gets nothing.
 - V3.1 Waiting clients are served after each command and each timer that queued a job or cleared
-  an output pause. It takes the queues in the order in which they became ready.
+  an output pause. The queues are taken in the order in which they became ready.
 - V3.2 The client that has waited longest is served first. It gets up to COUNT jobs out of all
   its queues (V2), in the reply form of V1.3.
 - V3.3 A client that was served from one queue leaves the waiting lists of all.

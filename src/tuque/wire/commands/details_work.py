@@ -111,8 +111,9 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
     b"UPDATEJOB": """
 - W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
   queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
-- W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed, or
-  PRI of a job in a plain queue: an error. Errors change nothing.
+- W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Waits for copies: `-NOTDELIVERED`.
+  ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors change
+  nothing.
 - W10.3 (cluster) A job with copies is held at its holders first (W16). OK comes when all holders
   in reach have the change. Of two changes that two sides of a cut made, the one with the higher
   number counts. An AMO job with copies is not changed: an error.
