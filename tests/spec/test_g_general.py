@@ -237,9 +237,7 @@ def test_form_of_an_id(world: World) -> None:
 
 
 def test_ids_of_a_group(world: World) -> None:
-    """G6.5 The first 14 characters are random and shared by up to 128 ids; the next 2 count these
-    ids.
-    """
+    """G6.5 Of the 24 characters 14 are random and shared by up to 128 ids; 2 count these ids"""
     ids = [world.add() for _ in range(129)]
     assert len({id[:25] for id in ids[:128]}) == 1
     assert len({id[25:27] for id in ids[:128]}) == 128
@@ -279,9 +277,8 @@ def test_ttl_field(world: World, ttl: int, retry: int, field: bytes) -> None:
     ],
 )
 def test_bad_id(world: World, word: str) -> None:
-    """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does
-    anything. Of several ids it names the first wrong one: `-BADID Invalid Job ID format:
-    '<word>'.`
+    """G6.3 Otherwise the command does nothing: `-BADID Invalid Job ID format.`, of several ids
+    `-BADID Invalid Job ID format: '<word>'.` for the first wrong one.
     """
     good = world.add()
     for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
@@ -293,15 +290,13 @@ def test_bad_id(world: World, word: str) -> None:
 
 
 def test_only_the_form_of_an_id_is_looked_at() -> None:
-    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35;
-    nothing else is checked.
-    """
+    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35."""
     assert is_job_id(b"D-\x00234567!-\xff23456789012345678901234-zzzz")
 
 
 def test_creation_time_grows(world: World) -> None:
-    """G6.4 Creation time is the clock in ms x 1,000,000. If that is not greater than the last
-    creation time, it is the last one plus 1.
+    """G6.4 Creation time is the clock in ms x 1,000,000, or the last creation time plus 1 if
+    that is greater.
     """
     first = world.show(world.add())["ctime"]
     second = world.show(world.add())["ctime"]

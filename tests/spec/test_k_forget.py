@@ -83,8 +83,7 @@ def test_holders_by_belief_are_asked_when_one_is_forgotten(make_world: Make, why
 
 
 def test_custody_given_to_a_forgotten_node_stays_there(make_world: Make) -> None:
-    """K6.2 AMO jobs in transit to it stay as they are until they expire: it may have delivered
-    them.
+    """K6.2 AMO jobs in transit to it stay so until they expire.
 
     K5.1 AMO jobs in transit to it stay so (F2.3)."""
     for is_forgotten in (True, False):

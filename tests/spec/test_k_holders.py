@@ -219,8 +219,10 @@ def test_two_that_know_the_same_say_nothing(make_world: Make) -> None:
 
 
 def test_who_leaves_names_the_copies_that_were_made_for_it(make_world: Make) -> None:
-    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
-    that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(3, journal="off")
     world.cut(1, 2)
     id = world.at(2).add(replicate=2, retry=100)
@@ -237,12 +239,13 @@ def test_who_leaves_names_the_copies_that_were_made_for_it(make_world: Make) -> 
 def test_a_holder_that_was_away_hears_who_has_the_job_now(
     make_world: Make, *, is_linked: bool, is_stopped: bool
 ) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy.
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
 
-    K7.5 For an open ALO job, the receiver sends HOLDERS to the other holders when their links come
-    up again: the sender may be stopped by then."""
+    K7.5 For an open ALO job the receiver sends HOLDERS to the other holders when their links
+    come up again.
+    """
     world = make_world(3, journal="off")
     world.at(2, 7).wait()
     id = world.at(0).add(retry=10, replicate=1)
@@ -329,9 +332,10 @@ def test_who_may_have_the_job_of_a_node_that_is_gone_and_has_it_not(make_world: 
 
 
 def test_a_holder_that_was_away_hears_who_left(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(3, journal="off")
     world.at(2, 7).wait()
     id = world.at(0).add(retry=100, replicate=1)
@@ -346,9 +350,10 @@ def test_a_holder_that_was_away_hears_who_left(make_world: Make) -> None:
 
 
 def test_who_has_heard_it_is_not_told_again(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(4, journal="off")
     id = world.at(0).add(retry=100, replicate=4)
     world.leave(0)

@@ -447,8 +447,8 @@ def test_forgetting_spreads_and_stays(make_world: Make) -> None:
 
 def test_a_forgotten_node_comes_back_empty_or_not_at_all(make_world: Make) -> None:
     """K6.3 A forgotten node joins with a higher number when it is met again, but only in a new
-    incarnation that began without jobs: nobody could say any more whether the jobs that it kept
-    were acked."""
+    incarnation that began without jobs: nobody could tell which of its jobs were acked.
+    """
     world = met(make_world, 3)
     world.kill(2)
     members(world, 0).forget(world.machines[2].node_id)
@@ -469,9 +469,10 @@ def test_a_forgotten_node_comes_back_empty_or_not_at_all(make_world: Make) -> No
 
 @pytest.mark.parametrize("meets", [(0, 2), (2, 0)])
 def test_a_reset_node_is_alone_until_it_is_met(make_world: Make, meets: tuple[int, int]) -> None:
-    """K6.3 A reset node (CLUSTER RESET) also has a new incarnation, and the others do not count it
-    as a member until one of them meets it. One MEET on either side is enough: the node that was
-    met, or meets it, names its other members to the reset node."""
+    """K6.3 A reset node (CLUSTER RESET) has a new incarnation too, and is no member before one
+    is met. One MEET on either side is enough: the node that was met, or meets it, names its
+    other members to the reset node.
+    """
     world = met(make_world, 3)
     assert world.at(2)("CLUSTER", "RESET") == b"OK"
     world.pass_ms(8000)

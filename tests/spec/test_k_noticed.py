@@ -155,9 +155,10 @@ def test_a_holder_that_told_late_is_known_after_a_restart(make_world: Make) -> N
 
 
 def test_news_of_leaving_that_were_heard_are_not_kept(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(2, journal="off")
     n, slot = world.node(0).core, world.slot(0, 1)
     id = world.at(0).add(replicate=2)

@@ -60,8 +60,8 @@ def step_until(world: World, kind: type) -> None:
 
 
 def test_ids_prove_the_cluster(make_world: Make) -> None:
-    """G6.5 The last 8 of the 24 characters are a keyed code over the other 16; the key is derived
-    from the cluster secret. The code is checked before anything is stored for an unknown id.
+    """G6.5 8 are a keyed code over the other 16, with a key from the cluster secret. It is
+    checked before anything is stored for an unknown id.
     """
     world = make_world(1, journal="off")
     ids = [world.node(0).core.ids.make(3600, 1 + i % 2) for i in range(300)]
@@ -75,9 +75,8 @@ def test_ids_prove_the_cluster(make_world: Make) -> None:
 
 
 def test_ids_of_tasks_name_their_tube() -> None:
-    """G6.8 In the id of a tube's task the first 3 characters of the keyed code are turned by a code
-    over the tube's name. So each node that knows the tube can tell it, also of an id that it does
-    not know (T17.8).
+    """G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over
+    the tube's name, so each node that knows the tube can tell it (T17.8).
     """
     maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
     other = IdMaker(b"decade00" * 5, b"seed", b"key")
@@ -240,8 +239,8 @@ def test_late_answer_makes_a_holder(make_world: Make) -> None:
 def test_failed_add_is_undone_everywhere(make_world: Make) -> None:
     """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB.
 
-    R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The record
-    is unregistered with cause add-failed.
+    R5.2 DELJOB goes to every holder, to an unlinked one when it is linked again. The record is
+    unregistered with cause add-failed.
     """
     world = make_world(2, journal="off")
     world.hold(1, 0)
@@ -364,8 +363,9 @@ def test_resend_backs_off(make_world: Make) -> None:
 
 
 def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
-    """R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
-    impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`.
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the ADDJOB does
+    this: With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
+    withdrawn`.
     """
     world = make_world(3, journal="off")
     world.hold(1, 0)
@@ -379,8 +379,8 @@ def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
 
 
 def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> None:
-    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
-    at least. The missing ones are made as soon as a node is reachable (K5.3).
+    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least; K5.3
+    makes the missing ones.
     """
     world = make_world(3, journal="off")
     world.hold(1, 0)
@@ -404,9 +404,7 @@ def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> 
 
 
 def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
-    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
-    at least.
-    """
+    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least"""
     world = make_world(3, journal="off")
     world.hold(1, 0)
     world.leave(1)

@@ -40,8 +40,9 @@ def test_a_node_that_restarts_is_waited_for(make_world: Make, replicate: int) ->
 
 
 def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> None:
-    """R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
-    impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`.
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the ADDJOB does
+    this: With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
+    withdrawn`.
     """
     world = make_world(2, journal="off")
     world.restart(1)
@@ -55,7 +56,7 @@ def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> N
 
 
 def test_a_node_that_is_away_is_waited_for_until_the_timeout(make_world: Make) -> None:
-    """R5.3 One with a timeout waits: a node that comes back meanwhile takes its copy."""
+    """R5.3 With a timeout it waits for that: a node that comes back meanwhile takes its copy."""
     world = make_world(2, journal="off")
     world.restart(1)
     id = world.at(0).begin_add(replicate=2, timeout_ms=90_000)

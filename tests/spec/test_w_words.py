@@ -69,8 +69,9 @@ def test_commands_about_nothing(word: str, reply: object, world: World) -> None:
 def test_a_syntax_error_says_what_is_wrong(
     words: tuple[str, ...], error: str, world: World
 ) -> None:
-    """W1.7 The commands of W reply `-ERR syntax error: <command> has no option '<word>'`,
-    `<option> needs a value`, `<option> is there twice`, or in such a form what is missing.
+    """W1.7 Errors of the commands of W begin with `-ERR syntax error: `; then `<command> has no
+    option '<word>'`, `<option> needs a value`, `<option> is there twice`, or in such a form what
+    is missing.
     """
     assert world.run(*words) == f"ERR syntax error: {error}"
 

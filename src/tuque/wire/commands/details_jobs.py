@@ -57,34 +57,31 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits.
 - G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO and
   cleared for AMO.
-- G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35; nothing
-  else is checked. Otherwise the command fails with `-BADID Invalid Job ID format.` before it
-  does anything. Of several ids it names the first wrong one: `-BADID Invalid Job ID format:
-  '<word>'.`
-- G6.4 Creation time is the clock in ms x 1,000,000. If that is not greater than the last
-  creation time, it is the last one plus 1.
-- G6.5 The last 8 of the 24 characters are a keyed code over the other 16; the key is derived
-  from the cluster secret. The code is checked before anything is stored for an unknown id. The
-  key of a secret that was replaced stays known: the last 8, also after a restart. The first 14
-  characters are random and shared by up to 128 ids; the next 2 count these ids.
+- G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35.
+  Otherwise the command does nothing: `-BADID Invalid Job ID format.`, of several ids `-BADID
+  Invalid Job ID format: '<word>'.` for the first wrong one.
+- G6.4 Creation time is the clock in ms x 1,000,000, or the last creation time plus 1 if that is
+  greater.
+- G6.5 Of the 24 characters 14 are random and shared by up to 128 ids; 2 count these ids; 8 are a
+  keyed code over the other 16, with a key from the cluster secret. It is checked before anything
+  is stored for an unknown id. The keys of the last 8 secrets that were replaced stay known, also
+  after a restart.
 - G6.6 Every command that takes an id also accepts its URL form: `_` replaces `-` at positions 1,
-  10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`. G6.3 checks the plain form.
-  Replies use the plain form.
-- G6.7 In the id of a job whose queue is a tenant's (N10.2) the last 5 of the first 14 characters
-  say whose it is: a code over the tenant's name and the characters before them. So each node can
-  tell it, also of an id that it does not know.
-- G6.8 In the id of a tube's task the first 3 characters of the keyed code are turned by a code
-  over the tube's name. So each node that knows the tube can tell it, also of an id that it does
-  not know (T17.8).
+  10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`. Replies use the plain form.
+- G6.7 For a tenant's job (N10.2) the last 5 of the 14 are a code over the tenant's name and the
+  characters before, so each node can tell whose it is.
+- G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over the
+  tube's name, so each node that knows the tube can tell it (T17.8).
 - R5.1 (cluster) At the timeout of an ADDJOB that waits for copies the producer gets `-NOREPL
   Timeout reached before replicating to the requested number of nodes`.
-- R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The
-  record is unregistered with cause add-failed.
-- R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
-  impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`. One with a
-  timeout waits: a node that comes back meanwhile takes its copy. An ADDJOB without REPLICATE
-  waits for as many copies as are still possible instead, one at least. The missing ones are made
-  as soon as a node is reachable (K5.3).
+- R5.2 DELJOB goes to every holder, to an unlinked one when it is linked again. The record is
+  unregistered with cause add-failed.
+- R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the ADDJOB does this:
+  - With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
+    withdrawn`.
+  - With a timeout it waits for that: a node that comes back meanwhile takes its copy.
+  - Without REPLICATE it waits for as many copies as are possible, one at least; K5.3 makes the
+    missing ones.
 - R7.1 (cluster) A client disconnects while its ADDJOB waits: as R5.2. Producers that wait are
   not affected when the node starts to leave.
 - W1.1 The job carries these options from its first copy on. Seconds are decimals here, rounded
@@ -155,24 +152,21 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   reached or a round gave nothing. A queue may be named twice.
 - V2.2 A queue whose output is paused gives nothing.
 - V2.3 A queue gives its oldest job by order key. An expired job is not delivered but
-  unregistered (G7.2).
-  - All takes of a turn together skip at most 5,000 expired jobs, and one more each. A queue or
-    tube with another expired job gives nothing until the next turn.
-  - In the next turn waiting clients are served and LEASE NEXT continues; a GETJOB with NOHANG
-    gets nothing.
-- V3.1 Waiting clients are served after each command and each timer that queued a job or cleared
-  an output pause. The queues are taken in the order in which they became ready.
+  unregistered (G7.2). All takes of a turn together skip at most 5,000 expired jobs, and one more
+  each. A queue or tube with another one gives nothing until the next turn: then waiting clients
+  are served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
+- V3.1 Waiting clients are served after each command and timer that queued a job or cleared an
+  output pause, queue by queue in the order in which these became ready.
 - V3.2 The client that has waited longest is served first. It gets up to COUNT jobs out of all
   its queues (V2), in the reply form of V1.3.
 - V3.3 A client that was served from one queue leaves the waiting lists of all.
 - V5.1 At its timeout the client gets a null array and leaves all waiting lists. Each timeout has
-  its own timer, so it does not depend on the number of clients.
-- V6.1 A client that disconnects while it waits leaves all waiting lists. No job is delivered to
-  it after that.
+  its own timer.
+- V6.1 A client that disconnects leaves all waiting lists. No job is delivered to it after that.
 - V6.2 A reply that was made and could not be sent counts as a delivery: an ALO job comes back
   after retry, an AMO job is lost.
 - V7.1 Clients that wait in GETJOB get `-LEAVING This node is leaving the cluster, please connect
-  to a different one`. On DEBUG FLUSHALL and CLUSTER RESET they get a null array.
+  to a different one`; on DEBUG FLUSHALL and CLUSTER RESET a null array.
 - W11.1 Each job has, after its body, names and values: `attempt` (of the run that would begin),
   `of`, `retry-ms`, `time-limit-ms`, `added-ms`, `crashes` if there are any (W6.7), with
   WITHCOUNTERS the counters of V1.3, and `headers`, an array of names and values.
@@ -354,18 +348,15 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - K6.2 The node leaves the holders and confirmed sets of every job. Collection (A2) continues
   without it, and jobs that then lack copies are repaired (K5.3). The nodes that are not linked
   here become holders as in K5.1. Acked jobs that this scan has not reached when the node joins
-  again (K6.3) keep it, as not confirmed. AMO jobs in transit to it stay as they are until they
-  expire: it may have delivered them.
+  again (K6.3) keep it, as not confirmed. AMO jobs in transit to it stay so until they expire.
 - K6.3 A forgotten node joins with a higher number when it is met again, but only in a new
-  incarnation that began without jobs: nobody could say any more whether the jobs that it kept
-  were acked. Until then its links are refused with a text about that. A reset node (CLUSTER
-  RESET) also has a new incarnation, and the others do not count it as a member until one of them
-  meets it. One MEET on either side is enough: the node that was met, or meets it, names its
-  other members to the reset node.
-- K6.4 A forgotten node that runs learns it from gossip, or from the refusal of its links. It
-  stores this and refuses work: C3.11, `cluster_state:forgotten`, not ready (O2.2), and waiting
-  clients get `-LEAVING`. It leads no tube and has no vote. CLUSTER RESET, or a new MEET (K6.3),
-  ends that.
+  incarnation that began without jobs: nobody could tell which of its jobs were acked. Until then
+  its links are refused with a text about that. A reset node (CLUSTER RESET) has a new
+  incarnation too, and is no member before one is met. One MEET on either side is enough: the
+  node that was met, or meets it, names its other members to the reset node.
+- K6.4 A forgotten node that runs learns it from gossip or refused links, stores it and refuses
+  work: C3.11, `cluster_state:forgotten`, not ready (O2.2), waiting clients get `-LEAVING`; it
+  leads no tube and has no vote. CLUSTER RESET, or a new MEET (K6.3), ends that.
 - K6.5 FORGET of a node that is linked and not suspected is refused without FORCE: `-ERR node
   <id> runs and is linked: drain and stop it first, or CLUSTER FORGET <id> FORCE: it then does no
   work any more`.
@@ -373,44 +364,38 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
     b"CLUSTER LEAVING": """
 - K7.1 A leaving node takes no copies, serves GETJOB from its own jobs, and does not ask for
   jobs.
-- K7.2 It gives away its jobs. A queued ALO job goes to another node to serve (F2.2).
-  - Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer. A GOTJOB does not count as a reply, since RELEASE may have crossed
-    it.
+- K7.2 It gives away its jobs. A queued ALO job goes to another node to serve (F2.2). For each
+  ALO job:
+  - Its other holders are asked (K5.2) and more copies are made (K5.3), until as many remaining
+    nodes as REPLICATE asks for, or all if these are fewer, have replied that they have the job.
+    A GOTJOB does not count, since RELEASE may have crossed it.
   - Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes that
-    have the job and LEFT go to all holders, and the job is unregistered with cause moved.
+    have the job and LEFT go to all holders, to one without a link when it is linked again, and
+    the job is unregistered with cause moved.
   - AMO jobs are passed on as in F2.3, also one that a worker has begun: its run continues there
     (F3.8). Another delivered one is just unregistered. Acked jobs are collected as usual.
-  - A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is linked
-    again: it may have acked the job, and must not take it as over while an unknown node has a
-    copy.
-- K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted. The
-  number is not 0 while the journal is loading, or while the new leader of a tube that was given
-  away has not reported that it runs.
+- K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted. It is
+  not 0 while the journal is loading, or while the new leader of a tube that was given away has
+  not reported that it runs.
 - K7.4 With `no` the node stops giving away jobs, and counts copies anew (K5.3).
 - K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
-  missing (K5.3). For an open ALO job, the receiver sends HOLDERS to the other holders when their
-  links come up again: the sender may be stopped by then.
-- K7.6 LEFT for an acked job does not end its collection: the sender may have received the job
-  again since, and may be delivering it. It stays a holder until it replies to SETACK (A5.2),
-  restarts or is forgotten (K6.2).
-- K7.7 LEAVING is kept over restarts: the log has a line at each start, and `tuque cluster
-  status` has a line with what to do and exit status 1.
+  missing (K5.3). For an open ALO job the receiver sends HOLDERS to the other holders when their
+  links come up again.
+- K7.6 LEFT for an acked job does not end its collection: the sender may have the job again. It
+  stays a holder until it replies to SETACK (A5.2), restarts or is forgotten (K6.2).
+- K7.7 LEAVING is kept over restarts: a log line at each start, and `tuque cluster status` has a
+  line with what to do and exit status 1.
 - K7.8 A node that was forgotten and is met again leaves no more.
 - K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
-  `-LEAVING`, as it has given its jobs to others. Clients ask another node, so that no run is
-  taken for one that is over. The holders learn of a run that began in the last 50 ms (W14.3)
-  before the job goes.
-- K7.10 It passes kept outcomes (W7.2) on, at the pace of copies (K5.3): SETACK without holders
-  to one of the remaining nodes. A node that knows nothing of the job keeps the outcome for the
-  rest of KEEP, and replies GOTACK(known); so does one that has it already. GOTACK(unknown) means
-  that it does not keep it: its own outcomes and this one would be above `results-max-bytes`, its
-  memory is at level 2, or it leaves. Then another node gets it.
-  - What is not confirmed counts in K7.3. What all linked nodes have refused three times does
-    not: it is lost with the node, as all of it is if no node remains. INFO shows how many these
-    are.
-  - Outcomes of tasks are with the replicas of their tube (T48.6), and do not go.
+  `-LEAVING`; clients ask another node. The holders learn of a run that began in the last 50 ms
+  (W14.3) before the job goes.
+- K7.10 Kept outcomes (W7.2) go, at the pace of copies (K5.3), as SETACK without holders to one
+  of the remaining nodes. One that knows nothing of the job keeps the outcome for the rest of
+  KEEP and replies GOTACK(known), as one that has it. One that does not keep it, above
+  `results-max-bytes`, at memory level 2, or as it leaves, replies GOTACK(unknown). Then another
+  node gets it. Outcomes of tasks stay with the replicas of their tube (T48.6). What is not
+  confirmed counts in K7.3, unless all linked nodes have refused it three times: it is lost with
+  the node, as all of it is if no node remains. INFO shows how many these are.
 """,
     b"CLUSTER REPAIR": """
 - K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for a reply to ASK. When all nodes
