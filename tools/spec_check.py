@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("worker", "histories", "operations", "cluster", "console", "commands")
+PAGES = (
+    *("worker", "histories", "operations", "cluster", "users", "security", "console"),
+    *("from-tarantool-queue", "commands"),
+)
 BOOKS = (
     *sorted((ROOT / "spec").glob("*.md")),
     *(ROOT / "docs" / f"{page}.md" for page in PAGES),
@@ -52,10 +55,8 @@ class Spec:
         self.steps: set[str] = set()
         self.faults: list[str] = []
         self.full: set[str] = set()  # steps that are more than "See ..."
-        self.is_headed = False  # the lines stand under the heading of a rule
         for page, text in pages.items():
             rule = ""
-            self.is_headed = False
             for number, line in enumerate(text.splitlines(), 1):
                 rule = self.add_line(f"{page}:{number}", rule, line)
         self.faults += self.gaps()
@@ -67,18 +68,15 @@ class Spec:
             if found[1] in self.rules:
                 self.faults.append(f"{place}: rule {found[1]} stands twice")
             self.rules.add(found[1])
-            self.is_headed = True
             return found[1]
         step = STEP.match(line)
         if line.startswith("#"):
             rule = ""
-            self.is_headed = False
         if step:
-            if place.startswith(WITHOUT_HEADINGS) and not self.is_headed:
-                rule = step[1]
-                self.rules.add(rule)
-            self.add_step(rule, step, place)
-        if rule and len(line) > LINE_MAX and not line.startswith("|"):
+            own = place.startswith(WITHOUT_HEADINGS) and not rule
+            self.rules |= {step[1]} if own else set()
+            self.add_step(step[1] if own else rule, step, place)
+        if (rule or step) and len(line) > LINE_MAX and not line.startswith("|"):
             self.faults.append(f"{place}: {len(line)} characters, at most {LINE_MAX}")
         return rule
 

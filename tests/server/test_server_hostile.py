@@ -165,7 +165,7 @@ def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
 def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C3.12 The node then checks all its tables and goes on if they are consistent."""
+    """C3.12 The node then checks all its tables and continues if they are consistent."""
     world = make_world(journal="off")
     monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     assert world("PING") == b"-ERR internal error, the log of the server says more\r\n"

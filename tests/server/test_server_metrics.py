@@ -335,7 +335,7 @@ def test_a_taken_port_ends_the_start(make_world: Callable[..., World]) -> None:
 def test_tenants(make_world: Callable[..., World], open_desk: Callable[[World], Desk]) -> None:
     """N11.6 The metrics have connections, queues, jobs, bytes and refused commands by the label
     `tenant`, of the first `metrics-queues` (O1.4) tenants; all others are `(other)`. A node
-    without tenants has none of them.
+    without tenants has no such label.
     """
     world = make_world(journal="off", metrics_queues=1)
     desk = open_desk(world)

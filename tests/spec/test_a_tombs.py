@@ -180,9 +180,9 @@ def test_open_ones_end_with_deljob(make_world: Make) -> None:
 
 
 def test_order_of_eviction(make_world: Make) -> None:
-    """M3.1 (cluster) tombstones that all reachable holders know; (cluster) acked records without a
-    body (A3.4), oldest first; (cluster) the oldest acked jobs: these end as with FASTACK (A7.1),
-    and leave a tombstone; both are counted
+    """M3.1 (cluster) tombstones that all reachable holders know; then acked records without a
+    body (A3.4), oldest first; then the oldest acked jobs: these end as with FASTACK (A7.1), and
+    leave a tombstone
     """
     world = make_world(3, journal="off")
     ids = [world.at(0).add(replicate=3) for _ in range(4)]
