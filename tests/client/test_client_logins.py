@@ -23,9 +23,9 @@ def after(wait_s: float, answer: bytes) -> Callable[[Words], bytes]:
 
 
 def test_a_log_in_has_a_time_of_its_own(connect: Connect, node: ScriptedNode) -> None:
-    """N6.7 Clients, workers and the command line wait up to `login_timeout` (15 s) for the reply to
-    a log-in, once the node has answered HELLO within `connect_timeout`. So they report a wrong
-    password also while the node delays log-ins. The timeout of a call does not include this wait.
+    """N6.7 Clients, workers and the command line wait up to `login_timeout` (15 s) for the reply
+    to a log-in, once the node has answered HELLO within `connect_timeout`; the timeout of a call
+    does not include this wait.
     """
     url = f"tuque://pw@127.0.0.1:{node.port}/?connect_timeout=0.4&timeout=0.4"
     node.answers["AUTH"] = after(0.6, b"-ERR invalid password\r\n")

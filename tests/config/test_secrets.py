@@ -53,8 +53,9 @@ def loaded(tmp_path: Path, **sets: str) -> Config:
 
 @pytest.mark.parametrize("secret", WEAK)
 def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
-    """B1.5 A secret that is estimated to have less than 128 bits of chance is refused, at the start
-    and by CONFIG SET; the error names `tuque cluster secret`, which makes one."""
+    """B1.5 A secret estimated to have less than 128 bits of chance is refused, at the start and
+    by CONFIG SET; the error names `tuque cluster secret`, which makes one.
+    """
     for name in ("cluster-secret", "cluster-secret-also"):
         sets = {"cluster-secret": ONE, name: secret}
         with pytest.raises(ConfigError, match="tuque cluster secret") as error:
@@ -73,7 +74,7 @@ def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) ->
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_what_a_program_has_drawn_is_accepted(make: object) -> None:
-    """B1.5 The estimate is the number of characters times the bits that their alphabet allows"""
+    """B1.5 The estimate is the number of characters times the bits of their alphabet"""
     chance = Random(1)
     for _ in range(300):
         secret = make(chance)  # type: ignore[operator]  # a function of the table

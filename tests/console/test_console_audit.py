@@ -34,8 +34,8 @@ def write(directory: Path, node: str, *rows: dict[str, object] | bytes) -> None:
 
 
 def test_lines_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
-    """N9.6 `tuque audit` prints the lines of all nodes in a directory in the order of time, leaves
-    out lines that are cut, and says where lines are missing.
+    """N9.6 `tuque audit` prints the lines of all nodes in a directory in the order of time,
+    leaves out lines that are cut, and reports where lines are missing.
     """
     first, second = "aa" * 20, "bb" * 20
     write(tmp_path, first, row(1, 1_000, first), b'{"seq": 2, "ts\n', row(4, 4_000, first, "kick"))

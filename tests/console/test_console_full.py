@@ -49,9 +49,9 @@ def full(tmp_path: Path) -> Iterator[RealServer]:
 
 
 def test_a_node_that_cannot_write_is_named(full: RealServer, tuque: Run) -> None:
-    """J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5). `tuque cluster status`
-    says it too, with the reason and what to do, and has the exit status 1; `tuque top` and, in the
-    console, the page Cluster and the verdict say it as well.
+    """J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5). `tuque cluster
+    status` shows it with the reason and what to do, and exits with 1; so do `tuque top`, and the
+    console on the page Cluster and in the verdict.
     """
     assert b" myself,journal-fails " in full.wire()("CLUSTER", "NODES")
     status = tuque("cluster", "status", "-p", full.port)
@@ -91,7 +91,7 @@ def test_the_row_of_such_a_node_is_red() -> None:
 
 
 def test_the_verdicts_of_the_console() -> None:
-    """J6.8 in the console, the page Cluster and the verdict say it as well"""
+    """J6.8 and the console on the page Cluster and in the verdict"""
     info: dict[str, str | int] = {"aof_last_write_status": "err", "journal_error": ERROR}
     facts = [
         NodeFacts(id * 40, "h", 9.0, 9.0, info if id == "a" else {}, [], {}, 0) for id in "abc"

@@ -140,8 +140,8 @@ def test_a_node_that_comes_back_leaving_says_so(make_world: MakeWorld, tuque_in:
 
 
 def test_a_node_without_room_is_said(make_world: MakeWorld, tuque_in: TuqueIn) -> None:
-    """J6.9 `tuque cluster status` has a line for each node that takes no jobs for want of disk or
-    memory (M2), and exit status 1.
+    """J6.9 `tuque cluster status` has a line for each node that takes no jobs for want of disk
+    or memory (M2).
     """
     world = make_world(3, disk_free_min="1mb")
     assert tuque_in(world, 0)("cluster", "status").returncode == 0
@@ -159,7 +159,7 @@ def test_a_node_without_room_is_said(make_world: MakeWorld, tuque_in: TuqueIn) -
 def test_the_tubes_of_a_node_without_room_are_moved(
     make_world: MakeWorld, tuque_in: TuqueIn, lacks: str
 ) -> None:
-    """J6.9 About the tubes that such a node leads it says what moves them to a node with room."""
+    """J6.9 what moves the tubes that it leads to a node with room."""
     world = make_world(3, disk_free_min="1mb")
     world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")
     for name in ("mail", "bills"):

@@ -59,9 +59,8 @@ def send(port: int, data: bytes) -> socket.socket:
 def test_memory_of_a_node_under_attack(
     make_server: Callable[..., RealServer], attack: Callable[[int], bytes]
 ) -> None:
-    """M5.2 `maxmemory-clients`, bytes or a percentage of `maxmemory`, is reserved for what all
-    clients hold together; the default is `20%`. The levels (M2) do not count it: whatever clients
-    hold, jobs are taken.
+    """M5.2 bytes or a percentage of `maxmemory`, is reserved for what all clients hold together.
+    The levels (M2) do not count it: whatever clients hold, jobs are taken.
     """
     server = make_server("--set", f"maxmemory={MOST}")
     wire = server.wire()

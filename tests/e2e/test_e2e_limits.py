@@ -145,8 +145,8 @@ def test_a_slow_reader_gets_everything(make_server: MakeServer) -> None:
 def test_slow_loris(make_server: MakeServer) -> None:
     """C2.5 A command that was begun and not finished within the deadline closes.
 
-    C2.10 After an error of C2.4 the node sends no more. It discards what the client still sends
-    until the client closes or `command-deadline` is over.
+    C2.10 After an error of C2.4 the node discards what the client still sends until the client
+    closes or `command-deadline` is over.
     """
     server = make_server("--set", "max-body-bytes=1mb", "--set", "command-deadline=1")
     healthy, blocked, idle, stays = (server.wire() for _ in range(4))

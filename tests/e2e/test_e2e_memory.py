@@ -116,11 +116,11 @@ def test_a_restart_counts_nothing_twice(make_server: Callable[..., RealServer]) 
 
 
 def test_limits_that_cannot_be_kept_are_told(make_server: Callable[..., RealServer]) -> None:
-    """M1.4 If the process alone uses more than 75 % of `maxmemory` when it starts, the log says
+    """M1.4 If the process alone uses more than 75 % of `maxmemory` when it starts, the log warns
     that no job will be taken.
 
-    M1.5 If the process, `results-max-bytes` and `dead-max-bytes` together are more than 75 % of
-    `maxmemory` when it starts, the log says so.
+    M1.5 `results-max-bytes` and `dead-max-bytes` together are more than 75 % of `maxmemory` when
+    it starts.
     """
     low = "bytes of maxmemory: no job will be taken, raise maxmemory"
     kept = "bytes are more than 75 % of maxmemory"

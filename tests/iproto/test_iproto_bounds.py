@@ -104,8 +104,8 @@ def test_many_long_calls_of_one_connection(world: World) -> None:
 
 
 def test_many_frames_have_their_share_of_a_turn(world: World) -> None:
-    """L2.10 A connection whose commands have done 1,000 units in a turn runs no more in it, short
-    ones neither; they go on in the next turn.
+    """L2.10 A connection whose commands have done 1,000 units in a turn, or 100 once the turn
+    has done 5,000, runs no more in it, short ones neither.
     """
     conn = world.iproto()
     fill(world, conn, tasks=400)

@@ -42,7 +42,7 @@ def heard(conn: IprotoWire, name: str, *args: object) -> tuple[int, str]:
 
 def test_another_tenant_changes_no_reply() -> None:
     """N10.1 What one tenant has is not there for the users of another: in every command, call,
-    list, push and error they hear what they would hear without it.
+    list, push and error they get what they would get without it.
     """
     full, empty = world_of(), world_of()
     bob = as_user(full, "bob")
@@ -69,7 +69,7 @@ def test_another_tenant_changes_no_reply() -> None:
 
 
 def test_both_have_a_tube_of_one_name() -> None:
-    """N10.2 Its users say and see the name without `<tenant>/`."""
+    """N10.2 its users give and see `<name>`."""
     world = world_of()
     ann, bob, root = as_user(world, "ann"), as_user(world, "bob"), as_user(world, "root")
     for conn in (ann, bob):

@@ -181,8 +181,9 @@ def test_a_denied_call_of_a_user_of_this_door(guarded: World, tmp_path: Path) ->
 
 
 def test_a_tube_with_a_dot(world: World) -> None:
-    """N8.2 Of a tube that cannot be called for its name (I4.4) they hear what a user with all
-    rights hears."""
+    """N8.2 Of a tube that cannot be called for its name (I4.4) they get what a user with all
+    rights gets.
+    """
     for name in ("orders.t", "payments.t"):
         assert as_user(world, "root").call("queue.create_tube", name, "fifo") is not None
     for user, code in (("root", 33), ("alice", 33)):

@@ -491,8 +491,8 @@ READS_AGAIN = ("QUIT", "MONITOR", "RESET", "TUBE TAKE", "WAITJOB")  # they end i
 
 @pytest.mark.parametrize("name", [one for one in LARGEST if one not in READS_AGAIN])
 def test_a_pipeline_has_its_share_of_a_turn(piped: Full, name: str) -> None:
-    """L2.10 A connection whose commands have done 1,000 units in a turn runs no more in it, short
-    ones neither; they go on in the next turn.
+    """L2.10 A connection whose commands have done 1,000 units in a turn, or 100 once the turn
+    has done 5,000, runs no more in it, short ones neither.
     """
     words = LARGEST[name](piped)
     one = encode(*words)

@@ -48,7 +48,7 @@ def test_a_stranger_with_the_secret_is_a_node(world: World) -> None:
     [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 64, b"\xff" * 64, encode("PING"), b"\0\0\4\1" * 16],
 )
 def test_garbage_ends_the_connection(world: World, garbage: bytes) -> None:
-    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
+    """B1.1 a frame has at most 1 KiB and the connection lives 2 s."""
     before = digest(world.n)
     stranger = world.stranger()
     stranger.give(garbage)
@@ -59,7 +59,7 @@ def test_garbage_ends_the_connection(world: World, garbage: bytes) -> None:
 
 
 def test_silence_ends_the_connection(world: World) -> None:
-    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
+    """B1.1 a frame has at most 1 KiB and the connection lives 2 s."""
     stranger = world.stranger()
     assert stranger.is_open()
     world.pass_ms(HANDSHAKE_MS - 100)
@@ -306,7 +306,7 @@ def test_why_a_meeting_fails(world: World, host: str, why: str) -> None:
 
 
 def test_without_a_secret_only_this_machine(make_world: Callable[..., World]) -> None:
-    """B1.1: under the cluster secret"""
+    """B1.1: Without a secret a node links only with nodes of this machine."""
     world = make_world(journal="off")
     world.bus.filler = b""
     assert world("CLUSTER", "MEET", "10.1.2.3", 7711).startswith(

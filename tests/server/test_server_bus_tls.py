@@ -174,8 +174,9 @@ def test_why_there_is_no_link(start: type[Node], authority: Authority, tmp_path:
 
 
 def test_strangers_begin_last(authority: Authority) -> None:
-    """B1.8 Handshakes of connections that the node has dialled, or that come from a member's
-    address, begin before those of strangers"""
+    """B1.8 Handshakes that the node dialled, or from a member's address, begin before those of
+    strangers
+    """
     cert, key = authority.sign("order")
     guests: list[Guest] = []
     begun: list[int] = []  # places in `guests`
@@ -212,8 +213,9 @@ def test_strangers_begin_last(authority: Authority) -> None:
 
 
 def test_a_flood_begins_so_often() -> None:
-    """B1.8 Of an address where the node knows no member 5 begin in 100 ms; the address of which
-    fewest have begun is the next."""
+    """B1.8 Of an address where the node knows no member 5 begin in 100 ms; the address with the
+    fewest begun ones is the next.
+    """
     strangers = Strangers()
     ends = [socket.socket() for _ in range(15)]
     flood = [Guest(sock, False, False, "10.0.0.2") for sock in ends[:12]]
@@ -260,7 +262,7 @@ def test_strangers_wait_for_their_turn(authority: Authority, is_near: bool) -> N
 
 
 def test_new_certificates_of_another_authority(start: type[Node], authority: Authority) -> None:
-    """B1.8 When its files have changed, its links end and are dialled again with the new ones"""
+    """B1.8 when they have changed, its links end and are dialled again with the new ones"""
     first, second = start("first", authority), start("second", authority)
     first.meet(second)
     until(lambda: first.has_links(1) and second.has_links(1))

@@ -147,8 +147,9 @@ def test_producers_wait_while_nodes_restart(tmp_path: Path, own: list[RealCluste
 
 
 def test_a_stopped_node_holds_producers_back(tmp_path: Path, own: list[RealCluster]) -> None:
-    """B2.4 If too few other nodes are left for an ADDJOB, it does not begin until there are enough,
-    or until its timeout: then the producer gets the error of R5.1."""
+    """B2.4 If too few other nodes are left for an ADDJOB, it waits for enough of them, or for
+    its timeout, with the error of R5.1.
+    """
     cluster = RealCluster(
         tmp_path, 2, "--bus-buffer-limit", "8mb", "--cluster-node-timeout", 60_000
     )

@@ -259,8 +259,8 @@ def test_a_stop_while_loading_leaves_the_journal_as_it_is(tmp_path: Path) -> Non
 
 
 def test_a_short_load_is_not_noticed(tmp_path: Path) -> None:
-    """J5.7 A command that comes in the first 100 ms of the load waits until it is read or they are
-    over: a node with little or nothing to load replies to nobody with -LOADING.
+    """J5.7 A command in the first 100 ms waits until the load or they are over: a node with
+    little to load replies to nobody with -LOADING.
     """
     register()
     for expected in (b":0\r\n", b":1\r\n"):

@@ -52,8 +52,7 @@ def test_who_cannot_write_says_so_past_what_waits(make_world: MakeWorld, secret:
     """K4.5 While messages wait for that journal (J6.6), a heartbeat without a number goes past them
     in each round, and says nothing else.
 
-    J6.6 Only the heartbeats of K4.5 go past these messages.
-    """
+    J6.6 Only the heartbeats of K4.5 pass."""
     world = make_world(2, journal="always", cluster_secret=secret)
     n = world.n
     (member,) = world.server.members.alive()

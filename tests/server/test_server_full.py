@@ -42,7 +42,7 @@ def full(world: World) -> World:
 
 
 def test_every_row_says_it() -> None:
-    """M2.3 The command table says of each command at which level, and why it is not"""
+    """M2.3 The command table has at which level each command is refused, and why it is not"""
     assert set(MEMORY) == {unit.row for unit in UNITS}
     assert set(MEMORY.values()) == {*REFUSED, *TAKEN}
     for name, flags in [(row.name, row.flags) for row in COMMAND_ROWS]:

@@ -84,7 +84,7 @@ def test_a_reply_waits_until_its_record_is_written_under_every_policy(
 
 
 def test_replies_need_not_wait_for_a_sync_that_runs(make_world: MakeWorld) -> None:
-    """J4.2 Under `everysec` and `no` the pump writes them, also while the thread syncs or writes a
+    """J4.2 Under `everysec` and `no` the pump writes, also while the thread syncs or writes a
     snapshot (J6.3).
     """
     world = make_world(journal="everysec")
@@ -153,9 +153,10 @@ def test_who_waits_when_the_journal_fails_is_closed_and_the_log_says_why(
 
 
 def test_frames_wait_also_while_the_journal_fails(make_world: MakeWorld) -> None:
-    """J6.6 (cluster) Meanwhile no message that would have to wait for the sync of a record (J4.2,
-    J4.4) is sent to other nodes, nor any message after it: a node that cannot write falls silent,
-    and is suspected (K4.1)."""
+    """J6.6 (cluster) While the journal fails no message that would have to wait for the sync of
+    a record (J4.2, J4.4) is sent to other nodes, nor any message after it: the node falls
+    silent, and is suspected (K4.1).
+    """
     world = make_world(journal="always")
     world.disk().full()
     assert world.wire().say(ADD) == b""

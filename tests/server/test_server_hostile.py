@@ -74,8 +74,7 @@ def world(make_world: Callable[..., World]) -> World:
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
 def test_a_hello_that_is_none_ends_its_connection(world: World, hello: bytes) -> None:
-    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
-    whoever dialled, ends that link and nothing else."""
+    """B2.5 Any failure while the bytes of another node are read ends that link and nothing else."""
     before = digest(world.n)
     stranger = world.stranger()
     stranger.give(head_of(hello, 0) + hello)
@@ -90,8 +89,7 @@ def test_a_hello_that_is_none_ends_its_connection(world: World, hello: bytes) ->
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
 def test_an_evil_address_is_dialled_in_vain(world: World, hello: bytes) -> None:
-    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
-    whoever dialled, ends that link and nothing else."""
+    """B2.5 Any failure while the bytes of another node are read ends that link and nothing else."""
     evil = world.host()
     world.server.members.meet(evil.address, 7711, 17711)
     world.settle()
@@ -135,8 +133,7 @@ def broken_invariant(*_: object) -> None:
 def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
-    whoever dialled, ends that link and nothing else."""
+    """B2.5 Any failure while the bytes of another node are read ends that link and nothing else."""
     stranger = world.stranger()
     assert stranger.join()
     link = next(iter(world.bus.links.values()))
@@ -168,7 +165,7 @@ def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
 def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C3.12 The node then checks all its tables and goes on if they are consistent."""
+    """C3.12 The node then checks all its tables and continues if they are consistent."""
     world = make_world(journal="off")
     monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     assert world("PING") == b"-ERR internal error, the log of the server says more\r\n"
@@ -202,7 +199,7 @@ BEYOND: dict[str, AnyMessage] = {
 
 @pytest.mark.parametrize("message", BEYOND.values(), ids=BEYOND)
 def test_what_grows_or_is_kept_must_fit(world: World, message: AnyMessage) -> None:
-    """B2.1 values that keep growing, or that are kept in `nodes.conf`, must fit there."""
+    """B2.1 they must fit into `nodes.conf` as they grow."""
     stranger = world.stranger()
     assert stranger.join()
     stranger.says(message)
@@ -253,9 +250,9 @@ def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(world: World) -> 
 
 @pytest.mark.parametrize("jump_ms", [1, -1, 10**13, -(10**13)])
 def test_a_jump_of_the_clock_moves_no_instant_out_of_64_bits(jump_ms: int) -> None:
-    """B2.2 An instant may be any that 64 bits of ns can hold (until 2262): a clock that is far
-    ahead closes no link, and an instant shifted with a jump of the clock (J5.8) stays in that
-    range."""
+    """B2.2 An instant may be any that 64 bits of ns can hold (until 2262), also after a shift
+    (J5.8): a clock that is far ahead closes no link.
+    """
     for ctime_ns in (0, 1, LAST_NS):
         job = Job(ID, b"q", b"", ctime_ns, 10**12, 1, 0, 0)
         task = Task(ID, b"t", b"", ctime_ns, 1, 0, 0)

@@ -55,8 +55,8 @@ def test_no_probes(pair: socket.socket) -> None:
 
 
 def test_the_largest_number(pair: socket.socket) -> None:
-    """C1.8 n is at most 32,767, which is Linux' limit; `yes` is 60, `no` is 0: no probes. CONFIG
-    GET shows the number.
+    """C1.8 n is at most 32,767 (Linux); `yes` is 60, `no` is 0: no probes. CONFIG GET shows the
+    number.
     """
     cfg = load(None, {}, {"tcp-keepalive": "32767"})
     name_peer(cfg, pair, ("127.0.0.1", 1), 0)
@@ -72,8 +72,8 @@ def test_the_largest_number(pair: socket.socket) -> None:
 def test_an_option_that_the_system_refuses(
     pair: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C1.9 A connection is served also if the system refuses one of its options, such as a probe.
-    The log says which, at most once a minute.
+    """C1.9 A connection is served also if the system refuses one of its options, such as a
+    probe. The log has which, at most once a minute.
     """
     cfg = load()
     cfg.tcp_keepalive = 32_768  # no value of the option; Linux refuses it
@@ -90,6 +90,6 @@ def test_an_option_that_the_system_refuses(
 def test_links_and_the_client(
     pair: socket.socket, prepared: Callable[[socket.socket], None]
 ) -> None:
-    """C1.8 Links between nodes do the same with n = 60, as does the client of Tuque."""
+    """C1.8 Links between nodes and the client of Tuque do the same with n = 60."""
     prepared(pair)
     assert probes(pair) == (1, 60, 15, 3, 105_000)

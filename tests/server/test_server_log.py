@@ -19,9 +19,9 @@ def in_json(live: Live) -> list[dict[str, Any]]:
 
 
 def test_each_line_is_an_object(make_live: Callable[..., Live]) -> None:
-    """SPEC C10.2: With `log-format json` each line is one object with time, level, process, logger,
-    event and message, the fields of its event, and a traceback as trace. Numbers are numbers; in
-    texts but the trace control characters are escaped.
+    """SPEC C10.2: With `log-format json` each line is one object with time, level, process,
+    logger, event and message, the fields of its event, and a traceback as trace. Numbers are
+    numbers; in texts (except the trace) control characters are escaped.
     """
     live = make_live("--set", "log-format=json")
     lines = in_json(live)

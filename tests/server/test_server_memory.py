@@ -91,8 +91,8 @@ def put_into_full(world: World, i: int) -> Wire:
 def test_none_holds_what_others_need(
     world: World, attack: Callable[[World, int], Wire], count: int
 ) -> None:
-    """M5.3 When clients hold more than that, the node closes the largest of the tenant whose
-    clients hold most, until an eighth is free
+    """M5.3 When clients hold more than that, the node closes at the end of the turn the largest
+    of the tenant whose clients hold most, until an eighth is free
 
     M5.2 The levels (M2) do not count it: whatever clients hold, jobs are taken.
     """

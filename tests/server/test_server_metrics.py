@@ -216,8 +216,8 @@ def test_what_info_says_of_tubes(world: World, desk: Desk) -> None:
 
 
 def test_leaders_by_reason(world: World, desk: Desk) -> None:
-    """O1.8 `tuque_leader_changes_total` counts by reason the tubes of which this node became the
-    leader: `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
+    """O1.8 `tuque_leader_changes_total` counts by reason the tubes that this node came to lead:
+    `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
     """
     world("TUBE", "CREATE", "t", "fifo")
     t = tubes_of(world.n)
@@ -335,7 +335,7 @@ def test_a_taken_port_ends_the_start(make_world: Callable[..., World]) -> None:
 def test_tenants(make_world: Callable[..., World], open_desk: Callable[[World], Desk]) -> None:
     """N11.6 The metrics have connections, queues, jobs, bytes and refused commands by the label
     `tenant`, of the first `metrics-queues` (O1.4) tenants; all others are `(other)`. A node
-    without tenants has none of them.
+    without tenants has no such label.
     """
     world = make_world(journal="off", metrics_queues=1)
     desk = open_desk(world)

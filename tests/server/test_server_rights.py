@@ -184,7 +184,7 @@ ADDS = [
 
 @pytest.mark.parametrize("line", ADDS)
 def test_the_header_with_queues(world: World, line: str) -> None:
-    """N2.9 A command with this header names these queues."""
+    """N2.9 a command with this header names them."""
     bob = world.user("bob")
     id = bob.say(encode("ADDJOB", "orders.a", "body", 0, "ATTEMPTS", 3)).split(b"\r\n")[0][1:]
     words = line.replace("%s", id.decode()).split(" ")
@@ -203,8 +203,9 @@ def test_the_header_with_queues(world: World, line: str) -> None:
 def test_a_job_that_goes_on_elsewhere_is_not_changed(
     world: World, options: tuple[str, ...]
 ) -> None:
-    """N2.9 UPDATEJOB also names those that this header of its job has, and the queue of the job's
-    dead letter."""
+    """N2.9 UPDATEJOB also names those of its job's header, and the queue of the job's dead
+    letter.
+    """
     said = world.wire().say(encode("ADDJOB", "orders.a", "body", 0, "ATTEMPTS", 3, *options))
     assert said.startswith((b"$", b"+D-")), said
     id = said.split(b"\r\n")[0][1:] if said.startswith(b"+") else said.split(b"\r\n")[1]

@@ -61,8 +61,7 @@ ONE_PACKETS = {
 
 @pytest.mark.parametrize("packet", ONE_PACKETS.values(), ids=ONE_PACKETS)
 def test_one_packet_changes_nothing(world: World, packet: bytes) -> None:
-    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
-    whoever dialled, ends that link and nothing else."""
+    """B2.5 Any failure while the bytes of another node are read ends that link and nothing else."""
     before = digest(world.n)
     friend = world.stranger()
     assert friend.join()
@@ -195,8 +194,10 @@ CLOSERS = [
 def test_a_closed_door_ends_the_links(
     bare: Callable[..., World], caplog: pytest.LogCaptureFixture, closes: tuple[str, ...]
 ) -> None:
-    """B1.7 If they close the last such door, the node's links end at once, and the log says why;
-    its jobs and tubes stay as those of a node that is cut off."""
+    """B1.7 If they close the last such door, the node's links end at once, with the reason in
+    the log, until a door opens again or the node gets a secret; its jobs and tubes stay as those
+    of a node that is cut off.
+    """
     world = bare()
     assert world("ACL", "SETUSER", "admin", "on", f">{PASSWORD}", "+@all", "~*") == b"+OK\r\n"
     friend = world.stranger()

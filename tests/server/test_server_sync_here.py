@@ -137,8 +137,9 @@ def test_what_follows_a_frame_of_the_thread_does_not_overtake_it(unknown: World)
 
 
 def test_a_failed_sync_of_the_pump_acknowledges_nothing(world: World) -> None:
-    """J6.1 If a write or sync fails, writes and PING get `-MISCONF Errors writing to the AOF file:
-    <reason>` until the journal works again. The failure is an error in the log."""
+    """J6.1 If a write or sync fails, writes and PING get `-MISCONF Errors writing to the AOF
+    file: <reason>` until the journal works again.
+    """
     producer, other = world.wire(), world.wire()
     world.disk().fail(syncs=1_000)
     assert producer.answer(ADD) == b"<closed>"
@@ -197,8 +198,7 @@ def test_the_journal_is_the_same_whoever_wrote_it(world: World) -> None:
 
 
 def test_more_that_has_come_shares_the_sync(world: World) -> None:
-    """J4.7 Before the pump syncs itself, it reads for up to 1 ms what else has arrived, so that
-    more commands share the sync."""
+    """J4.7 Before the pump syncs itself, it reads for up to 1 ms what else has arrived."""
     wire, shell = world.run, world.node().shell
     fd = int(wire.c.fd)
     gather = Gather(world.server, world.pump.poller)

@@ -107,8 +107,9 @@ def test_seconds_are_rounded_up_to_a_ms(tube: World, word: str, ms: int) -> None
 
 @pytest.mark.parametrize("word", ["", "-1", "1e3", "x", "1.2.3", "٣", "1" * 41, ".", "nan"])
 def test_what_is_no_number_of_seconds(tube: World, word: str) -> None:
-    """C4.7 An error that says what a number, a time or a choice must be ends with what it was:
-    `, not '<word>'`."""
+    """C4.7 An error about what a number, a time or a choice must be ends with what it was: `,
+    not '<word>'`.
+    """
     expected = f"-ERR TTL must be a number of seconds, 0 or more, not '{word}'\r\n"
     assert tube("TUBE PUT t b TTL", word).decode() == expected
 

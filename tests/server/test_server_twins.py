@@ -40,8 +40,8 @@ def told_of_twin(world: World, by: Stranger, host: str = "127.0.0.1") -> None:
 def test_who_waits_gets_the_refusal(world: World) -> None:
     """K1.3 clients that wait get `-CONFLICT`
 
-    C3.11 (cluster) Another node uses the id of this node (K1.3), and the command is PING or
-    concerns jobs or queues
+    C3.11 (cluster) The command is PING or concerns jobs or queues, and another node uses the id
+    of this node (K1.3)
     """
     stranger = world.stranger()
     assert stranger.join()

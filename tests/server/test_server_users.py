@@ -72,8 +72,9 @@ def test_the_file_at_the_start_and_later(make_live: Callable[..., Live], tmp_pat
 
 
 def test_few_strangers_of_an_address(make_live: Callable[..., Live]) -> None:
-    """N6.5 At most `login-connections` (100) connections of one address may be in that state; a
-    further one gets `-ERR too many connections of your address have not logged in`.
+    """N6.5 At most `login-connections` (100) connections of one address may be in that state,
+    IPROTO guests without any right among them; a further one gets `-ERR too many connections of
+    your address have not logged in`.
     """
     live = make_live("--requirepass", "secret", "--login-connections", "3")
     socks: list[socket.socket] = [live.connect() for _ in range(3)]
@@ -90,8 +91,8 @@ def test_few_strangers_of_an_address(make_live: Callable[..., Live]) -> None:
 
 
 def test_few_iproto_strangers_of_an_address(make_live: Callable[..., Live]) -> None:
-    """N6.5 An IPROTO connection counts among them while it is a guest without any right, and is
-    closed without an error.
+    """N6.5 IPROTO guests without any right among them; a further one gets `-ERR too many
+    connections of your address have not logged in`, over IPROTO it is closed without an error.
     """
     port = str(free_port())
     flags = ("--requirepass", "secret", "--login-connections", "3", "--iproto-port", port)

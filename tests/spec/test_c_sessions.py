@@ -75,9 +75,7 @@ def test_who_waits_makes_room(make_world: Callable[..., World]) -> None:
 
 
 def test_a_refused_client_that_sends_at_once(make_world: Callable[..., World]) -> None:
-    """C1.7 What the client sends until then is discarded, so that a client that sends at once can
-    read the error.
-    """
+    """C1.7 what it sends until then is discarded, so that the client can read the error."""
     world = make_world(events=True, maxclients="1")
     world.wire()
     for _ in range(3):
@@ -120,7 +118,7 @@ def test_a_new_session(make_world: Callable[..., World]) -> None:
 
 def test_protected_mode() -> None:
     """C1.3 In protected mode without a password the server listens on this machine only. A start
-    with another address fails with an error that says how to allow it.
+    with another address fails with an error that explains how to allow it.
     """
     with pytest.raises(ConfigError, match="requirepass"):
         load(None, {}, {"bind": "0.0.0.0"})
@@ -187,8 +185,9 @@ def test_any_cut(world: World) -> None:
     ],
 )
 def test_broken_streams(world: World, data: bytes, error: bytes) -> None:
-    """C2.4 A stream that breaks the format gets one of the errors below, and the connection is
-    closed. The commands before it are answered first. The broken command changes nothing.
+    """C2.4 A stream that breaks the format gets one of these errors, after `-ERR Protocol error:
+    `, and the connection is closed. The commands before it are answered first. The broken
+    command changes nothing.
     """
     line = world.wire()
     reply = line.answer(PING + data)
@@ -496,7 +495,7 @@ def test_resp3(world: World) -> None:
 )
 def test_null_forms(world: World, command: bytes, null: bytes) -> None:
     """C6.2 In RESP2 a null bulk is `$-1`, a null array `*-1`, an empty array `*0`. Each command
-    says which one it uses.
+    defines which one it uses.
     """
     assert world.wire().answer(command + b"\r\n") == null
     if null != b"*0\r\n":

@@ -37,7 +37,7 @@ def test_a_node_without_clients_stops_at_once(make_world: MakeWorld) -> None:
 
 
 def test_a_call_in_flight_gets_its_reply(make_world: MakeWorld) -> None:
-    """C11.2 Calls in flight go on, and get their replies."""
+    """C11.2 Calls in flight run on, and get their replies."""
     world = make_world(2)
     wire = world.wire(0)
     world.hold(0, 1)
@@ -103,8 +103,8 @@ def test_ends_of_jobs_are_taken(make_world: MakeWorld) -> None:
 
 
 def test_a_quiet_client_is_told(make_world: MakeWorld) -> None:
-    """C11.2 A client with no call in flight gets `-LEAVING` 100 ms after its last call. After that
-    the node runs no call of this client: a call that crossed the `-LEAVING` was not done.
+    """C11.2 A client with no call in flight gets `-LEAVING` 100 ms after its last call; then the
+    node runs no call of it: a call that crossed the `-LEAVING` was not done.
     """
     world = make_world(2)
     quiet, busy = world.wire(), world.wire()

@@ -76,7 +76,7 @@ def test_no_journal_to_rewrite(make_world: Callable[..., World]) -> None:
 
 
 def test_inline_words_that_are_empty() -> None:
-    """C2.1 `""` is an empty word. A NUL byte stands between words, as a blank does."""
+    """C2.1 `""` is an empty word. A NUL byte parts words, as a blank does."""
     assert split_inline(b'ECHO ""') == [b"ECHO", b""]
     assert split_inline(b"ECHO a\0b\0") == [b"ECHO", b"a", b"b"]
 

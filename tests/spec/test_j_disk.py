@@ -33,9 +33,10 @@ def nearly_full(world: World) -> None:
 
 
 def test_a_short_disk_takes_no_more_jobs(small: World) -> None:
-    """J6.9 If that is less than `disk-free-min`, or than a rewrite may need, ADDJOB, STAGE and
-    UPDATEJOB get `-DISKFULL the disk of the journal is nearly full: this node takes no more jobs
-    until it has room; acknowledge jobs, free space, or use another node`.
+    """J6.9 If that is less than `disk-free-min`, or than a rewrite may need (the size of the
+    journal's files, or of jobs in memory if less), ADDJOB, STAGE and UPDATEJOB get `-DISKFULL
+    the disk of the journal is nearly full: this node takes no more jobs until it has room;
+    acknowledge jobs, free space, or use another node`.
     """
     run = small.run
     run("TUBE", "CREATE", "t", "fifo")
@@ -55,7 +56,7 @@ def test_a_short_disk_takes_no_more_jobs(small: World) -> None:
 
 
 def test_what_ends_jobs_goes_on(small: World) -> None:
-    """J6.9 All other commands go on: a queue can be emptied."""
+    """J6.9 All other commands run: a queue can be emptied."""
     for i in range(5):
         small.add("q", f"b{i}")
     nearly_full(small)
@@ -66,9 +67,7 @@ def test_what_ends_jobs_goes_on(small: World) -> None:
 
 
 def test_a_rewrite_needs_room(make_world: MakeWorld) -> None:
-    """J6.9 A rewrite may need as much as the files of the journal have, or as jobs use memory,
-    whichever is less.
-    """
+    """J6.9 (the size of the journal's files, or of jobs in memory if less)."""
     world = make_world(disk_free_min="10kb")
     for _ in range(10):
         world.add("q", "x" * 10_000)
@@ -80,7 +79,7 @@ def test_a_rewrite_needs_room(make_world: MakeWorld) -> None:
 
 
 def test_the_reserve_lets_jobs_end(small: World) -> None:
-    """J6.10 When a write, or the start, finds the disk full, it is deleted and the write is
+    """J6.10 When a write, or the start, finds the disk full, it is deleted and the write
     repeated: ends of jobs and one rewrite still fit.
     """
     ids = [small.add() for _ in range(3)]
@@ -110,7 +109,7 @@ def test_an_add_that_finds_the_disk_full_is_answered(small: World) -> None:
 @pytest.mark.parametrize("has_reserve", [True, False])
 def test_a_start_on_a_full_disk(make_world: MakeWorld, has_reserve: bool) -> None:
     """J6.10 A start that finds the disk full and no reserve serves what it has loaded, and J6.1
-    applies until there is room for a segment: the loaded files stay valid, and need no rewrite.
+    applies until there is room for a segment.
     """
     words = {"disk_reserve": "64kb"} if has_reserve else {}
     world = make_world(**words)
@@ -135,9 +134,7 @@ def test_a_start_on_a_full_disk(make_world: MakeWorld, has_reserve: bool) -> Non
 
 
 def test_a_rewrite_without_room_leaves_the_reserve(small: World) -> None:
-    """J6.10 A rewrite takes it only if it has room then: else it is abandoned, and the reserve
-    stays for the ends of jobs.
-    """
+    """J6.10 A rewrite takes it only if it has room then: else it is abandoned."""
     ids = [small.add("q", "x" * 30_000) for _ in range(10)]
     small.disk().full(10_000)
     small.run("BGREWRITEAOF")

@@ -39,7 +39,7 @@ def world(make_world: Make) -> World:
 
 def test_files(world: World) -> None:
     """J1.1 A journal is a directory: segments, at most one complete snapshot, a lock, and a
-    manifest that alone says which files count.
+    manifest that alone decides which files count.
     """
     world.add()
     manifest = read_manifest(world.disk().files, PATH)
@@ -57,8 +57,8 @@ def test_files(world: World) -> None:
 
 
 def test_headers(world: World) -> None:
-    """J1.2 Each file begins with a header: magic, format version, number, first record number, a
-    random salt, the node id, and the offset between the wall clock and the machine's steady clock.
+    """J1.2 A file begins with a header: magic, format version, number, first record number, a
+    random salt, node id, offset between the wall clock and the machine's steady clock.
     """
     data = world.disk().files.read(world.disk().segment(), 0, HEADER_BYTES)
     assert data.startswith(MAGIC)
@@ -80,11 +80,12 @@ def test_lock(world: World) -> None:
 
 
 def test_kinds_of_records(world: World) -> None:
-    """J2.1 Records are: add (the whole job), state (state, due time, counters, flags), ack (id and
-    expiry), remove (id and cause), pause (queue, bits and the instant of the command). For the
-    cluster: peer (slot, node id and incarnation), holders (the set), acked (id, expiry and the set
-    that must learn of it), tomb (id and expiry). The records of leases are in Y9.1, those of staged
-    writes in Z6.1, those of lives in W13.1. Nothing else is executed on load."""
+    """J2.1 Records are: add (the whole job), state (state, due time, counters, flags), ack (id
+    and expiry), remove (id and cause), pause (queue, bits, instant of the command); those of
+    leases (Y9.1), staged writes (Z6.1), work (W13.1). Nothing else is executed on load.
+    (cluster) peer (slot, node id and incarnation), holders (the set), acked (id, expiry and the
+    set that must learn of it), tomb (id and expiry).
+    """
     world.node().records()
     one, two = world.add(), world.add()
     world.get()
@@ -161,8 +162,8 @@ def test_on_by_default(tmp_path: Path) -> None:
     ],
 )
 def test_policies(make_world: Make, policy: str, how: str, survives: bool) -> None:
-    """J4.2 `always`: the reply also waits for the sync of its record. `everysec`: records are
-    synced once a second in a thread. `no`: they are never synced.
+    """J4.2 `always`: the reply also waits for the sync. `everysec`: a thread syncs once a
+    second. `no`: never synced.
     """
     world = make_world(journal=policy)
     job_id = world.add()
@@ -177,7 +178,7 @@ def test_policies(make_world: Make, policy: str, how: str, survives: bool) -> No
 
 def test_first_delivery_binds_nobody(world: World) -> None:
     """J4.3 Under `always` the reply to a first delivery of an ALO job, and to WORKING after it,
-    need not wait: if its record is lost, the job is only delivered once more.
+    need not wait.
     """
     job_id = world.add(RETRY=10)
     world.add("r", RETRY=0)
@@ -190,9 +191,8 @@ def test_first_delivery_binds_nobody(world: World) -> None:
 
 @pytest.mark.parametrize("policy", ["everysec", "no"])
 def test_a_delivery_that_was_answered(make_world: Make, policy: str) -> None:
-    """J4.3 So under `always`, and no other policy, a kill may undo a delivery that was answered:
-    the job comes again at once, not after the rest of its RETRY. An ADDJOB, an ack or an end that
-    was answered stays.
+    """J4.3 So a kill may undo such a delivery: the job comes again at once, not after the rest
+    of its RETRY. An ADDJOB, an ack or an end that was answered stays.
     """
     world = make_world(journal=policy)
     job_id, acked = world.add(RETRY=10), world.add("r", RETRY=10)
@@ -215,7 +215,7 @@ def test_a_delivery_that_was_answered(make_world: Make, policy: str) -> None:
 def test_a_reply_that_reveals_a_change_waits_for_its_record(
     world: World, words: list[str | bytes | int]
 ) -> None:
-    """J4.2 `always`: the reply also waits for the sync of its record."""
+    """J4.2 `always`: the reply also waits for the sync."""
     job_id = world.add(RETRY=10)
     assert world.get() == [job_id]
     is_held, reply = world.run.held(*[job_id if word == "job" else word for word in words])

@@ -78,8 +78,8 @@ def test_damage_stops_the_start(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "kill", "power"])
 def test_jobs_come_back(world: World, how: str) -> None:
-    """J5.3 A job that was queued is queued again in its order. A job that was delivered or delayed
-    waits for its stored due time; a past one is due at once. Counters are restored.
+    """J5.3 A queued job is queued again in its order. A delivered or delayed one waits for its
+    stored due time; a past one is due at once. Counters are restored.
     """
     ids = [world.add() for _ in range(3)]
     delayed, short = world.add("d", DELAY=60), world.add("s", RETRY=5)

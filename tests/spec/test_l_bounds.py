@@ -151,8 +151,7 @@ def test_a_long_command_goes_on_in_turns_that_others_use_up(
 ) -> None:
     """L2.2 One piece at least runs in each turn.
 
-    L2.3 If no long command has run in a turn, the first of those that wait does.
-    """
+    L2.3 If no long command has run in a turn, the first that waits does."""
     ids = fill(world, 1_500)
     monkeypatch.setattr(world.server.system, "work_ns", Slowly(11))
     line, light = world.wire(), world.wire()

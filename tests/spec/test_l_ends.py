@@ -163,9 +163,9 @@ def test_a_session_ends_in_pieces(world: World) -> None:
 
 @pytest.mark.parametrize("command", [b"GETJOB FROM q", b"GETJOB NOHANG FROM q", b"LEASE NEXT"])
 def test_expired_jobs_at_the_head(world: World, command: bytes) -> None:
-    """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A queue
-    or tube with another expired job gives nothing until the next turn. In the next turn waiting
-    clients are served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
+    """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A
+    queue or tube with another one gives nothing until the next turn: then waiting clients are
+    served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
     """
     n, line = world.n, world.wire()
     n.limits.timers_per_step = 1  # takes find what timers have not removed yet
@@ -190,9 +190,10 @@ def test_expired_jobs_at_the_head(world: World, command: bytes) -> None:
 
 @pytest.mark.long
 def test_a_turn_reads_only_so_much(world: World) -> None:
-    """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
-    KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
-    complete. Commands that waited count too. The remaining connections come first in the next turn.
+    """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of
+    64 KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
+    complete; commands that waited, and refused ones, count too. The remaining connections come
+    first in the next turn.
     """
     lines = [world.wire() for _ in range(12)]
     figures = world.server.figures
@@ -211,7 +212,7 @@ def test_a_turn_reads_only_so_much(world: World) -> None:
 
 
 def test_refused_commands_count(world: World) -> None:
-    """L2.8 A command that is refused counts like one that runs."""
+    """L2.8 commands that waited, and refused ones, count too."""
     lines = [world.wire() for _ in range(12)]
     figures = world.server.figures
     for line in lines:
@@ -250,8 +251,8 @@ def test_many_that_send_much_leave_time_for_one(world: World) -> None:
 
 
 def test_a_turn_runs_only_so_much_of_what_waited(world: World) -> None:
-    """L2.8 Commands that waited count too. The remaining connections come first in the next
-    turn.
+    """L2.8 commands that waited, and refused ones, count too. The remaining connections come
+    first in the next turn.
     """
     server, lines = world.server, [world.wire() for _ in range(6)]
     server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does

@@ -84,8 +84,8 @@ def test_long_words(make_world: Callable[..., World], words: tuple[bytes, ...], 
 
 
 def test_long_bodies(world: World) -> None:
-    """L2.9 Bodies are those of ADDJOB, STAGE, TUBE PUT, DEADLETTER BODY and LOADJOB, and what PING
-    and ECHO return.
+    """L2.9 unless it is a body (of ADDJOB, STAGE, TUBE PUT, DEADLETTER BODY and LOADJOB, and
+    what PING and ECHO return).
     """
     line = world.wire()
     assert line.answer(bulks(b"ECHO", LONG)) == b"$65537\r\n" + LONG + b"\r\n"

@@ -145,9 +145,9 @@ def test_jobs_stop_first(world: World) -> None:
 
 
 def test_texts_about_work_stay_short(world: World) -> None:
-    """M2.8 At level 3 no text about work makes the node larger: PROGRESS of more than 64 bytes that
-    is longer than the last one counts as WORKING. FAIL keeps 64 bytes of its REASON, CANCEL and
-    DEADLETTER of theirs
+    """M2.8 At level 3 no text about work makes the node larger: PROGRESS of more than 64 bytes
+    that is longer than the last one counts as WORKING; FAIL keeps 64 bytes of its REASON, CANCEL
+    and DEADLETTER of theirs
 
     So what M2.4 lets through adds some 1,000 bytes for each job of the node at the most
     """
@@ -176,9 +176,9 @@ def test_texts_about_work_stay_short(world: World) -> None:
 
 
 def test_always_accepted(world: World) -> None:
-    """M2.4 What takes, does or ends work is accepted at every level, since it makes room: GETJOB,
-    START, WORKING, PROGRESS, DONE, FAIL, RELEASE, NACK, CANCEL, ACKJOB, FASTACK, DELJOB, DEQUEUE,
-    DEADLETTER and DEAD.
+    """M2.4 What takes, does or ends work is accepted at every level: GETJOB, START, WORKING,
+    PROGRESS, DONE, FAIL, RELEASE, NACK, CANCEL, ACKJOB, FASTACK, DELJOB, DEQUEUE, DEADLETTER and
+    DEAD.
     """
     ids = [world.add() for _ in range(5)]
     fill(world, 150)
@@ -193,7 +193,7 @@ def test_always_accepted(world: World) -> None:
 
 
 def test_work_goes_on_at_every_level(world: World) -> None:
-    """M2.4 What takes, does or ends work is accepted at every level, since it makes room
+    """M2.4 What takes, does or ends work is accepted at every level
 
     So are all views, and RESULT and WAITJOB that wait.
     """
@@ -300,7 +300,7 @@ def test_short_idle_time_when_memory_is_short(world: World) -> None:
 
 
 def test_idle_queues_are_removed_in_slices(world: World) -> None:
-    """M4.1 Some go in each turn: 1,000 at most."""
+    """M4.1 At most 1,000 go in a turn."""
     n = world.n
     for number in range(3_500):
         get_queue(n, b"q%d" % number)
@@ -319,7 +319,7 @@ def test_idle_queues_are_removed_in_slices(world: World) -> None:
 
 
 def test_acks_that_were_evicted_are_counted(make_world: Make) -> None:
-    """M3.1 both are counted (`cluster_acks_evicted` of INFO)"""
+    """M3.1 The last two kinds of the cluster are counted (`cluster_acks_evicted` of INFO)"""
     world = make_world(2)
     ids = [world.at(1).add(replicate=1) for _ in range(3)]
     world.cut(0, 1)

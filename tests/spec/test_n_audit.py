@@ -161,7 +161,7 @@ def test_numbers_go_on(tmp_path: Path) -> None:
 
 def test_lines_that_nobody_writes(tmp_path: Path) -> None:
     """N9.3 If more than 10,000 lines wait, or the disk takes none, lines are dropped: the reader
-    sees the gap in `seq`, also over a restart, and the log says why.
+    sees the gap in `seq`, also over a restart, and the log has the reason.
     """
     audit = Audit(str(tmp_path / "a"), NODE, KEEP)
     audit.thread = threading.current_thread()  # it writes nothing

@@ -47,9 +47,9 @@ def delays(guesses: Guesses, host: bytes, user: bytes, count: int, now_ms: int) 
 
 
 def test_turns() -> None:
-    """N6.1 After three failed log-ins the next ones take turns, 100 ms apart; the time doubles with
-    each failure up to 1 s, and ends a minute after the last one. A password is proved when its
-    turn has come, not before.
+    """N6.1 After three failed log-ins the next ones take turns in the order of their coming, 100
+    ms apart; the time doubles with each failure up to 1 s, and ends a minute after the last one.
+    A password is proved when its turn has come, not before.
     """
     guesses = Guesses()
     waits = delays(guesses, A, b"bob", 12, 1_000)
@@ -147,8 +147,8 @@ def test_a_guess_is_proved_in_its_turn(world: World) -> None:
 def test_old_passwords_lock_nobody_out(world: World) -> None:
     """N6.4 The time does not run while its log-in waits for a turn
 
-    N6.1 Turns are taken in the order of their coming. A place whose connection has gone is free: a
-    log-in waits a second at most for each that was in line before it.
+    N6.1 A place whose connection has gone is free: a log-in waits a second at most for each that
+    was in line before it.
     """
     root = world.wire()
     root("CONFIG", "SET", "login-timeout", 1)
@@ -175,7 +175,7 @@ def test_old_passwords_lock_nobody_out(world: World) -> None:
 
 
 def test_log_ins_while_the_node_loads(world: World) -> None:
-    """N4.6 Log-ins also go on while the node reads its journal."""
+    """N4.6 Log-ins also work while the node reads its journal."""
     root, wire = world.wire(), world.wire()
     root("ACL", "SETUSER", "bob", "on", ">right", "+info", "+qlen", "~*")
     hasher = world.server.acl.hasher = Hasher()
@@ -236,7 +236,7 @@ def test_a_stranger_has_few_commands(world: World, command: tuple[str | int, ...
 
 
 def test_little_is_read_of_a_stranger(world: World) -> None:
-    """N6.6 A read of a connection before its log-in takes at most 512 bytes, without TLS."""
+    """N6.6 Without TLS a read takes at most 512 bytes before the log-in."""
     root = world.wire()
     root("CONFIG", "SET", "requirepass", "secret")
     wire, flood, figures = world.wire(), world.wire(), world.server.figures

@@ -106,10 +106,9 @@ def test_what_is_kept_counts(world: World) -> None:
 
 
 def test_groups_of_leases(world: World) -> None:
-    """N11.8 A tenant's users open no more groups of leases (Y1.4), make no more tubes (T2.7),
-    subscribe to no more topics (T60.2) and use no more keys of DEDUPE (Z4.6) than a quarter of what
-    the node may have and others leave of it; tubes and keys are refused as there, with the
-    tenant's figures.
+    """N11.8 Of groups of leases (Y1.4), tubes (T2.7), subscriptions to topics (T60.2), apps of
+    PUBLISH (Z2.9) and keys of DEDUPE (Z4.6) a tenant has at most a quarter of what the node may
+    have and others leave; tubes and keys are refused as there, with the tenant's figures.
     """
     ann, bob = world.user("ann"), world.user("bob")
     for i in range(250):
@@ -121,7 +120,7 @@ def test_groups_of_leases(world: World) -> None:
 
 
 def test_released_groups_of_a_tenant(world: World) -> None:
-    """N11.8 Before that, an unused group of the tenant makes room as in Y1.4, at once if it was
+    """N11.8 An unused group of leases of the tenant makes room as in Y1.4, at once if it was
     released last (Y5.4).
     """
     ann, bob = world.user("ann"), world.user("bob")
@@ -136,7 +135,7 @@ def test_released_groups_of_a_tenant(world: World) -> None:
 
 
 def test_tubes(world: World) -> None:
-    """N11.8 make no more tubes (T2.7)"""
+    """N11.8 tubes (T2.7)"""
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     root("CONFIG", "SET", "tubes-max", 20)
     for i in range(5):
@@ -148,7 +147,7 @@ def test_tubes(world: World) -> None:
 
 
 def test_keys(world: World) -> None:
-    """N11.8 use no more keys of DEDUPE (Z4.6)"""
+    """N11.8 keys of DEDUPE (Z4.6)"""
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     root("CONFIG", "SET", "dedupe-max-keys", 20)
     for i in range(5):
@@ -199,9 +198,8 @@ def test_names_of_queues(world: World) -> None:
 
 
 def test_names_that_are_waited_for(world: World) -> None:
-    """N11.9 Of what bare queues may use (M5.4) a tenant has at most a quarter, as N11.8 counts it:
-    `-QUOTA tenant '<name>' waits for new queues of <n> bytes, a quarter of what others leave: wait
-    for fewer names`.
+    """N11.9 Of what bare queues may use (M5.4) a tenant has at most a quarter, as N11.8 counts
+    it.
 
     M5.4 A queue that a GETJOB has made by waiting is bare until it has a job or a pause. Bare
     queues may use an eighth of `maxmemory`
@@ -335,8 +333,8 @@ def test_what_is_known_of_open_jobs_counts(world: World) -> None:
 
 
 def test_failures_within_the_quota(world: World) -> None:
-    """N11.10 Of a FAIL that would make more bytes than the tenant may have the detail is dropped,
-    and the reason cut to 256 bytes: the run ends as it would.
+    """N11.10 Of a FAIL that would make more bytes the detail reads `(dropped: its tenant has as
+    many bytes as it may)`, and the reason is cut to 256 bytes.
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     root("ACL", "SETUSER", "ann", "quota:bytes=20000")
@@ -355,7 +353,7 @@ def test_failures_within_the_quota(world: World) -> None:
 
 
 def test_progress_within_the_quota(world: World) -> None:
-    """N11.10 PROGRESS beyond it counts as WORKING, and a CANCEL keeps 256 bytes of its REASON."""
+    """N11.10 PROGRESS counts as WORKING, and a CANCEL keeps 256 bytes of its REASON."""
     root, ann = world.wire(), world.user("ann")
     root("ACL", "SETUSER", "ann", "quota:bytes=4000")
     id, run = started(ann)
@@ -370,7 +368,7 @@ def test_progress_within_the_quota(world: World) -> None:
 
 
 def test_apps(world: World) -> None:
-    """N11.8 So are apps of PUBLISH (Z2.9)."""
+    """N11.8 apps of PUBLISH (Z2.9)."""
     ann, bob = world.user("ann"), world.user("bob")
     assert {ann("PUBLISH", f"a{i}", 1, "t") for i in range(2_500)} == {0}
     text = "this node keeps the versions of 2500 apps"
@@ -380,7 +378,7 @@ def test_apps(world: World) -> None:
 
 
 def test_memory_of_keys(world: World) -> None:
-    """N11.8 Its keys of DEDUPE take at most a quarter of `maxmemory`, whatever their number."""
+    """N11.8 Its keys of DEDUPE take at most a quarter of `maxmemory`."""
     ann, bob = world.user("ann"), world.user("bob")
     n = world.n
     n.limits.memory_bytes = 4_000_000_000
@@ -425,8 +423,8 @@ MAKES: dict[str, Make] = {
 
 @pytest.mark.parametrize(("what", "whole"), [("tubes", 100), ("keys", 100), ("groups", 1_000)])
 def test_tenants_leave_room(make_world: Callable[..., World], what: str, whole: int) -> None:
-    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths are
-    taken. The last tenth of each is for no tenant: users of none may still make what they need.
+    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths
+    are taken; the last tenth is for users of no tenant.
     """
     world = make_world(tubes_max="100", dedupe_max_keys="100")
     root, users = world.wire(), make_tenants(world, 12)
@@ -459,8 +457,8 @@ def put_into(world: World, what: str, name: str) -> None:
 
 @pytest.mark.parametrize("what", ["topics", "apps", "workers"])
 def test_tenants_leave_room_in_large_tables(world: World, what: str) -> None:
-    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths are
-    taken. The last tenth of each is for no tenant: users of none may still make what they need.
+    """N11.8 So one tenant alone has a quarter, and the next ones find room, until nine tenths
+    are taken; the last tenth is for users of no tenant.
     """
     root, users = world.wire(), make_tenants(world, 5)
     for i in range(7_600):
@@ -474,9 +472,8 @@ def test_tenants_leave_room_in_large_tables(world: World, what: str) -> None:
 
 
 def test_connections_of_tenants(make_world: Callable[..., World]) -> None:
-    """N11.4 While less than a quarter of `maxclients` is free, a tenant has no more than N11.8 says
-    of other tables: `-QUOTA tenant '<name>' has <n> connections to this node, a quarter of what
-    others leave, and few are free: close some`.
+    """N11.4 While less than a quarter of `maxclients` is free, a tenant has no more than N11.8
+    allows of other tables.
     """
     world = make_world(maxclients="40")
     make_tenants(world, 2)

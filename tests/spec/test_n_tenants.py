@@ -83,7 +83,7 @@ def test_users_and_tenants_are_shown(world: World) -> None:
 
 
 def test_names_of_a_tenant(world: World) -> None:
-    """N10.2 Its users say and see the name without `<tenant>/`."""
+    """N10.2 its users give and see `<name>`."""
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert isinstance(ann("ADDJOB", "q", "of ann", 0), bytes)
     assert isinstance(bob("ADDJOB", "q", "of bob", 0, "DEAD", "grave"), bytes)
@@ -100,7 +100,7 @@ def test_names_of_a_tenant(world: World) -> None:
 
 
 def test_patterns_of_a_tenant(world: World) -> None:
-    """N10.2 Patterns (N2.3) of a tenant's user are compared with the name without the tenant."""
+    """N10.2 their patterns (N2.3) are compared with `<name>`."""
     kim = world.user("kim")
     assert isinstance(kim("ADDJOB", "orders.new", "x", 0), bytes)
     said = kim("ADDJOB", "payments", "x", 0)
@@ -137,8 +137,8 @@ def test_ids_of_a_tenant(world: World) -> None:
 
 
 def test_ids_say_whose_they_are() -> None:
-    """G6.7 In the id of a job whose queue is a tenant's (N10.2) the last 5 of the first 14
-    characters say whose it is: a code over the tenant's name and the characters before them.
+    """G6.7 For a tenant's job (N10.2) the last 5 of the 14 are a code over the tenant's name and
+    the characters before, so each node can tell whose it is.
     """
     maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
     ids = [maker.make(60, 1, b"shop") for _ in range(300)]
@@ -165,9 +165,8 @@ def test_a_user_that_comes_to_another_tenant(world: World) -> None:
 
 
 def test_jobs_and_bytes(world: World) -> None:
-    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and TOPIC
-    ADD by its users are refused if there would be more; PUBLISH is not, what is staged counts
-    already.
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and
+    TOPIC ADD by its users are refused if there would be more.
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert root("ACL", "SETUSER", "ann", "quota:jobs=3") == b"OK"
@@ -197,8 +196,8 @@ def test_jobs_and_bytes(world: World) -> None:
 
 
 def test_longer_bodies(world: World) -> None:
-    """N11.2 So are UPDATEJOB and DEADLETTER with a longer BODY, and UPDATEJOB with longer HEADERS,
-    if there would be more bytes.
+    """N11.2 so are UPDATEJOB and DEADLETTER with a longer BODY, and UPDATEJOB with longer
+    HEADERS, if there would be more bytes.
     """
     root, ann = world.wire(), world.user("ann")
     assert root("ACL", "SETUSER", "ann", "quota:bytes=10", "quota:jobs=1") == b"OK"
@@ -284,7 +283,7 @@ def test_tenants_in_info(world: World) -> None:
 
 
 def test_pushes_to_a_tenant(world: World) -> None:
-    """N10.2 it is put before at the door, and taken off in replies, pushes and errors."""
+    """N10.2 its users give and see `<name>`."""
     root, ann, bob = world.wire(), world.wire(), world.user("bob")
     assert ann.say(encode("HELLO", 3, "AUTH", "ann", "x")).startswith(b"%")
     for wire in (ann, bob):
@@ -322,7 +321,7 @@ def test_workers_of_two_tenants(world: World) -> None:
 
 
 def test_names_in_rows(world: World) -> None:
-    """N10.2 Its users say and see the name without `<tenant>/`"""
+    """N10.2 its users give and see `<name>`"""
     ann = world.user("ann")
     ids = [ann("ADDJOB", queue, "x", 0) for queue in ("q", "p")]
     epoch = ann("LEASE", "OPEN", "g", "me", "q", "p")

@@ -49,7 +49,7 @@ def test_the_default_user(world: World) -> None:
 
 
 def test_requirepass_is_a_password_of_default(world: World) -> None:
-    """N1.3 `requirepass` is a password of `default`, beside those it has in the table."""
+    """N1.3 `requirepass` is a password of `default`, in addition to those it has in the table."""
     root = world.wire()
     assert root("ACL", "SETUSER", "default", "resetpass", ">other") == b"OK"
     assert root("CONFIG", "SET", "requirepass", "secret") == b"OK"
@@ -105,10 +105,11 @@ def test_all_queues_must_match(world: World) -> None:
 
 
 def test_ids_are_of_queues(world: World) -> None:
-    """N2.4 A command with ids names the queues of those jobs that the node knows, or knew since its
-    start and keeps the outcome of. A command with a group of leases names the queues of the group,
-    PUBLISH those of what is staged in the transaction. Of an unknown id nothing is known: who knows
-    the id may use it.
+    """N2.4 with ids, the queues of the jobs that the node knows, or knew since its start and
+    keeps the outcome of; with a group of leases, the queues of the group; PUBLISH, those of what
+    is staged in the transaction; WORKER HERE, BYE, QUIET and STOP, the queues that the worker of
+    that name has, unless it is lost. Of an unknown id nothing is known: who knows the id may use
+    it.
     """
     root, wire = world.wire(), world.wire()
     root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
@@ -136,9 +137,8 @@ def test_ids_are_of_queues(world: World) -> None:
 
 
 def test_apps_and_transactions_of_others(world: World) -> None:
-    """N2.8 The app of PUBLISH, and the transaction of STAGE and PUBLISH, need a pattern as queues
-    do: who has `~orders.*` can neither publish under the app of others, nor stage in their
-    transactions.
+    """N2.8 The app of PUBLISH, and the transaction of STAGE and PUBLISH, need a pattern as
+    queues do.
     """
     root, wire = world.wire(), world.wire()
     root("ACL", "SETUSER", "bob", "on", "nopass", "+@produce", "~orders.*")
@@ -159,8 +159,8 @@ def test_apps_and_transactions_of_others(world: World) -> None:
 
 
 def test_workers_of_others(world: World) -> None:
-    """N2.4 WORKER HERE, BYE, QUIET and STOP name the queues that the worker of that name has said,
-    unless it is lost.
+    """N2.4 WORKER HERE, BYE, QUIET and STOP, the queues that the worker of that name has, unless
+    it is lost.
     """
     root, wire = world.wire(), world.wire()
     root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
@@ -378,9 +378,8 @@ def test_passwords_are_nowhere(world: World) -> None:
 
 
 def test_the_users_file(world: World, tmp_path: Path) -> None:
-    """N5.2 A file that is read later replaces all users, or none if it has a fault: then the users
-    stay, and the log says which line is wrong. Without a line for `default` that user is as in
-    N1.1.
+    """N5.2 A file that is read later replaces all users, or none if it has a fault: then the log
+    names the line. Without a line for `default` that user is as in N1.1.
     """
     path = tmp_path / "users"
     path.write_text("# who\nuser bob on nopass ~q +qlen\n")
@@ -444,8 +443,8 @@ def test_a_file_that_is_cut(world: World, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_faults_of_the_users_file(tmp_path: Path, line: str, why: str) -> None:
     """N5.1 `users-file` has one user a line: `user`, its name, words of SETUSER, with hashes
-    instead of passwords. A line that begins with `#` is a comment. A file that is missing or has
-    a fault stops the start. A line has at most 262,144 bytes, the file 16 MiB.
+    instead of passwords; a line that begins with `#` is a comment. A line has at most 262,144
+    bytes, the file 16 MiB.
     """
     path = tmp_path / "users"
     path.write_text(line)

@@ -48,7 +48,7 @@ def steps_of_spec() -> dict[str, str]:
             steps[number] = steps.get(number, "") + " " + plain(step[2])
         elif number and line.startswith("  "):
             steps[number] += " " + plain(line).removeprefix("- ")
-        else:
+        elif line:
             number = ""
     return steps
 

@@ -86,7 +86,7 @@ def test_a_topic_fills_no_other_tenant(world: World) -> None:
 
 
 def test_a_tenant_has_a_quarter_of_the_subscriptions(world: World) -> None:
-    """N11.8 subscribe to no more topics (T60.2)"""
+    """N11.8 subscriptions to topics (T60.2)"""
     n = world.n
     for i in range(SUBSCRIPTIONS_MAX // 4):
         n.topics.put(Subscription(b"shop/t%d" % i, b"shop/q", [], 1, n.node_id, False))
@@ -137,7 +137,6 @@ def test_names_that_a_user_may_not_see(world: World) -> None:
 
 @pytest.mark.parametrize("words", [("ADD", "other", "x", 0), ("LIST", "TOPIC", "other")])
 def test_no_right_to_a_topic(world: World, words: tuple[str | int, ...]) -> None:
-    """N2.8 Of a topic it is `-NOPERM user '<user>' has no right to the topic '<topic>': no pattern
-    of it fits`."""
+    """N2.7 `has no right to the topic '<topic>': no pattern of it fits`."""
     denied = Err("NOPERM user 'sue' has no right to the topic 'other': no pattern of it fits")
     assert world.user("sue")("TOPIC", *words) == denied

@@ -36,9 +36,9 @@ def one_dead(world: World, detail: str) -> bytes:
 
 
 def test_results_and_details_are_dropped_last(world: World) -> None:
-    """M3.4 Results and details above 256 bytes are dropped, the oldest first, but none that a
-    client waits for. The outcome stays `done`, with the reason `its result of <n> bytes was
-    dropped: memory was short`; the dead letter stays with body and reason.
+    """M3.4 Results and details above 256 bytes are dropped and counted, the oldest first, but
+    none that a client waits for. The outcome stays `done`, with the reason `its result of <n>
+    bytes was dropped: memory was short`; the dead letter stays with body and reason.
     """
     small, letter = one_done(world, "s" * 256), one_dead(world, "d" * 9_000)
     once = world.add("once", RETRY=0)
@@ -92,7 +92,7 @@ def test_a_detail_that_ends_a_wait_is_read(world: World) -> None:
 
 
 def test_failing_work_ends_at_the_limit(world: World) -> None:
-    """M2.4 What takes, does or ends work is accepted at every level, since it makes room"""
+    """M2.4 What takes, does or ends work is accepted at every level"""
     ids = [world.add(ATTEMPTS=1, KEEP=60) for _ in range(200)]
     world.n.limits.memory_bytes = limit = world.n.used_bytes() + 60_000
     for at, job_id in enumerate(world.get(count=200)):
@@ -108,8 +108,8 @@ def test_failing_work_ends_at_the_limit(world: World) -> None:
 
 
 def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """M2.5 The log says when a level is reached, and when a lower one holds after 5 s, with what is
-    used and by what.
+    """M2.5 The log has when a level is reached, and when a lower one holds after 5 s, with what
+    is used and by what.
     """
     caplog.set_level("INFO")
     one_done(world, "r" * 9_000)
@@ -133,8 +133,8 @@ def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_what_goes_for_memory_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """M3.6 The log says when results and details begin to go, and how many they were when none has
-    gone for 60 s.
+    """M3.6 The log has when results and details begin to go, and how many they were when none
+    has gone for 60 s.
     """
     caplog.set_level("INFO")
     world.n.base_bytes = 1_000_000
@@ -214,9 +214,9 @@ def test_awaited_results_stay(world: World) -> None:
 
 def test_full_of_letters_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """M2.6 If the node would be at level 0 without its dead letters, the errors of R1.5 and C3.5
-    end with `: <n> MB are dead letters, replay or purge them, or raise maxmemory`, and the log says
-    so. If it would be without its outcomes: `: <n> MB are kept outcomes, lower results-max-bytes or
-    raise maxmemory`.
+    end with `: <n> MB are dead letters, replay or purge them, or raise maxmemory`, and so does
+    the line of the log. If without its outcomes: `: <n> MB are kept outcomes, lower
+    results-max-bytes or raise maxmemory`.
     """
     big = world.add(body="x" * 3_000_000, ATTEMPTS=1)
     world.get()
@@ -271,10 +271,10 @@ def test_full_of_letters_and_outcomes_is_told(world: World, room: str) -> None:
 def test_a_result_above_the_bound_drops_no_other(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """W7.4 A result that alone is larger drops no other: the job is done, and its outcome is kept
-    without the result, with a reason that says so. With KEEP the reply to DONE is then `-ERR the
-    job is done, but its result of <n> bytes is not kept here: its outcome has <k> bytes with it,
-    results-max-bytes is <m>`, and the log has a line.
+    """W7.4 A result that alone is larger drops no other: the job is done, and its outcome is
+    kept without the result, with a reason about that. With KEEP the reply to DONE is then `-ERR
+    the job is done, but its result of <n> bytes is not kept here: its outcome has <k> bytes with
+    it, results-max-bytes is <m>`, and the log has a line.
     """
     world.run("CONFIG", "SET", "results-max-bytes", 10_000)
     kept = [one_done(world, "r" * 1_000) for _ in range(3)]

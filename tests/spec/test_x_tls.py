@@ -280,11 +280,11 @@ def test_half_open_handshakes_make_nobody_wait(place: Place) -> None:
 
 @pytest.mark.long
 def test_new_files_are_taken_without_a_restart(tmp_path: Path) -> None:
-    """X2.1 If one has changed, this connection and later ones get the new certificate; earlier
-    ones stay. So it is with `tls-ca-cert-file`.
+    """X2.1 If one has changed, this connection and later ones get the new one; earlier ones
+    stay.
 
-    X2.2 If the new files cannot be used, the old certificate stays in use: the log says why, once
-    for each change, and INFO shows the reason until the files are correct.
+    X2.2 If the new files cannot be used, the old certificate stays in use: the log has the
+    reason once for each change, INFO until the files are correct.
 
     """
     place = Place(tmp_path)

@@ -41,7 +41,7 @@ def test_replies_wait_until_the_first_snapshot_is_complete() -> None:
 
 @pytest.mark.parametrize("keep", [0, 50])
 def test_a_cut_while_it_begins_leaves_what_was_there_before(keep: int) -> None:
-    """J6.5 Meanwhile a crash leaves what was there before"""
+    """J6.5 a crash leaves what was there before"""
     at = 0
     while True:
         at += 1
@@ -65,8 +65,9 @@ def test_a_cut_while_it_begins_leaves_what_was_there_before(keep: int) -> None:
 
 
 def test_a_stop_finishes_it_first() -> None:
-    """J6.5 Meanwhile a crash leaves what was there before, replies that wait for a sync (J4.2,
-    J4.4) wait for the snapshot, and a stop first completes it."""
+    """J6.5 a crash leaves what was there before, replies that wait for a sync (J4.2, J4.4) wait
+    for the snapshot, and a stop first completes it.
+    """
     lab, ids = switched_on("everysec")
     lab.committer.settle(lab.n)
     assert lab.committer.close(lab.n.now_ms) == ""

@@ -153,8 +153,9 @@ def test_after_a_power_cut_only_what_was_not_synced_may_have_holes() -> None:
 
 
 def test_a_stop_says_that_all_is_synced() -> None:
-    """J3.2 If nothing follows a sync for a second, and at an orderly stop, a mark says so: a frame
-    without records, synced too."""
+    """J3.2 If nothing follows a sync for a second, and at an orderly stop, a synced frame
+    without records has it.
+    """
     for policy in ("no", "everysec", "always"):
         lab = Lab(policy=policy)
         lab.start()

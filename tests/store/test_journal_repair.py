@@ -255,8 +255,9 @@ PLACES = {  # the file in each place, and how many of the 30 jobs are left
 def test_whole_files_in_the_place_of_others(
     order: list[int], left: int, has_manifest: bool
 ) -> None:
-    """J7.2 A file that has the place of another one gets back its own, by the number in its header;
-    a copy of a file that is there is moved to a file of its name with `.copy`."""
+    """J7.2 A file in the place of another one gets back its own, by the number in its header; a
+    copy of a file that is there gets the suffix `.copy`.
+    """
     disk, paths = three_segments()
     held = [bytes(disk.file(path).data) for path in paths]
     places = [*paths, paths[-1].replace("3.log", "4.log")]
@@ -275,8 +276,9 @@ def test_whole_files_in_the_place_of_others(
 
 
 def test_a_repair_that_ends_while_files_move_goes_on() -> None:
-    """J7.2 A file that has the place of another one gets back its own, by the number in its header;
-    a copy of a file that is there is moved to a file of its name with `.copy`."""
+    """J7.2 A file in the place of another one gets back its own, by the number in its header; a
+    copy of a file that is there gets the suffix `.copy`.
+    """
     for most in range(1, 12):
         disk, paths = three_segments()
         held = [bytes(disk.file(path).data) for path in paths]
@@ -293,7 +295,7 @@ def test_a_repair_that_ends_while_files_move_goes_on() -> None:
 
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_manifest_that_is_older_or_newer_than_the_files(is_older: bool) -> None:
-    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it."""
+    """J7.5 a repair uses the newest whole snapshot and the segments after it."""
     disk, ids = two_states(is_older)
     with pytest.raises(JournalError, match="cannot read"):
         restarted(disk, START_MS)
@@ -312,7 +314,7 @@ def test_a_manifest_that_is_older_or_newer_than_the_files(is_older: bool) -> Non
 
 
 def test_a_repair_keeps_what_the_manifest_does_not_name() -> None:
-    """J7.5 After any repair, files with records that the manifest does not name get a name with
+    """J7.5 After any repair, files with records that the manifest does not name get the suffix
     `.left`, so that the next start does not remove them.
     """
     disk, ids = two_states(True)
@@ -328,7 +330,7 @@ def test_a_repair_keeps_what_the_manifest_does_not_name() -> None:
 
 
 def test_a_file_without_a_header_in_the_place_of_a_segment() -> None:
-    """J7.2 A file that has the place of another one gets back its own, by the number in its header.
+    """J7.2 A file in the place of another one gets back its own, by the number in its header.
 
     The segment that was made for later has no header yet, and was swapped with the last one.
     """
@@ -357,7 +359,7 @@ def two_states(is_older: bool) -> tuple[MemoryDisk, set[bytes]]:
 
 
 def test_a_snapshot_without_its_end_is_not_the_newest_whole_one() -> None:
-    """J7.5 A repair then goes by the files: the newest whole snapshot and the segments after it."""
+    """J7.5 a repair uses the newest whole snapshot and the segments after it."""
     disk, ids = two_states(False)
     name = max(n for n in named_in(check_dir(two_states(True)[0], PATH).manifest)[0])
     assert name.endswith(".snap")
@@ -375,8 +377,8 @@ def torn_snapshot() -> bytes:
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_file_of_another_journal_is_moved_away(at: int) -> None:
-    """J7.3 A file whose salt is not the one that the manifest has for it is of another journal: the
-    start stops (J5.2), and a repair moves it to a file of its name with `.foreign`.
+    """J7.3 A file with another salt than the manifest has is of another journal: the start stops
+    (J5.2), and a repair gives it the suffix `.foreign`.
     """
     disk, paths = three_segments()
     other, others = three_segments(50)
@@ -409,9 +411,7 @@ def test_a_manifest_of_another_journal_is_written_anew() -> None:
 
 
 def test_files_of_two_nodes_are_not_guessed_at() -> None:
-    """J7.3 Without a manifest, files of several nodes are refused: a person has to say which belong
-    together.
-    """
+    """J7.3 Without a manifest, files of several nodes are refused."""
     disk, paths = three_segments()
     data = bytearray(disk.file(paths[1]).data)
     header = decode_header(bytes(data[:HEADER_BYTES]), "")

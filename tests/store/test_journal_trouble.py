@@ -317,8 +317,8 @@ def test_a_planned_restart_without_a_journal_loads_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["no", "everysec", "always"])
 def test_what_only_an_unfinished_rewrite_has_is_not_kept(policy: str) -> None:
-    """J6.2 After a failed sync nothing about the file is known: everything is written anew from
-    memory before writes are accepted again.
+    """J6.2 After a failed sync everything is written anew from memory before writes are accepted
+    again.
     """
     lab = Lab(policy=policy)
     lab.start()

@@ -68,8 +68,9 @@ def test_a_node_that_comes_later_gets_all_keys() -> None:
 
 
 def test_a_follower_answers_no_key() -> None:
-    """Z4.10 Of a tube only the leader answers a known key (T17.3), when so many nodes have it as
-    SYNC asks (T18.5)."""
+    """Z4.10 Of a tube only the leader answers a known key (T17.3), when as many nodes have it as
+    SYNC asks for (T18.5).
+    """
     world, leader = led()
     id, _ = added(world.wire(leader), "k")
     other = (leader + 1) % 3

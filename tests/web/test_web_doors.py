@@ -155,8 +155,9 @@ def served(cert: Path, key: Path) -> Iterator[int]:
 
 @needs_openssl
 def test_https_takes_a_new_certificate(tmp_path: Path) -> None:
-    """X5.3 If one has changed, this connection and later ones use the new files. While these cannot
-    be used, what was read before stays in use, and the log says why."""
+    """X5.3 If one has changed, this connection and later ones use the new files. While these
+    cannot be used, what was read before stays in use, and the log has the reason.
+    """
     authority = Authority(tmp_path)
     cert, key = authority.sign("console")
     context = ssl.create_default_context(cafile=str(authority.cafile))

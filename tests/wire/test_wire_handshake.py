@@ -87,7 +87,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("one", "other", "why"), WRONG.values(), ids=WRONG)
 def test_strangers_never_link(one: list[bytes], other: list[bytes], why: str) -> None:
-    """B1.2 No node with a secret links without it, whatever the other node says."""
+    """B1.2 No node with a secret links without it."""
     a, b = dialer(one), acceptor(other)
     for first, second in ((a, b), (b, a)):
         with pytest.raises(BusError, match=why):
@@ -99,8 +99,9 @@ def test_strangers_never_link(one: list[bytes], other: list[bytes], why: str) ->
 
 
 def test_the_dialler_hears_that_its_secret_is_wrong() -> None:
-    """B1.1 A wrong code is answered with a refusal that has no key. The dialling node shows and
-    logs why it failed."""
+    """B1.1 A wrong code gets a refusal without a key; the dialling node shows and logs why it
+    failed.
+    """
     a, b = dialer([b"s"]), acceptor([b"t"])
     a.feed(b.take_out())
     with pytest.raises(BusError, match="wrong secret"):
@@ -180,7 +181,7 @@ def test_what_was_heard_before_proves_nothing() -> None:
 
 
 def test_a_card_on_the_way_cannot_be_changed() -> None:
-    """B1.1: it sends its node id and incarnation with a keyed code over them"""
+    """B1.1: node id and incarnation with a keyed code over them and both challenges"""
     a, b = dialer(), acceptor()
     b.feed(a.take_out())
     a.feed(b.take_out())
@@ -281,7 +282,7 @@ def test_large_turns_are_sealed_in_order() -> None:
 
 @BOTH
 def test_little_is_read_before_the_proof(secrets: list[bytes]) -> None:
-    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
+    """B1.1 a frame has at most 1 KiB and the connection lives 2 s."""
     conn = acceptor(secrets)
     with pytest.raises(BusError):
         conn.feed((BEFORE_BYTES + 1).to_bytes(4, "big") + bytes(4))

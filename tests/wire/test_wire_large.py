@@ -99,7 +99,7 @@ def test_every_split_of_large_frames(secrets: list[bytes], places: list[int]) ->
 @SEALED
 @pytest.mark.parametrize("place", [30, 700_000, -1])
 def test_a_flipped_bit_of_a_large_frame(secrets: list[bytes], place: int) -> None:
-    """B2.8 a frame with a wrong code ends the link before it is decoded"""
+    """B2.8 The receiver checks it as it comes, before it decodes"""
     a, b = pair(secrets)
     frame = bytearray(framed(a, copy())[0])
     frame[place] ^= 1

@@ -6,8 +6,10 @@ and its subcommand. `spec/` has the rules of more than one command.
 
 from typing import Final
 
+from tuque.wire.commands.details_jobs import JOB_DETAILS
 from tuque.wire.commands.details_tasks import TASK_DETAILS
 from tuque.wire.commands.details_tubes import TUBE_DETAILS
+from tuque.wire.commands.details_work import WORK_DETAILS
 
 DETAILS: Final[dict[bytes, str]] = {
     b"SHOW": """
@@ -304,10 +306,33 @@ DETAILS: Final[dict[bytes, str]] = {
   set`; wrong: `-ERR invalid password`, and the session is no longer authenticated; right: `+OK`.
   `AUTH default password` means the same.
 """,
+    b"ACL": """
+- N3.1 SETUSER, GETUSER, DELUSER, LIST, USERS, WHOAMI, CAT, LOG, DRYRUN, GENPASS, SAVE and LOAD
+  do what Redis users expect. Another word: C4.8.
+- N3.2 Words of SETUSER, applied in order: `on`, `off`, `nopass`, `resetpass`, `>password`,
+  `<password`, `#hash`, `!hash`, `~pattern`, `allkeys`, `resetkeys`, `+unit`, `-unit`,
+  `+@category`, `-@category`, `allcommands`, `nocommands`, `reset`, `iproto`, `noiproto`,
+  `iproto:digits`, `tenant:name`, `notenant`, `quota:what=number`. A category may stand without
+  its `@`. `@all` means all units.
+- N3.3 All words apply, or none: `-ERR Error in ACL SETUSER modifier '<word>': <why>`. The error
+  does not repeat a password.
+- N3.4 There are no channels, selectors and separate rights to read and to write: `&`, `(` and
+  `%` are refused.
+- N3.5 A change applies to open connections at once. If a user is deleted or turned off, its
+  connections are closed. If it may do less than before, those of its connections that wait,
+  monitor or subscribe are closed.
+- N3.6 LIST shows each user as words that make the same user, without the SHA-1 of N8.1. GETUSER
+  has flags, passwords, commands, keys, channels and selectors; of a tenant's user also tenant
+  and quotas.
+- N3.7 There are at most 10,000 users, 100 patterns and 8 passwords of a user. `default` cannot
+  be deleted.
+""",
 }
 
 ALL_DETAILS: Final = [  # a key may come twice
     *DETAILS.items(),
+    *JOB_DETAILS.items(),
+    *WORK_DETAILS.items(),
     *TASK_DETAILS.items(),
     *TUBE_DETAILS.items(),
 ]
