@@ -377,3 +377,18 @@ ERROR_WORDS: Final = """
 
 - C9.1 The first word of an error is one of these; clients may rely on it.
 """
+
+PROTOCOL_ERRORS: Final = """
+- inline request over 64 KiB without a newline: `too big inline request`
+- array, bulk header line over 64 KiB: `too big mbulk count string`, `too big bulk count string`
+- array count not a number or over 1,048,576: `invalid multibulk length`
+- bulk length not a number or negative: `invalid bulk length`
+- bulk length over the limit (L1): `invalid bulk length: <length> is over max-body-bytes
+  (<limit>); send less, or raise it with CONFIG SET (at most 512mb)`
+- incoming command over `client-query-buffer-limit`: `the command is over
+  client-query-buffer-limit (<limit>)`
+- element of an array that does not start with `$`: `expected '$', got '<c>'`
+- unbalanced inline quotes: `unbalanced quotes in request`
+- before AUTH, an incoming command of over 10 arguments: `unauthenticated multibulk length`
+- before AUTH, an incoming bulk over 16 KiB: `unauthenticated bulk length`
+"""
