@@ -27,7 +27,7 @@ from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path i
 from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.commands.commands import CATEGORIES, UNITS  # noqa: E402  the path is set above
 from tuque.wire.commands.details import (  # noqa: E402  the path is set above
-    DETAILS,
+    ALL_DETAILS,
     ERROR_WORDS,
     PROTOCOL_ERRORS,
 )
@@ -90,7 +90,7 @@ def commands_md() -> str:
 def detail_lines(name: str) -> list[str]:
     """The rules of a command, and of its subcommands."""
     out: list[str] = []
-    for key, text in DETAILS.items():
+    for key, text in ALL_DETAILS:
         command, _, subcommand = key.decode().partition(" ")
         if command == name:
             out += ["", *([f"#### {command} {subcommand}", ""] if subcommand else [])]

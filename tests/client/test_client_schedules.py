@@ -109,7 +109,7 @@ def test_both_faces(connect: Connect, node: ScriptedNode) -> None:
 
 
 def test_a_schedule_on_a_node(world: World) -> None:
-    """T46.5 `PAUSE` and `RESUME` reply 1 if that changed something, `DROP` if there was one"""
+    """T46.5 PAUSE and RESUME reply 1 if that changed something, DROP if there was one"""
     client = world.client()
     with pytest.raises(NoTube):
         client.schedule_add("plain", "n", "b", every_s=1)

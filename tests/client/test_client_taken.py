@@ -116,9 +116,9 @@ def unknown_at_first(world: World, fault: str) -> None:
 def test_who_does_not_know_a_task_names_the_leader(
     make_world: MakeWorld, word: str, fault: str
 ) -> None:
-    """T17.8 A node that does not know a task cannot say whether it has ended: it may be behind, or
-    have no replica. So an id that names a tube (G6.8) of another node is refused as in T17.3, known
-    or not, by every command that changes jobs
+    """T17.8 A node cannot know whether a task that it does not have has ended: commands that
+    change a job or its run are refused as in T17.3 for each id that names a tube of another node
+    (G6.8)
     """
     world = with_tube(make_world)
     unknown_at_first(world, fault)
@@ -178,9 +178,9 @@ def test_a_job_of_a_queue_is_nobodys_task(make_world: MakeWorld) -> None:
 
 
 def test_a_node_that_knows_nothing_says_so(make_world: MakeWorld) -> None:
-    """T17.8 A node that does not know the tube either, while not all nodes are in reach:
-    `-NOQUORUM this node does not know the tube of task <id>, and not all nodes are in reach: try
-    again soon`.
+    """T17.9 A task of a tube that this node does not know, while not all nodes are reachable
+    (T17.8): `-NOQUORUM this node does not know the tube of task <id>, and not all nodes are in
+    reach: try again soon`.
     """
     world = make_world(3)
     world.cut(0, 1)
@@ -205,9 +205,10 @@ def without_mark(world: World) -> None:
 
 
 def test_done_at_a_node_that_knows_nothing_ends_the_task(make_world: MakeWorld) -> None:
-    """T1.12 (cluster) A task that was made before ids named tubes (G6.8) is an unknown id at a node
-    without it: ACKJOB and DONE reply 0 there (A3.4, W14.6). The leader that gets this SETACK
-    without holders acts as if the client, without a session, had asked it.
+    """T1.12 (cluster) A task that was made before ids named tubes (G6.8) is an unknown id at a
+    node without it: ACKJOB and DONE reply 0 there (A3.4, W14.6). The leader that gets this
+    SETACK without holders, or FASTACK (A7.2), which is sent once, acts as if the client, without
+    a session, had asked it.
     """
     world = with_tube(make_world)
     without_mark(world)
@@ -235,8 +236,7 @@ def test_done_at_a_node_that_knows_nothing_ends_the_task(make_world: MakeWorld) 
 def test_what_was_said_while_cut_off_counts_later(make_world: MakeWorld, word: str) -> None:
     """T1.12 It does not answer while it may not (T17.3, T19.2, T18.5), so that the node asks again.
 
-    T1.12 So it does for FASTACK (A7.2), which is sent once.
-    """
+    T1.12 or FASTACK (A7.2), which is sent once."""
     world = with_tube(make_world)
     without_mark(world)
     if word == "FASTACK":

@@ -33,7 +33,7 @@ def test_groups(port: int, tuque: Run) -> None:
 
 
 def test_a_dead_child_that_is_waited_for() -> None:
-    """T50.5 One that is waited for is open, and ended as `dead`, with its reason (T50.3)"""
+    """T50.5 With `wait` one that is dead is open, and ended as `dead`, with its reason"""
     one = JobGroup("D-1", "sums", "open", 3, 3, 1, 0, "wait", True, 5, 0, dead=1)
     assert row(one).endswith("D-1  open  1/3 ended  0 failed  1 dead: waits for a replay")
     child = ChildEnd(2, "D-2", "open", None, "dead", "no vat id")

@@ -57,8 +57,9 @@ def test_dead_letters_are_listed_shown_replayed_and_purged(port: int, tuque: Run
 
 
 def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
-    """T48.15 DEAD LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3),
-    SHOW the id of the task"""
+    """T48.15 LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3), SHOW
+    the id of the task
+    """
     with RealCluster(tmp_path / "nodes", 2) as cluster:
         client, other = (Client(node.url) for node in cluster.nodes)
         until(lambda: client.tube("work").create("tasks", sync=1, if_not_exists=True) is None)

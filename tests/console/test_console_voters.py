@@ -83,7 +83,7 @@ def test_who_can_vote() -> None:
 
 
 def test_why_leaders_changed() -> None:
-    """T11.5 `tuque cluster status` sums them up over the nodes, by reason"""
+    """T11.5 `tuque cluster status` sums them up by reason"""
     rows = [Row(str(i), "h", i, "up") for i in range(3)]
     assert new_leaders(rows) == []
     rows[0].led = {"silent": 1}
@@ -98,7 +98,7 @@ def test_why_leaders_changed() -> None:
 
 
 def test_new_leaders(voting_world: World, tuque_in: TuqueIn) -> None:
-    """T11.5 So elections that were won and these two are all changes of leaders (E1.8)"""
+    """T11.5 So elections won and these two are all changes of leaders (E1.8)"""
     world = voting_world
     wires = askers(world)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
@@ -129,7 +129,7 @@ def test_new_leaders(voting_world: World, tuque_in: TuqueIn) -> None:
 
 
 def test_a_lost_majority(voting_world: World, tuque_in: TuqueIn) -> None:
-    """T27.10 Of a list with one voter that one is the majority"""
+    """T27.10 One voter is the majority of its list"""
     world = voting_world
     wires = askers(world)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
@@ -184,9 +184,9 @@ def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueI
 def test_tubes_that_do_not_fail_over_are_named(
     make_world: Callable[..., World], tuque_in: TuqueIn
 ) -> None:
-    """T23.5 If a tube is made in a cluster of three or more nodes without a list in force, and
-    neither FAILOVER no nor TEMPORARY was said, the log has a warning that it does not fail over. In
-    such a cluster `tuque tubes` names the tubes that do not, except temporary ones.
+    """T23.6 If a tube is made in a cluster of three or more nodes without a list, and neither
+    FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over; `tuque
+    tubes` names such tubes.
     """
     world = make_world(3, journal="off")
     create = partial(ask, world.wire(0), "TUBE", "CREATE")

@@ -225,7 +225,7 @@ def rounds_waited(rows: list[Row], tenant_of: dict[str, str], died_ms: int) -> l
 @pytest.mark.slow
 @pytest.mark.parametrize(("tenants", "each"), [(50, 25)])
 def test_tenants_beside_a_noisy_one(nodes: RealCluster, tenants: int, each: int) -> None:
-    """T43.2 So a task that may go waits for one round at most."""
+    """T43.2 so a task that may go waits for one round at most."""
     shop = Shop(nodes, tenants, each)
     with at_once(shop.make_noise, 0), at_once(shop.work, *range(8)):
         with at_once(shop.produce, 0, 1, 2):
@@ -345,8 +345,7 @@ def hurt(nodes: RealCluster, kind: str) -> int:
 def test_places_come_back_over_faults(
     nodes: RealCluster, faults: tuple[str, ...], each: int
 ) -> None:
-    """T41.2 The place goes with the task when it is taken, and comes back when it is TAKEN no
-    longer, whatever the reason.
+    """T41.2 A place comes back when its task is TAKEN no longer, whatever the reason.
 
     T44.1 One task of a tube has a unique key at a time: also over leaders.
     """

@@ -66,8 +66,7 @@ def test_work_outlasts_a_time_without_its_node(make_server: MakeServer) -> None:
     """W6.1 Only silence that the node could have heard counts: each run gets a whole RETRY after a
     start of the node (W13.3), after its process stood still for over a second
 
-    T48.9 Each task that is TAKEN, begun or not, has a whole ttr after a start of the node
-    """
+    T48.9 each TAKEN task has a whole ttr after a start"""
     flags = ("--appendonly", "yes", "--appendfsync", "always")
     servers = [make_server(*flags) for _ in range(2)]
     stopped, killed = map(Worked, servers)
@@ -84,8 +83,9 @@ def test_work_outlasts_a_time_without_its_node(make_server: MakeServer) -> None:
 def test_a_task_without_a_ttr_has_the_default_retry_time(
     make_server: MakeServer, type: str
 ) -> None:
-    """T1.3 a task without ttr comes back after `default-retry-max`, which START, WORKING and SHOW
-    say too"""
+    """T1.3 a task without ttr comes back after `default-retry-max`, which START, WORKING and
+    SHOW have too
+    """
     server = make_server("--appendonly", "yes", "--default-retry-max", "40")
     wire = server.wire()
     wire("TUBE", "CREATE", "t", type)
@@ -109,8 +109,9 @@ def test_a_task_without_a_ttr_has_the_default_retry_time(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "move"])
 def test_a_run_at_the_next_leader(make_voters: Callable[..., RealCluster], how: str) -> None:
-    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
-    `-ATWORK`, and START of the same one the same run."""
+    """T48.2 after a restart and at a new leader START of another worker gets `-ATWORK`, of the
+    same one the same run.
+    """
     nodes = make_voters(1_500)
     first = nodes.leader("t")
     wire = first.wire()

@@ -96,8 +96,7 @@ def test_a_take_that_gets_nothing(wire: Wire) -> None:
 
 
 def test_commands_behind_a_take_wait(wire: Wire, other: Wire) -> None:
-    """T15.8 Like a waiting GETJOB it blocks its connection (C3.9), and so does a PUT that waits for
-    room (T7.2)."""
+    """T15.8 Like a waiting GETJOB it blocks its connection (C3.9)."""
     make(wire, "behind", "fifo")
     other.send("TUBE", "TAKE", "behind")
     other.send("PING")

@@ -64,6 +64,8 @@ def test_the_rules_of_commands_need_no_headings() -> None:
     text = "### SHOW\n- S1.1 one.\n- S1.2 two.\n"
     spec = spec_check.Spec({"docs/commands.md": text})
     assert spec.faults == [] and spec.rules == {"S1"}
+    several = spec_check.Spec({"docs/commands.md": "### ADDJOB\n- R1.1 one.\n- W1.1 two.\n"})
+    assert several.faults == [] and several.rules == {"R1", "W1"}
     assert spec_check.Spec({"a.md": text}).faults == [
         "a.md:2: step S1.1 stands under ",
         "a.md:3: step S1.2 stands under ",

@@ -114,7 +114,7 @@ def test_an_expression_is_searched_by_its_fields(world: World) -> None:
 
 
 def test_schedules_after_a_restart_take_turns(world: World) -> None:
-    """T45.3 It looks at 25 schedules in a turn."""
+    """T45.3 it looks at 25 schedules in a turn."""
     world.run("TUBE", "CREATE", "t", "tasks")
     n = world.n
     for i in range(200):

@@ -94,7 +94,7 @@ def leaders(world: World, *nodes: int) -> list[int]:
 
 
 def test_a_lost_majority_is_replaced_as_the_docs_say(make_world: MakeWorld) -> None:
-    """T28.8 CLUSTER VOTERS FORCE node ... makes a list of these nodes at once
+    """T28.8 FORCE node ... makes a list of these nodes at once
 
     docs/tubes.md: stop the others, FORCE, FORGET each of them. Three of the five old voters come
     back with their disks, and do not lead the tube beside the new leader.

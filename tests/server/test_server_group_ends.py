@@ -39,7 +39,7 @@ def test_a_child_whose_workers_are_silent(tasks: World, queue: str) -> None:
 
 @pytest.mark.parametrize("queue", ["q", "other"])
 def test_why_a_child_has_failed(tasks: World, queue: str) -> None:
-    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    """T50.3 The reason has that one is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
@@ -62,7 +62,7 @@ def test_why_a_child_has_failed(tasks: World, queue: str) -> None:
 
 
 def test_why_a_child_that_nobody_began_has_failed(tasks: World) -> None:
-    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    """T50.3 The reason has that one is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
@@ -130,8 +130,8 @@ def test_ends_that_were_not_noted_when_the_group_ended(tasks: World, queue: str,
 @pytest.mark.parametrize("how", ["fails", "is cancelled", "is deleted"])
 @pytest.mark.parametrize("queue", ["q", "other"])
 def test_a_job_that_another_one_added_is_not_cancelled(tasks: World, queue: str, how: str) -> None:
-    """T51.2 With NOCANCEL the group waits for these, but never cancels them: another one has added
-    them. One that has not ended when the group does has failed for it: it ended as `open`.
+    """T51.2 With NOCANCEL the group waits for these, but never cancels them: another one has
+    added them. One that has not ended when the group does has failed: it ended as `open`.
     """
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
     group = tasks.value("GROUP CREATE t 4 THEN callback").decode()
@@ -175,8 +175,8 @@ def test_the_child_for_which_a_group_failed_is_the_first_that_ended(tasks: World
 
 @pytest.mark.parametrize("queue", ["q", "other"])
 def test_a_dead_child_is_seen_while_its_replay_is_awaited(tasks: World, queue: str) -> None:
-    """T50.5 One that is waited for is open, and ended as `dead`, with its reason (T50.3), until the
-    leader knows that it was replayed.
+    """T50.5 With `wait` one that is dead is open, and ended as `dead`, with its reason, until
+    the leader knows that it was replayed.
 
     T51.6 STATE dead means the open ones that are dead.
     """

@@ -140,7 +140,7 @@ def test_results_in_pages(tasks: World) -> None:
 
 
 def test_an_index_counts_once(tasks: World) -> None:
-    """T50.3 So a child that runs twice, or ends twice, counts once."""
+    """T50.3 so a child that runs twice, or ends twice, counts once."""
     group, ids = made(tasks, 2)
     other = tasks.value("ADDJOB q x 0 KEEP 9000").decode()
     assert tasks.value(f"GROUP ADD t {group} 0 {other} 0 {ids[0]}") == 0
@@ -162,8 +162,9 @@ def dead(world: World, id: str) -> None:
 
 
 def test_a_failed_child_stops_the_group(tasks: World) -> None:
-    """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
-    the open children are cancelled."""
+    """T50.5 ONFAIL stop: a child that fails makes the group fail: the callback does not run, and
+    the open children are cancelled.
+    """
     group, ids = made(tasks, 3, options="ATTEMPTS 3")
     tasks(f"DONE {ids[0]} - RESULT a")
     dead(tasks, ids[1])
@@ -179,7 +180,7 @@ def test_a_failed_child_stops_the_group(tasks: World) -> None:
 
 
 def test_a_group_goes_on_without_those_that_failed(tasks: World) -> None:
-    """T50.5 with `continue` it has ended like the others, without a result."""
+    """T50.5 With `continue` it has ended like the others, without a result."""
     group, ids = made(tasks, 4, "ONFAIL continue THEN callback", "ATTEMPTS 3")
     tasks(f"CANCEL {ids[3]}")
     tasks(f"DEADLETTER {ids[2]} qq REASON no")
@@ -194,7 +195,7 @@ def test_a_group_goes_on_without_those_that_failed(tasks: World) -> None:
 
 
 def test_a_group_waits_for_a_replay(tasks: World) -> None:
-    """T50.5 With `wait`, one that is dead is waited for, in case it is replayed."""
+    """T50.5 With `wait` one that is dead is open."""
     group, ids = made(tasks, 1, "ONFAIL wait THEN callback", "ATTEMPTS 3")
     dead(tasks, ids[0])
     later(tasks, 60_000)
@@ -236,8 +237,9 @@ def test_one_that_had_ended_before(tasks: World) -> None:
 
 
 def test_cancel(tasks: World) -> None:
-    """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8), by
-    and by; a node that is not in reach is asked until it answers."""
+    """T50.7 CANCEL of a group, or a delete of its task: its callback does not run, and each open
+    child is cancelled (W8), by and by; a node that is not in reach is asked until it answers.
+    """
     group, ids = made(tasks, 3)
     tasks(f"DONE {ids[0]} -")
     turn(tasks)
@@ -251,7 +253,9 @@ def test_cancel(tasks: World) -> None:
 
 
 def test_cancel_of_children_in_tubes(tasks: World) -> None:
-    """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8)"""
+    """T50.7 CANCEL of a group, or a delete of its task: its callback does not run, and each open
+    child is cancelled (W8)
+    """
     tasks("TUBE CREATE other tasks")
     group = tasks.value("GROUP CREATE t 2 THEN callback").decode()
     ids = [tasks.value(f"ADDJOB other c{i} 0 KEEP 9000").decode() for i in range(2)]
@@ -267,7 +271,9 @@ def test_cancel_of_children_in_tubes(tasks: World) -> None:
 
 
 def test_deleting_the_group_cancels_its_children(tasks: World) -> None:
-    """T50.7 The same becomes of the children when the task of the group is deleted."""
+    """T50.7 CANCEL of a group, or a delete of its task: its callback does not run, and each open
+    child is cancelled (W8).
+    """
     group, ids = made(tasks, 2)
     assert tasks.value(f"DELJOB {group}") == 1
     later(tasks, 61_000)
@@ -290,7 +296,8 @@ def test_children_that_never_came(tasks: World) -> None:
 
 def test_results_that_are_too_large(tasks: World) -> None:
     """T50.3 A child whose result is not kept, has more than 65,536 bytes, or would make those of
-    the group more than 64 MiB, has failed; its reason says so."""
+    the group more than 64 MiB, has failed, with that as the reason.
+    """
     group, ids = made(tasks, 2, "ONFAIL continue THEN callback")
     tasks(f"DONE {ids[0]} - RESULT", b"x" * 65_537)
     tasks(f"DONE {ids[1]} - RESULT", b"x" * 65_536)

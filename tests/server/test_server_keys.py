@@ -212,7 +212,9 @@ def test_who_waits_for_a_key_is_late(tasks: World, key: str) -> None:
 
 
 def test_a_second_add_of_a_unique_key_meets_the_first(tasks: World) -> None:
-    """T44.4 An ADDJOB with a key that a task has replies with the id of that task."""
+    """T44.4 An ADDJOB with a key that is taken replies with the id of the task that has it, or
+    had it first.
+    """
     first = tasks.add("t", "one", "UNIQUE", "order-7")
     assert tasks.add("t", "two", "UNIQUE", "order-7") == first
     assert tasks.value("ADDJOB t three 0 WITHNEW UNIQUE order-7") == [first, 0]
@@ -247,8 +249,9 @@ def test_a_key_until_start_is_free_after_the_first_take(tasks: World) -> None:
 @pytest.mark.parametrize("ends", ["ACKJOB $", "DELJOB $", "DEADLETTER $ lost", "nothing"])
 def test_a_key_for_a_time_is_taken_whatever_becomes_of_the_task(tasks: World, ends: str) -> None:
     """T44.3 With UNTIL a number of seconds a key is taken for that time from the add, whatever
-    becomes of the task. Then it is free, also while the task waits or is at work.
-    T44.4 So it does with the id of the first task while a key is taken for a time."""
+    becomes of the task. Then it is free, also while the task waits or is at work. T44.4 An
+    ADDJOB with a key that is taken replies with the id of the task that has it, or had it first.
+    """
     words = ("UNIQUE", "order-7", "UNTIL", "1.5")
     first = tasks.add("t", "one", *words)
     assert bodies(tasks) == ["one"]
@@ -283,8 +286,9 @@ def test_a_task_that_waits_is_replaced_while_its_key_is_taken_for_a_time(tasks: 
 
 def test_what_keeps_a_key_is_seen_and_can_be_deleted(tasks: World) -> None:
     """T44.8 SHOW of a task that keeps a key has unique, until-ms, and in `key-of` the id of the
-    first task. TUBE DELETE and DELJOB of it free the key. TUBE BURY is refused: `-WRONGTUBE task
-    <number> keeps a UNIQUE key: delete it to free the key`."""
+    first task. TUBE DELETE and DELJOB of it free the key. TUBE BURY: `-WRONGTUBE task <number>
+    keeps a UNIQUE key: delete it to free the key`.
+    """
     first = tasks.add("t", "one", "UNIQUE", "u", "UNTIL", "1.5")
     end_ms = tasks.n.now_ms + 1_500
     shown = tasks.value("SHOW", first)

@@ -24,8 +24,9 @@ LIFE = (
 
 
 def test_jobs_of_schedules_have_a_life(tasks: World) -> None:
-    """T46.2 The jobs have them as if an ADDJOB had given them.
-    T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    """T46.2 The jobs have them as if an ADDJOB had given them. T48.1 A schedule's jobs have
+    those that SCHEDULE ADD gave them (T46.2)
+    """
     assert tasks(f"SCHEDULE ADD t n EVERY 10 RETRY 30 {LIFE} LIMIT l 9 body") == b"+ADDED\r\n"
     later(tasks, 10_000)
     (job,) = tasks.value("GETJOB NOHANG WITHMETA FROM t")
@@ -89,7 +90,8 @@ def test_lives_that_are_refused(tasks: World, what: str) -> None:
     """T46.2 RETRY 0: `-ERR RETRY must be 1 or more: the tasks of a tube come back`.
 
     T46.2 All of them together have at most 16,384 bytes: `-ERR the options of a job have <n>
-    bytes: at most 16384`. What W1.4 refuses is refused."""
+    bytes: at most 16384`.
+    """
     body = "THEN b" if what.startswith("GROUP") else "b"
     long = tasks(f"{what} DEAD {'x' * 17_000} {body}")
     assert long.startswith(b"-ERR the options of a job have 17") and long.endswith(

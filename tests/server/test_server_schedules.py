@@ -60,8 +60,10 @@ def test_instants_that_were_missed(tasks: World, policy: str, count: int) -> Non
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", 10), ("one", 11)])
 def test_the_last_ten_seconds_were_in_time(tasks: World, policy: str, count: int) -> None:
-    """T45.5 Those of the last 10 s make their own jobs by every policy. They count as in time also
-    if it takes longer to add these jobs. The log says that instants were missed."""
+    """T45.5 Those of the last 10 s make their own jobs by every policy, and count as in time
+    also if it takes longer to add these jobs. `late` counts how often that was so, and it is
+    logged.
+    """
     tasks(f"SCHEDULE ADD t n EVERY 1 MISSED {policy} body")
     tasks.jump_ms(60_500)
     for _ in range(11):  # missed ones, then those of 51 s to 60 s: one in a turn, all slow
@@ -78,9 +80,10 @@ def test_the_last_ten_seconds_were_in_time(tasks: World, policy: str, count: int
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", 5), ("one", 6), ("all", 30)])
 def test_what_was_missed_is_known_when_a_pause_ends(tasks: World, policy: str, count: int) -> None:
-    """T45.5 What was missed is decided when a job can be added. Instants that wait by T45.6, but
-    for the quota of N11.3, are judged anew when the wait ends: so `skip` and `one` make jobs of
-    the last 10 s only, and `one` one job more."""
+    """T45.5 What was missed is decided when a job can be added. Instants that wait by T45.6,
+    except for the quota of N11.3, are judged anew when the wait ends: so `skip` and `one` make
+    jobs of the last 10 s only, and `one` one job more.
+    """
     tasks(f"SCHEDULE ADD t n EVERY 2 MISSED {policy} body")
     tasks("PAUSE t in")
     later(tasks, 61_000)
@@ -93,8 +96,9 @@ def test_what_was_missed_is_known_when_a_pause_ends(tasks: World, policy: str, c
 
 
 def test_a_pause_while_jobs_are_added(tasks: World) -> None:
-    """T45.5 Instants that wait by T45.6, but for the quota of N11.3, are judged anew when the wait
-    ends"""
+    """T45.5 Instants that wait by T45.6, except for the quota of N11.3, are judged anew when the
+    wait ends
+    """
     tasks("SCHEDULE ADD t n EVERY 1 MISSED skip body")
     tasks.jump_ms(60_500)
     for _ in range(3):  # what was missed, and two jobs
@@ -110,8 +114,9 @@ def test_a_pause_while_jobs_are_added(tasks: World) -> None:
 
 
 def test_why_a_schedule_waits(tasks: World, caplog: pytest.LogCaptureFixture) -> None:
-    """T46.4 waits is why an instant that has come makes no job yet, else empty. The log says it
-    when that is so for 5 s."""
+    """T46.4 waits is why an instant that has come makes no job yet, else empty. That is logged
+    when it lasts 5 s.
+    """
     tasks("SCHEDULE ADD t n EVERY 1 body")
     assert show(tasks)["waits"] == b""
     said = "schedule n of t waits: the input of the queue is paused"
@@ -167,8 +172,9 @@ def test_a_pause(tasks: World) -> None:
 
 
 def test_run_now(tasks: World) -> None:
-    """T46.5 `RUN tube name` replies with the id of the job, null if its unique key is taken; what
-    refuses an ADDJOB refuses it."""
+    """T46.5 RUN replies with the id of the job, null if its unique key is taken; what refuses an
+    ADDJOB refuses it.
+    """
     tasks("SCHEDULE ADD t n EVERY 10 UNIQUE key body")
     id = tasks.value("SCHEDULE RUN t n")
     assert tasks.value("SCHEDULE RUN t n") is None
@@ -181,8 +187,7 @@ def test_run_now(tasks: World) -> None:
 
 
 def test_schedules_are_listed_and_dropped(tasks: World) -> None:
-    """T46.4 `LIST tube [cursor] [COUNT n]` replies with the next cursor, 0 at the end,
-    and up to n (100) schedules."""
+    """T46.4 LIST replies with the next cursor, 0 at the end, and up to n (100) schedules."""
     for i in range(5):
         tasks(f"SCHEDULE ADD t n{i} EVERY 10 body")
     names = []
@@ -440,9 +445,9 @@ def made(world: World) -> set[bytes]:
 
 
 def test_a_clock_that_was_ahead_stops_no_schedule(make_world: Callable[..., World]) -> None:
-    """T45.9 If the system of the leader keeps its clock in step with others, and that clock agrees
-    with the node to 10 s, what is ahead of now is taken back: its instants make their jobs when
-    they come, and the log says so.
+    """T45.9 If the system of the leader keeps its clock in step with others, and that clock
+    agrees with the node to 10 s, what is ahead of now is taken back: its instants make their
+    jobs when they come.
     """
     world = make_world(3)
     clock_was_ahead(world)
@@ -459,7 +464,7 @@ def test_a_clock_that_was_ahead_stops_no_schedule(make_world: Callable[..., Worl
 
 
 def test_it_waits_until_the_clock_is_known_to_be_right(make_world: Callable[..., World]) -> None:
-    """T45.9 Else the log says that the schedule waits, and the leader looks again every 10 s."""
+    """T45.9 Else the schedule waits, and the leader looks again every 10 s."""
     world = make_world(3)
     clock_was_ahead(world)
     world.pass_ms(75_000)

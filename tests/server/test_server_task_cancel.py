@@ -44,7 +44,7 @@ def test_nobody_has_it(tasks: World, state: str) -> None:
     "how", ["release", "delay", "nack", "fail", "final", "silence", "bury", "start", "unstarted"]
 )
 def test_somebody_has_it(tasks: World, how: str) -> None:
-    """T48.10 One that is TAKEN is `flagged`: its worker hears of it (W8.2), and it ends as
+    """T48.10 One that is TAKEN is `flagged`: its worker learns of it (W8.2), and it ends as
     cancelled where it would be READY, DELAYED or BURIED again.
     """
     id = tasks.add("t", "body", *KEPT, "UNIQUE", "u")
@@ -106,8 +106,8 @@ def test_many_at_once(tasks: World) -> None:
 
 def test_what_is_no_job(tasks: World) -> None:
     """T1.11 A schedule, a group, the record of a child and the keeper of a UNIQUE key (T45.8,
-    T50.9, T44.8) are no jobs. START, FAIL, CANCEL, UPDATEJOB and DEADLETTER of their ids are
-    refused, and say what it is and what to use: `-ERR <id> is a group: use GROUP CANCEL`.
+    T50.9, T44.8) are no jobs: START, FAIL, CANCEL, UPDATEJOB and DEADLETTER of their ids are
+    refused, with what to use: `-ERR <id> is a group: use GROUP CANCEL`.
 
     T50.2 ADD refuses the id of a group, a schedule, the record of a child or the keeper of a key
     that this node knows, before it adds any: `-ERR <id> is a group: the children of a group are

@@ -73,8 +73,9 @@ def info(world: World, section: str) -> dict[str, str]:
 
 
 def test_a_task_that_is_given_up_stays(tasks: World) -> None:
-    """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change it is
-    BURIED in its tube, under its id, with cause, reason, attempts, and the first and last failure.
+    """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change, and so
+    once, it is BURIED in its tube, under its id, with cause, reason, attempts, and the first and
+    last failure.
     """
     words = ("BACKOFF", "0", "0", "0", "UNIQUE", "u", "LIMIT", "l", "1")
     head = ("HEADERS", "1", "tuque-task", "send")
@@ -95,8 +96,9 @@ def test_a_task_that_is_given_up_stays(tasks: World) -> None:
 
 
 def test_what_counts_and_shows_it(tasks: World) -> None:
-    """T48.8 It counts as buried (T15.4) and as a dead letter (W6.6, S8, O10.2); START of it:
-    `-DEAD` (W2.2)."""
+    """T48.15 START of a dead task: `-DEAD` (W2.2). It counts as buried (T15.4) and as a dead
+    letter (W6.6, S8, O10.2).
+    """
     id = killed(tasks, "KEEP", "60")
     seen = result(tasks, id)
     assert (seen[b"state"], seen[b"cause"], seen[b"reason"]) == (b"dead", b"failed", b"why")
@@ -114,7 +116,9 @@ def test_what_counts_and_shows_it(tasks: World) -> None:
 
 
 def test_bury_by_hand_is_a_dead_letter(tasks: World) -> None:
-    """T48.8 One that TUBE BURY sets aside has the cause `buried`, and no attempt is used up."""
+    """T48.8 Each BURIED task is a dead letter, of TUBE BURY with the cause `buried`; no attempt
+    is used up.
+    """
     id = tasks.add("t", "body", "UNIQUE", "u")
     tasks("TUBE BURY t 0")
     assert [(row[0], row[3], row[4]) for row in letters(tasks, "CAUSE buried")] == [
@@ -157,8 +161,9 @@ def test_replay_is_the_next_life(tasks: World) -> None:
 
 
 def test_replay_of_a_key_that_another_task_has(tasks: World) -> None:
-    """T48.13 If another task has it, it stays dead and does not count as changed; if it is the only
-    one that IDS names, the reply is `-DUPLICATE <id> has this UNIQUE key`."""
+    """T48.13 If another task has it, it stays dead and does not count as changed; if it is the
+    only one that IDS names: `-DUPLICATE <id> has this UNIQUE key`.
+    """
     id = killed(tasks, "UNIQUE", "u")
     free = killed(tasks)
     other = tasks.add("t", "more", "UNIQUE", "u")
@@ -175,8 +180,9 @@ def test_replay_of_a_key_that_another_task_has(tasks: World) -> None:
 
 
 def test_replay_to_a_queue(tasks: World) -> None:
-    """T48.13 With QUEUE the body goes on in that queue as a new job with its own id, and the task
-    ends with the outcome `dead`."""
+    """T48.13 With QUEUE the body goes to that queue as a new job with its own id, and the task
+    ends with the outcome `dead`.
+    """
     id = killed(tasks, "KEEP", "60", "HEADERS", "1", "a", "b")
     assert tasks("DEAD REPLAY t QUEUE t ALL").startswith(b"-ERR 't' is a tube")
     assert tasks.value("DEAD REPLAY t QUEUE q ALL") == [b"0", 1, 1]
@@ -189,9 +195,10 @@ def test_replay_to_a_queue(tasks: World) -> None:
 
 
 def test_a_letter_in_the_queue_that_dead_names(tasks: World) -> None:
-    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
-    job with its own id there, with the copies of a plain ADDJOB; the task ends in the same step of
-    the journal, with the outcome `dead`, and its keys are free."""
+    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task is a new job with its
+    own id there, with the copies of a plain ADDJOB; the task ends in the same step of the
+    journal, with the outcome `dead`, and its keys are free.
+    """
     id = tasks.add("t", "body", *ONCE, "DEAD", "grave", "KEEP", "60", "UNIQUE", "u")
     assert fail(tasks, id, "DETAIL", "trace") == [b"dead", b"grave"]
     ((letter, origin, *_),) = letters(tasks, queue="grave")
@@ -236,8 +243,9 @@ def test_expired_tasks_with_attempts(tasks: World) -> None:
 
 
 def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: World) -> None:
-    """T48.15 DEAD LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3),
-    SHOW the id of the task"""
+    """T48.15 LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3), SHOW
+    the id of the task
+    """
     id = killed(tasks)
     tasks.server.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
     lose_home(tasks.n, tubes_of(tasks.n), tubes_of(tasks.n).by_name[b"t"], OTHER, 2)
@@ -263,8 +271,9 @@ def state_of(world: World, gid: str) -> str:
 
 
 def test_a_dead_child_stops_its_group(tasks: World) -> None:
-    """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
-    the open children are cancelled."""
+    """T50.5 ONFAIL stop: a child that fails makes the group fail: the callback does not run, and
+    the open children are cancelled.
+    """
     gid, first, second = group(tasks, "stop")
     later(tasks, 2_000)
     assert state_of(tasks, gid) == "failed"
@@ -274,7 +283,7 @@ def test_a_dead_child_stops_its_group(tasks: World) -> None:
 
 
 def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: World) -> None:
-    """T50.5 With `wait`, one that is dead is waited for, in case it is replayed"""
+    """T50.5 With `wait` one that is dead is open"""
     gid, first, second = group(tasks, "wait")
     assert take(tasks) == [second]
     assert tasks.value("DONE", second, start(tasks, second)[0]) == 1
@@ -288,7 +297,7 @@ def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: World) -> None:
 
 
 def test_a_group_goes_on_without_a_dead_child(tasks: World) -> None:
-    """T50.5 with `continue` it has ended like the others, without a result."""
+    """T50.5 With `continue` it has ended like the others, without a result."""
     gid, first, second = group(tasks, "continue")
     later(tasks, 2_000)
     assert state_of(tasks, gid) == "open"

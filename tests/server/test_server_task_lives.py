@@ -57,7 +57,7 @@ def test_a_run_that_fails_and_is_done(tasks: World) -> None:
 
 
 def test_the_state_of_a_task_that_is_taken(tasks: World) -> None:
-    """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins"""
+    """T48.3 A task that is TAKEN is `delivered` to RESULT until the leader knows its run"""
     id = tasks.add("t", "body", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
     assert fields(tasks, id)[b"state"] == b"waiting"
     assert take(tasks) == [id]
@@ -157,7 +157,7 @@ def test_getjob_begins_runs(tasks: World) -> None:
 
 
 def test_words_that_tasks_do_not_have(tasks: World) -> None:
-    """T48.11 UPDATEJOB changes PRI alone (T1.10)."""
+    """T48.11 Of a task of type `tasks` too UPDATEJOB changes PRI alone."""
     id = tasks.add("t", "body", "ATTEMPTS", "2")
     assert tasks("UPDATEJOB", id, "BODY", "x").startswith(b"-ERR 't' is a tube: UPDATEJOB")
     tasks("TUBE CREATE f fifottl")

@@ -42,9 +42,9 @@ def lengths(world: World, *queues: str) -> list[int]:
 
 
 def test_a_job_for_each_queue(world: World) -> None:
-    """T62.1 It adds a job to each queue whose subscription this node knows and whose filters the
-    HEADERS of ADD pass. The reply is an array of the ids, in the order of the queues' names; empty
-    if there is no such queue.
+    """T62.1 ADD adds a job to each queue whose subscription this node knows and whose filters
+    the HEADERS of ADD pass. The reply is an array of the ids, in the order of the queues' names;
+    empty if there is no such queue.
     """
     assert ids(world, "TOPIC ADD orders before 0") == []
     for queue in ("mail", "audit", "stock"):
@@ -60,8 +60,8 @@ def test_a_job_for_each_queue(world: World) -> None:
 
 
 def test_subscribe_and_unsubscribe(world: World) -> None:
-    """T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters, else 0. There is
-    one for each topic and queue: its last SUBSCRIBE says the filters.
+    """T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters, else 0. There
+    is one for each topic and queue: its last SUBSCRIBE gives the filters.
     """
     assert world("TOPIC SUBSCRIBE t q FILTER kind a*") == b":1\r\n"
     assert world("TOPIC SUBSCRIBE t q FILTER kind a*") == b":0\r\n"
@@ -254,9 +254,9 @@ def test_one_frame(make_world: Callable[..., World]) -> None:
 
 
 def test_options_of_tubes(world: World) -> None:
-    """T62.4 Of the options, PRI and UTUBE are for the tubes whose type has them, and mean nothing
-    to the others. REPLICATE is for queues: a tube has SYNC. HEADERS stay with the jobs of queues
-    and of tubes of type tasks.
+    """T62.4 PRI and UTUBE are for the tubes whose type has them, and mean nothing to the others.
+    REPLICATE is for queues: a tube has SYNC. HEADERS stay with the jobs of queues and of tubes
+    of type tasks.
     """
     for name, kind in (("plain", "fifo"), ("ordered", "fifottl"), ("apart", "utube")):
         world(f"TUBE CREATE {name} {kind}")
@@ -291,7 +291,7 @@ def test_a_word_that_is_no_option(world: World) -> None:
 
 
 def test_keys(world: World) -> None:
-    """T62.6 A DEDUPE key holds for each queue by itself (Z4): where a job has it, its id stands in
+    """T62.6 A DEDUPE key holds for each queue separately (Z4): where a job has it, its id is in
     the reply and no job is added.
     """
     world("TOPIC SUBSCRIBE t q1")
@@ -317,8 +317,8 @@ def test_bodies_all_together(world: World) -> None:
 
 
 def test_the_memory_of_all_together(world: World) -> None:
-    """T62.11 If the bodies of all jobs, and the memory of the jobs beside them, are more than the
-    rest of `maxmemory`, the ADD is refused as in C3.5.
+    """T62.11 If the bodies of all jobs, and the memory of the jobs without them, are more than
+    the rest of `maxmemory`, the ADD is refused as in C3.5.
     """
     for i in range(16):
         world(f"TOPIC SUBSCRIBE t q{i}")

@@ -104,7 +104,7 @@ def test_some_words_answer_everywhere(tube: World) -> None:
 
 
 def test_tubes_that_are_not_copied_yet_are_counted_at_their_home(tube: World) -> None:
-    """T11.5: tubes with their leader here of which a replica is not complete."""
+    """T11.5: tubes led here with a replica that is not complete."""
     tube("TUBE CREATE tmp fifottl TEMPORARY")  # never copied
     assert tube.info("tubes")["tubes_incomplete"] == "1"
     move_away(tube)
@@ -112,9 +112,7 @@ def test_tubes_that_are_not_copied_yet_are_counted_at_their_home(tube: World) ->
 
 
 def test_tubes_whose_home_cannot_be_reached_are_named(tube: World) -> None:
-    """T11.5 `tubes_homeless_names` has the first 20 names, percent-encoded and separated by
-    commas.
-    """
+    """T11.5 `tubes_homeless_names`: the first 20, percent-encoded, with commas between."""
     tubes = tubes_of(tube.n)
     names = [f"a,b {i:02}" for i in range(22)]
     for name in names:
@@ -160,7 +158,7 @@ def test_where_a_tube_is_at_home(tube: World) -> None:
 
 
 def test_a_temporary_tube_has_no_copies(tube: World) -> None:
-    """T15.10 A temporary tube has no replicas."""
+    """T15.10 A temporary tube has none."""
     tube("TUBE CREATE tmp fifo TEMPORARY")
     for name, count in ((b"t", 1), (b"tmp", 0)):
         flat = tube.value("TUBE HOME", name)
@@ -255,8 +253,7 @@ def test_set_read_only_before_the_start(world: World) -> None:
 
 
 def test_a_reply_belongs_to_its_epoch(world: World) -> None:
-    """T18.5 It is the same, at once, if the tube gets another epoch meanwhile: a later confirmation
-    may be of another change with that number."""
+    """T18.5 If it was done but is not confirmed within T, or at once if the epoch changes."""
     world("TUBE CREATE t fifo")
     tube, t = named(world), tubes_of(world.n)
     tube.sync, world.n.reachable_count = 2, 1

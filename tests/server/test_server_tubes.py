@@ -182,8 +182,8 @@ def test_first_words_of_refusals(tube: World) -> None:
 
 
 def test_a_late_call_of_an_older_take(tube: World) -> None:
-    """T5.2 With a token they apply only to that take: a late call for an older take of the same
-    session is refused. bury accepts a token, too.
+    """T5.2 With a token, which bury takes too, they apply only to that take: a late call for an
+    older take of the same session is refused.
     """
     tube("TUBE PUT t x")
     old = tube.value("TUBE TAKE t")[3]
@@ -236,8 +236,9 @@ def test_statistics_and_settings(tube: World) -> None:
 
 
 def test_info_of_all_tubes(world: World) -> None:
-    """T11.5 INFO has a section Tubes: tubes, tasks by status, sessions, takes and puts that wait,
-    subscribers, notices that callbacks lost, and bytes used besides the tasks."""
+    """T11.5 Section Tubes: tubes, tasks by status, sessions, takes and puts that wait,
+    subscribers, notices that callbacks lost, and bytes used besides the tasks.
+    """
     told_at_first = world.info("tubes")
     assert told_at_first.pop("tubes_state") == "RUNNING"
     assert told_at_first.pop("tubes_homeless_names") == ""
@@ -381,8 +382,9 @@ def test_puts_that_wait_count_as_memory(world: World) -> None:
 
 
 def test_grant(tube: World) -> None:
-    """T10.3 grant gives a user named functions of one tube: call gives put, take, touch, ack,
-    release, peek, bury, kick and delete, and identify and statistics;"""
+    """T10.3 GRANT gives a user named functions of one tube: call gives put, take, touch, ack,
+    release, peek, bury, kick and delete, and identify and statistics;
+    """
     assert tube("TUBE GRANT t bob CALL") == b"-ERR User 'bob' is not found\r\n"
     assert tube("TUBE GRANT t guest PREFIX my.q CALL") == b"+OK\r\n"
     assert tube.value("TUBE GRANTS t") == [[b"t", b"user", b"guest", [b"call"], b"my.q"]]

@@ -53,8 +53,9 @@ def test_voters_go_and_come(cluster: RealCluster) -> None:
 
 
 def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
-    """T28.4 A node with `tube-failover yes` that goes by the list, and has all of every such tube,
-    is added by itself as long as there are fewer than 7 voters; not if it leaves."""
+    """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
+    does not leave is added, up to 7 voters.
+    """
     wires = [cluster.wire(i) for i in range(4)]
     until(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, most_s=20)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
@@ -70,8 +71,7 @@ def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
 def test_words(make_world: Callable[..., World]) -> None:
     """T28.7 list (its number; 0 without one)
 
-    T28.7 others (nodes that go by a list of another origin, each with that origin)
-    """
+    T28.7 others (nodes that use a list of another origin, each with that origin)"""
     world = make_world()
     assert world.value("CLUSTER VOTERS") == [
         b"list",
@@ -115,8 +115,7 @@ def test_words(make_world: Callable[..., World]) -> None:
 
 
 def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None:
-    """T28.7 A voter that is silent because its journal fails is journal-fails, at all nodes and as
-    long as that holds (K4.5).
+    """T28.7 journal-fails (J6, K4.5: at all nodes and as long as that holds).
 
     J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5).
     """
@@ -147,7 +146,7 @@ def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None
 
 
 def test_whom_to_ask_after_a_start(world: World) -> None:
-    """T29.3 With `failover-disks trust` (the default) a majority of the voters is enough"""
+    """T29.3 with `failover-disks trust` (the default) a majority of the voters"""
     b = tubes_of(world.n).ballots
     assert world.value("CONFIG GET failover-disks") == [b"failover-disks", b"trust"]
     assert world("CONFIG SET failover-disks ask") == b"+OK\r\n" and b.asks_all
@@ -159,8 +158,7 @@ def test_whom_to_ask_after_a_start(world: World) -> None:
 def test_a_node_without_a_journal(tmp_path: Path) -> None:
     """T28.1 ADD is refused for a node whose journal is off, as its votes would not last
 
-    T11.5 a voter whose journal cannot be written cannot vote now.
-    """
+    T11.5 one whose journal cannot be written cannot vote now."""
     made = RealCluster(tmp_path, 4, *FLAGS)
     made.nodes[3].flags += ["--appendonly", "no"]
     with made as cluster:

@@ -91,7 +91,7 @@ def test_the_words_of_both_doors(error: TubeError, resp: bytes, number: int, ipr
     """T15.5 Texts of T13 get the first word `NOTTAKEN`, `NOTASK`, `NOTUBE`, `WRONGTUBE` (a type
     that cannot do this, or another type) or `PAUSED` where one applies, else `ERR`.
 
-    T13.3 RESP says tube where the module says space: `a tube or a queue '<name>' already exists:
+    T13.3 RESP has tube where the module has space: `a tube or a queue '<name>' already exists:
     ...`, `the name of a tube has 1 to 512 bytes`, `ENGINE must be memtx or vinyl`.
     """
     assert resp_words(error) == resp

@@ -32,8 +32,9 @@ def test_a_leader_that_is_lost_is_replaced_by_vote() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("asks_all", [False, True])
 def test_an_old_disk_loses_nothing(asks_all: bool) -> None:
-    """T29.4 A voter that hears of a higher mark under its right than it has on its disk has an old
-    disk: its right ends (T28.5), and the log says so."""
+    """T29.4 A voter that learns of a higher disk epoch under its right than it has on its disk
+    has an old disk: its right ends, which is logged.
+    """
     plan = old_disk(1)
     plan.asks_all = asks_all
     outcome = run_plan(plan)
@@ -45,8 +46,9 @@ def test_an_old_disk_loses_nothing(asks_all: bool) -> None:
     "seed", [100, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 13))]
 )
 def test_faults_of_votes_find_nothing(seed: int) -> None:
-    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters, itself
-    counted, stands with it under its epoch"""
+    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters,
+    itself counted, votes for this node under its epoch
+    """
     outcome = run_plan(draw_votes(seed))
     assert outcome.findings == []
     assert outcome.counts["failovers by vote"] > 0
@@ -63,10 +65,10 @@ def test_many_faults_of_votes_find_nothing(seed: int) -> None:
     "plan", [voter_dies, two_at_once, unlike_timeouts, half_hidden, starts_and_votes]
 )
 def test_the_plans_of_flaws_of_votes_find_nothing_else(plan: Callable[[int], Plan]) -> None:
-    """T26.2 So no node votes twice in one epoch.
+    """T26.2 no node votes twice in one epoch.
 
-    T25.3 for its own timeout, by its own clock, it votes for nobody else about the tubes for which
-    it stands with that node.
+    T25.3 for its T, by its own clock, it votes for nobody else about the tubes for which it
+    votes for that node.
     """
     outcome = run_plan(plan(1))
     assert outcome.findings == []

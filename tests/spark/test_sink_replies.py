@@ -17,7 +17,7 @@ FEW = b"-FEWCOPIES done here, but not yet on 2 nodes: do not repeat it"
 
 
 def test_what_is_done_on_too_few_nodes_is_not_sent_again() -> None:
-    """T18.5 If it was done but is not confirmed within `cluster-node-timeout`, the reply is
+    """T18.5 If it was done but is not confirmed within T, or at once if the epoch changes:
     `-FEWCOPIES done here, but not yet on <n> nodes: do not repeat it`.
     """
     assert refusal_of(FEW) is None

@@ -50,8 +50,9 @@ def test_a_lease_of_a_tube(cluster: RealCluster) -> None:
 
 
 def test_available_now_of_a_tube(cluster: RealCluster) -> None:
-    """T17.3 On other nodes every command about the tube or a task of it is refused with
-    `-TUBEHOME <host>:<port> Tube '<name>' has its leader there`, before it does anything.
+    """T17.3 On other nodes each command about the tube or a task of it, and a GETJOB that names
+    it among others, is refused before it does anything: `-TUBEHOME <host>:<port> Tube '<name>'
+    has its leader there`.
     """
     leader, _ = others(cluster, "t")
     with pytest.raises(SourceError, match=rf"'t' is a tube, led by 127.0.0.1:{leader.port}\. "):

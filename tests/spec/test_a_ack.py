@@ -70,7 +70,7 @@ def test_ack_event(world: World) -> None:
 
 
 def test_alone_collection_is_complete(world: World) -> None:
-    """A2.1 For a job without other holders this ends the collection at once."""
+    """A2.1 Without other holders that is at once."""
     job_id = world.add()
     world.get()
     world.run("ACKJOB", job_id)

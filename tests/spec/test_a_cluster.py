@@ -180,9 +180,9 @@ def test_an_external_job_is_acked_where_it_was_added(make_world: Make) -> None:
 @pytest.mark.parametrize("is_fast", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_an_ack_finds_the_custody(make_world: Make, is_fast: bool, is_there: bool) -> None:
-    """A1.7 (cluster) If this node has a copy of an AMO job without custody, it first adds every
-    known node, except forgotten ones, to the holder set: custody may have moved to a node that this
-    one does not know as a holder (R6.2, F2.3)."""
+    """A1.7 (cluster) If custody of an AMO job is elsewhere, every known node that is not
+    forgotten first joins the holder set (R6.2, F2.3).
+    """
     world = make_world(4, journal="off")
     world.isolate(3)
     id = external_twice(world)
@@ -286,8 +286,9 @@ def test_tries_become_rare(make_world: Make) -> None:
 
 
 def test_a_link_that_comes_up_is_used_at_once(make_world: Make) -> None:
-    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
-    jobs that it has not confirmed, and DELJOB of tombstones that wait for it."""
+    """A6.2 On a new link its node at once gets SETACK of acked jobs that it has not confirmed,
+    and DELJOB of tombstones that wait for it.
+    """
     world = make_world(3, journal="off")
     ids = [spread(world, 3) for _ in range(20)]
     world.isolate(2)
@@ -303,8 +304,9 @@ def test_a_link_that_comes_up_is_used_at_once(make_world: Make) -> None:
 
 
 def test_many_missed_ends(make_world: Make) -> None:
-    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
-    jobs that it has not confirmed, and DELJOB of tombstones that wait for it."""
+    """A6.2 On a new link its node at once gets SETACK of acked jobs that it has not confirmed,
+    and DELJOB of tombstones that wait for it.
+    """
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     n = world.node(0).core
     ids = [world.at(0).add(replicate=2) for _ in range(30)]
@@ -351,7 +353,7 @@ def test_deleting_a_copy_says_nothing(make_world: Make) -> None:
 
 @pytest.mark.parametrize("state", ["queued", "active", "acked", "wait-repl", "unknown"])
 def test_deljob_ends_any_state(make_world: Make, state: str) -> None:
-    """A10.1 If the job is known, it is unregistered with cause gc-acked, whatever its state."""
+    """A10.1 A known job is unregistered with cause gc-acked, whatever its state"""
     world = make_world(3, journal="off")
     if state == "wait-repl":
         world.hold(1, 0)

@@ -288,7 +288,7 @@ def test_f11_while_it_is_forgotten(make_world: Make) -> None:
 
 
 def test_f17_a_loading_node_vouches_for_nothing(make_world: Make) -> None:
-    """A4.1 A node that still loads its journal does not reply."""
+    """A4.1 A node that still loads does not reply."""
     world = make_world(2, journal="off")
     id = spread(world, 2, retry=1)
     other = world.node(1).core
@@ -313,7 +313,7 @@ def test_f17_a_loading_node_vouches_for_nothing(make_world: Make) -> None:
 
 
 def test_f17_deljob_while_loading(make_world: Make) -> None:
-    """A10.1 A node that is loading keeps the id and applies it at the end."""
+    """A10.1 A node that is loading applies it at the end."""
     world = make_world(3, journal="off")
     id, other = spread(world, 3), spread(world, 3)
     n = world.node(1).core

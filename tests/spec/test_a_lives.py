@@ -36,7 +36,7 @@ def name_newer(world: World, a: int, b: int) -> None:
 
 
 def test_a_holder_that_restarted_elsewhere_is_waited_for(make_world: Make) -> None:
-    """A5.2 A confirmation of a node in doubt does not count (K2.3)."""
+    """A5.2 That of a node in doubt does not count (K2.3)."""
     world, id = half_done(make_world)
     world.restart(1)
     world.link(1, 2)  # 0 has not met the new life of 1, to which 2 gives a copy once more
@@ -50,9 +50,8 @@ def test_a_holder_that_restarted_elsewhere_is_waited_for(make_world: Make) -> No
 
 
 def test_a_hello_ends_all_confirmations_at_once(make_world: Make) -> None:
-    """A5.2 A confirmation ends with the incarnation of its node: when the node appears in another
-    incarnation, all its confirmations end before any other message of it is read, and SETACK is
-    sent to it again (A6.2).
+    """A5.2 A confirmation ends with the incarnation of its node, before any other message of the
+    next one is read; SETACK is sent to it again (A6.2).
     """
     world, id = half_done(make_world)
     n = world.node(0).core
@@ -133,9 +132,7 @@ def test_who_was_forgotten_and_joins_again_is_asked(make_world: Make) -> None:
 
 
 def test_what_was_said_before_a_link_means_nothing_on_it(make_world: Make) -> None:
-    """K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
-    means.
-    """
+    """K2.2 Before a message names a set, SLOTS names the node and incarnation of each number."""
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=2)
     holder, other = sorted((1, 2), key=lambda i: id not in world.node(i).core.jobs)
@@ -153,9 +150,7 @@ def test_what_was_said_before_a_link_means_nothing_on_it(make_world: Make) -> No
 
 
 def test_what_was_not_sent_before_a_link_broke_is_not_sent_later(make_world: Make) -> None:
-    """K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
-    means.
-    """
+    """K2.2 Before a message names a set, SLOTS names the node and incarnation of each number."""
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=3)
     n, slot = world.node(0).core, world.slot(0, 1)

@@ -128,7 +128,7 @@ def test_all_must_answer_the_same_question(make_world: Make) -> None:
 
 
 def test_a_record_without_a_job_is_no_copy(make_world: Make) -> None:
-    """A5.3 A node that itself has only such a record counts as unknown; for it, a holder that sends
+    """A5.3 A node that has only such a record counts as unknown; for it, a holder that sends
     SETACK has taken over.
     """
     world = make_world(4, journal="off")
@@ -156,8 +156,8 @@ def test_a_record_without_a_job_is_no_copy(make_world: Make) -> None:
 
 
 def test_a_copy_does_not_come_to_a_record(make_world: Make) -> None:
-    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
-    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """R2.2 Tombstone or acked record: the reply is SETACK with its holder set (none for a
+    tombstone). Nothing is stored; this is no copy.
     """
     world = make_world(3, journal="off")
     id = spread(world, 1)
@@ -305,8 +305,8 @@ def test_who_never_had_it_is_no_reason_to_forget(make_world: Make) -> None:
 
 
 def test_a_link_without_room_is_asked_again_soon(make_world: Make) -> None:
-    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room. For an
-    ack of an unknown job (A3.4) the question then starts again, after 200 to 400 ms.
+    """A6.3 If a link has no room for a SETACK, it is sent as soon as there is room. The question
+    about an unknown job (A3.4) then starts again, after 200 to 400 ms.
     """
     world = make_world(3, journal="off", bus_buffer_limit="1mb")
     id = world.at(0).add(replicate=1, retry=100)
@@ -320,7 +320,7 @@ def test_a_link_without_room_is_asked_again_soon(make_world: Make) -> None:
 
 
 def test_a_question_that_could_not_be_sent_is_no_try(make_world: Make) -> None:
-    """A6.3 For an ack of an unknown job (A3.4) the question then starts again"""
+    """A6.3 The question about an unknown job (A3.4) then starts again, after 200 to 400 ms."""
     world = make_world(3, journal="off", bus_buffer_limit="1mb")
     id = world.at(0).add(replicate=1, retry=100)
     world.fill(2, 0)
@@ -338,7 +338,7 @@ def test_a_question_that_could_not_be_sent_is_no_try(make_world: Make) -> None:
 
 
 def test_a_link_without_room_is_waited_for(make_world: Make) -> None:
-    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room."""
+    """A6.3 If a link has no room for a SETACK, it is sent as soon as there is room."""
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     ids = [spread(world, 2, retry=100) for _ in range(3)]
     world.fill(0, 1)

@@ -27,9 +27,9 @@ def counts(world: World) -> list[int]:
 
 
 def test_they_go_when_all_have_answered(make_world: Make) -> None:
-    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
-    replied to a heartbeat that began after the collection. If one of them is unreachable, it is
-    kept until the job's expiry, rounded up to 33 s.
+    """A8.1 The tombstone of an acked job that had other holders is kept until each has replied
+    to a heartbeat that began after the collection. If one is unreachable, it is kept until the
+    job's expiry, rounded up to 33 s.
     """
     # A2.2 A tombstone stays until A8 says it may go.
     world = make_world(3, journal="off")
@@ -46,8 +46,8 @@ def test_they_go_when_all_have_answered(make_world: Make) -> None:
 
 
 def test_an_answer_from_before_does_not_count(make_world: Make) -> None:
-    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
-    replied to a heartbeat that began after the collection.
+    """A8.1 The tombstone of an acked job that had other holders is kept until each has replied
+    to a heartbeat that began after the collection.
     """
     world = make_world(2, journal="off")
     world.beat()
@@ -64,7 +64,7 @@ def test_an_answer_from_before_does_not_count(make_world: Make) -> None:
 
 
 def test_a_node_that_is_away_keeps_them_until_the_expiry(make_world: Make) -> None:
-    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
+    """A8.1 If one is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     world = make_world(3, journal="off")
     id = spread(world, 3, ttl=100)
     world.isolate(2)
@@ -111,7 +111,7 @@ def test_nothing_comes_to_life(make_world: Make, way: str) -> None:
 
 
 def test_tombstones_count(make_world: Make) -> None:
-    """A8.3 Tombstones count as memory and are evicted only as M3 says."""
+    """A8.3 Tombstones count as memory and are evicted only as in M3."""
     world = make_world(2, journal="off")
     n = world.node(0).core
     before = n.used_bytes()
@@ -125,7 +125,7 @@ def test_tombstones_count(make_world: Make) -> None:
 
 
 def test_a_node_that_was_waited_for_in_vain_can_answer_later() -> None:
-    """A8.3 Tombstones count as memory and are evicted only as M3 says."""
+    """A8.3 Tombstones count as memory and are evicted only as in M3."""
     tombs = Tombs()
     tombs.bury(b"one", 10_000, 2, 3)
     assert tombs.evict(0, 10) == 1
@@ -135,8 +135,8 @@ def test_a_node_that_was_waited_for_in_vain_can_answer_later() -> None:
 
 
 def test_sweeping_is_done_in_pieces() -> None:
-    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
-    replied to a heartbeat that began after the collection.
+    """A8.1 The tombstone of an acked job that had other holders is kept until each has replied
+    to a heartbeat that began after the collection.
     """
     # Sets, rounds and ends differ, and the table shrinks in bounded steps.
     tombs = Tombs()
@@ -252,8 +252,8 @@ def test_flush_drops_all(make_world: Make) -> None:
 
 
 def test_an_end_that_was_missed_is_told_before_it_is_forgotten(make_world: Make) -> None:
-    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
-    jobs that it has not confirmed, and DELJOB of tombstones that wait for it.
+    """A6.2 On a new link its node at once gets SETACK of acked jobs that it has not confirmed,
+    and DELJOB of tombstones that wait for it.
     """
     # Answers to heartbeats that were sent before DELJOB could leave mean nothing.
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
@@ -306,7 +306,7 @@ def test_custody_outlives_an_end() -> None:
 
 
 def test_who_asks_late_leaves_nothing_open(make_world: Make) -> None:
-    """A5.1 Exception: a sender that does not know a job that has ended here gets DELJOB."""
+    """A5.1 a sender that does not know a job that has ended here gets DELJOB."""
     for beats in (0, 1):
         world = make_world(4, journal="off")
         id = spread(world, 3)
@@ -331,7 +331,7 @@ def test_who_asks_late_leaves_nothing_open(make_world: Make) -> None:
 
 
 def test_ends_that_are_told_again_go_out(make_world: Make) -> None:
-    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
+    """A8.1 If one is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     # Links come and go, and each node tells the others what they may have missed: nothing
     # grows by that, neither their number nor their time.
     world = make_world(4, journal="off")

@@ -177,8 +177,8 @@ def test_a_copy_that_is_sent_again(make_world: Make) -> None:
 
 @pytest.mark.parametrize("state", ["queued", "at a worker", "delayed", "leased"])
 def test_a_repaired_copy_has_the_due_time_of_its_sender(make_world: Make, state: str) -> None:
-    """R2.5 A copy made by repair (K5.3) takes the due time of the sender. During its first delay it
-    takes that of the other copies.
+    """R2.5 A copy made by repair (K5.3) takes the due time of the sender, in its first delay
+    that of the other copies.
     """
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=30, delay=20 if state == "delayed" else 0)

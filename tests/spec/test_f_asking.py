@@ -89,8 +89,9 @@ def test_all_who_wait_are_served(make_world: Make) -> None:
 
 @pytest.mark.parametrize("why", ["leaving", "memory", "pause"])
 def test_who_does_not_ask(make_world: Make, why: str) -> None:
-    """F1.2 Nothing is asked while this node leaves, memory is at level 2 or above, or the input or
-    output of the queue is paused here;"""
+    """F1.2 Nothing is asked, and requests are withdrawn, while this node leaves, memory is at
+    level 2 or above, or the input or output of the queue is paused here.
+    """
     world = make_world(2, journal="off")
     n = world.node(0).core
 
@@ -166,10 +167,10 @@ def test_others_are_asked_for_one(make_world: Make) -> None:
 
 
 def test_wishes_stand(make_world: Make) -> None:
-    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
-    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over; it is renewed after 4. A
-    node with a standing request is not asked again. Count 0 is sent 200 ms after the last waiting
-    client left."""
+    """F1.5 NEEDJOBS is a standing request; a node that has one is not asked again. It ends when
+    that node sends jobs, with a count of 0, with the link or after 10 minutes; it is renewed
+    after 4. Count 0 is sent 200 ms after the last waiting client left.
+    """
     world = make_world(2, journal="off")
     world.at(0, 1).wait()
     world.at(0, 2).wait()
@@ -190,8 +191,9 @@ def test_wishes_stand(make_world: Make) -> None:
 
 
 def test_a_wish_without_an_end_ends(make_world: Make) -> None:
-    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
-    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over;"""
+    """F1.5 NEEDJOBS is a standing request; a node that has one is not asked again. It ends when
+    that node sends jobs, with a count of 0, with the link or after 10 minutes
+    """
     world = make_world(2, journal="off")
     say(world.node(0).core, world.slot(0, 1), NeedJobs(b"q", 1, True))
     world.settle()
@@ -203,8 +205,9 @@ def test_a_wish_without_an_end_ends(make_world: Make) -> None:
 
 
 def test_a_new_link_is_asked_anew(make_world: Make) -> None:
-    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
-    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over;"""
+    """F1.5 NEEDJOBS is a standing request; a node that has one is not asked again. It ends when
+    that node sends jobs, with a count of 0, with the link or after 10 minutes
+    """
     world = make_world(3, journal="off")
     world.at(0, 7).wait()
     world.isolate(0)
@@ -218,7 +221,8 @@ def test_a_new_link_is_asked_anew(make_world: Make) -> None:
 @pytest.mark.long
 def test_steps_between_asks_are_capped(make_world: Make) -> None:
     """F1.6 Between two requests for a queue there are 0, 25, 50, ... at most 1600 ms. Jobs that
-    arrive and links that come up reset the steps. Exponents are capped."""
+    arrive and links that come up reset the steps.
+    """
     world = make_world(2, journal="off")
     times: list[int] = []
     for _ in range(300):  # clients that come and go for a long time
@@ -271,9 +275,7 @@ def test_the_link_is_looked_at_first(make_world: Make) -> None:
 
 
 def test_clients_here_come_first(make_world: Make) -> None:
-    """F2.1 The request is served at once, or when jobs are queued for which no client here
-    waits.
-    """
+    """F2.1 It is served at once, or when jobs are queued for which no client here waits."""
     world = make_world(2, journal="off")
     world.at(1, 1).wait()
     world.at(0, 2).wait()
@@ -285,9 +287,9 @@ def test_clients_here_come_first(make_world: Make) -> None:
 
 
 def test_an_importing_node_keeps_what_nobody_waits_for(make_world: Make) -> None:
-    """F2.1 Nothing is given to a sender without waiting clients while this node imports the queue
-    and a client here polled it in the last 200 ms: jobs must not bounce between nodes with busy
-    clients."""
+    """F2.1 Nothing is given to a sender without waiting clients while this node imports the
+    queue and a client here polled it in the last 200 ms.
+    """
     world = make_world(3, journal="off")
     for _ in range(20):
         world.at(2).add(replicate=1)
@@ -337,9 +339,8 @@ def test_who_found_nothing_has_looked_too(make_world: Make) -> None:
 def test_who_polls_at_all_nodes_in_turn_gets_every_job(
     make_world: Make, nodes: tuple[int, ...], every_ms: int, apart_ms: int
 ) -> None:
-    """F2.1 Jobs that came for a poll here wait for the next poll here, 10 minutes at most, unless
-    that sender's clients poll twice meanwhile, or for 500 ms: who polls at several nodes in turn
-    must find them.
+    """F2.1 Jobs that came for a poll here wait for the next poll here, 10 minutes at most,
+    unless that sender's clients poll twice meanwhile, or its request is 500 ms old.
 
     The last jobs of a queue were always at a node that had been asked a moment before.
     """
@@ -358,7 +359,9 @@ def test_who_polls_at_all_nodes_in_turn_gets_every_job(
 
 
 def test_jobs_do_not_go_to_and_fro(make_world: Make) -> None:
-    """F2.1 jobs must not bounce between nodes with busy clients."""
+    """F2.1 Nothing is given to a sender without waiting clients while this node imports the
+    queue and a client here polled it in the last 200 ms.
+    """
     world = make_world(3, journal="off")
     for _ in range(40):
         world.at(2).add(replicate=1)
@@ -451,7 +454,7 @@ def lease(world: World, i: int, seq: int, count: int) -> int:
 
 @pytest.mark.long
 def test_a_lease_looks_for_what_it_lacks(make_world: Make) -> None:
-    """F1.1 A LEASE NEXT that took fewer jobs than it may counts as a look for the missing ones."""
+    """F1.1 a LEASE NEXT took fewer jobs than it may (a look)."""
     world = make_world(3, journal="off")
     for node in (1, 2):
         for _ in range(600):
@@ -462,7 +465,7 @@ def test_a_lease_looks_for_what_it_lacks(make_world: Make) -> None:
 
 
 def test_how_long_a_lease_lacks(make_world: Make) -> None:
-    """F1.3 The jobs that a LEASE NEXT lacked count as waiting clients for 200 ms."""
+    """F1.3 What a LEASE NEXT lacked counts as waiting clients for 200 ms."""
     world = make_world(2, journal="off")
     world.at(0).add(replicate=1)
     assert lease(world, 0, 1, 500) == 1, "it goes on with what there is"

@@ -13,9 +13,7 @@ Make = Callable[..., World]
 
 
 def test_a_job_that_goes_round_is_queued_somewhere(make_world: Make) -> None:
-    """F4.2 A node that dequeued the job for the sender (Q4.3) queues it again, and sends QUEUED:
-    what it heard may be older than the job's way to it.
-    """
+    """F4.2 A node that dequeued the job for the sender (Q4.3) queues it again, and sends QUEUED."""
     world = make_world(3, journal="off")
     ids = adds(world, 0, 8, replicate=3)
     world.hold(1, 2)

@@ -142,9 +142,9 @@ def test_other_holders_learn_of_a_move(make_world: Make) -> None:
 def test_who_serves_a_job_tells_the_holders_that_its_sender_does_not_reach(
     make_world: Make, is_silent: bool
 ) -> None:
-    """F3.7 If an ALO job is enqueued this way, QUEUED without a counter goes to its other holders,
-    except the sender. MOVED may not reach holders without a stable link to the sender, and one of
-    them may have the job queued (Q4.3) or at a worker (Q4.5)."""
+    """F3.7 If an ALO job is enqueued this way, QUEUED without a counter goes to its other
+    holders, except the sender.
+    """
     world = make_world(3, journal="off")
     ids = adds(world, 0, 16, replicate=3)
     for a, b in ((0, 2), (2, 0)):
@@ -227,8 +227,10 @@ def test_what_is_done_is_not_imported(make_world: Make) -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_an_import_is_written_down(make_world: Make, retry_s: int) -> None:
-    """F3.2 Known: the holder sets are merged. Unknown: the job is registered with cause imported,
-    with this node and the sender in the holder set. It is in the journal before it is confirmed."""
+    """F3.2 Known: the holder sets are merged. Unknown: the job is registered with cause
+    imported, with this node and the sender as holders. It is in the journal before it is
+    confirmed.
+    """
     world = make_world(2, journal="off")
     records = Records(world.node(0).core.node_ids)
     world.node(0).core.records = records
@@ -257,9 +259,10 @@ def test_a_known_copy_takes_over(make_world: Make) -> None:
 @pytest.mark.parametrize("why", ["pause", "memory", "leaving"])
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_what_is_refused_goes_back(make_world: Make, why: str, retry_s: int) -> None:
-    """F3.3 The job is enqueued; no counter grows. If the input of the queue is paused, memory is at
-    level 2 or above, or this node leaves or loads, GOTJOBS refuses the job, and an unknown one is
-    not registered;"""
+    """F3.3 The job is enqueued; no counter grows. If the input of the queue is paused, memory is
+    at level 2 or above, or this node leaves or loads (F3.5), GOTJOBS refuses the job, and an
+    unknown one is not registered.
+    """
     world = make_world(2, journal="off")
     other = world.node(0).core
     (id,) = adds(world, 1, 1, retry=retry_s)
@@ -316,9 +319,10 @@ def test_long_delays_are_long_everywhere(make_world: Make) -> None:
 
 
 def test_custody_goes_over_once(make_world: Make) -> None:
-    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
-    sender has them. Then they are unregistered with cause moved, and LEFT is sent when that is on
-    disk as J4.4 says."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS confirms
+    them. Then they are unregistered with cause moved, and LEFT is sent when that is on disk
+    (J4.4).
+    """
     world = make_world(2, journal="everysec")
     (often,) = adds(world, 1, 1)
     assert not is_durable(world, 1, often)
@@ -452,8 +456,7 @@ def test_every_step_of_a_transfer_may_be_the_last(make_world: Make, steps: int) 
 
 
 def test_a_node_without_memory_is_not_trusted(make_world: Make) -> None:
-    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
-    expire."""
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay so until they expire."""
     world = make_world(2, journal="off")
     world.at(0, 7).wait()
     id = lose(world, "answer")
@@ -485,8 +488,9 @@ def test_a_job_that_ended_is_not_taken_again(make_world: Make, why: str) -> None
 
 
 def test_a_restart_keeps_jobs_in_transit(make_world: Make) -> None:
-    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
-    sender has them."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS confirms
+    them.
+    """
     world = make_world(2, journal="off")
     n = world.node(1).core
     job = Job(n.ids.make(60, 0), b"q", b"", 1, world.now_ms + 60_000, 0, 0, 1)
@@ -517,8 +521,9 @@ def test_a_job_added_elsewhere_moves_on(make_world: Make) -> None:
 
 
 def test_a_copy_without_custody_may_get_it(make_world: Make) -> None:
-    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
-    sender has them."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS confirms
+    them.
+    """
     world = make_world(3, journal="off")
     id = external_twice(world)
     world.at(2, 7).wait()

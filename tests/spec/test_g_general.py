@@ -34,8 +34,8 @@ def test_lookup(world: World) -> None:
     [("ack", "gc_acked"), ("ttl", "expired"), ("del", "admin_deleted"), ("evict", "evicted")],
 )
 def test_a_job_leaves_with_a_cause(world: World, way_out: str, cause: str) -> None:
-    """G2.1 A record leaves the node with exactly one cause: gc-acked, expired, moved, deleted,
-    evicted or add-failed. The ledger counts it under that cause.
+    """G2.1 A record leaves the node with exactly one cause, under which the ledger counts it:
+    gc-acked, expired, moved, deleted, evicted or add-failed.
     """
     job_id = world.add(TTL=10, RETRY=0)
     if way_out == "ack":
@@ -73,7 +73,7 @@ def test_the_ledger_balances(world: World) -> None:
 
 
 def test_a_queued_job_that_leaves_leaves_its_queue(world: World) -> None:
-    """G2.2 If the job is queued, it is first taken out of its queue."""
+    """G2.2 A queued job leaves its queue."""
     first, second = world.add(), world.add()
     world.run("DELJOB", first)
     assert world.qlen() == 1
@@ -89,7 +89,7 @@ def test_a_job_that_leaves_has_no_timer(world: World) -> None:
 
 
 def test_removal_is_recorded(world: World) -> None:
-    """G2.5 The removal is recorded in the journal."""
+    """G2.5 The removal is in the journal."""
     job_id = world.add()
     world.node().take_recorded()
     world.run("DELJOB", job_id)
@@ -121,8 +121,8 @@ def test_enqueue_does_nothing_twice(world: World) -> None:
 
 
 def test_queue_order(world: World) -> None:
-    """G3.2 The job enters its queue at its order key: creation time, then id. A queue that does not
-    exist is created.
+    """G3.2 The job enters its queue at its order key: creation time, then id. A missing queue is
+    created.
     """
     ids = [world.add() for _ in range(5)]
     taken = world.get(count=3)
@@ -146,9 +146,8 @@ def test_due_time_after_enqueue(world: World) -> None:
 
 
 def test_first_enqueue_is_silent(world: World) -> None:
-    """G3.5 If this enqueue is announced (the job has been in this queue before, or is a copy), its
-    counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first enqueue
-    is silent and the next one will be announced.
+    """G3.5 The first enqueue of a job is silent at its origin. Any other is announced: its
+    counter grows, `nacks` after a NACK, else `additional-deliveries`.
     """
     job_id = world.add(DELAY=5, RETRY=10)
     world.pass_ms(5_100)
@@ -163,8 +162,8 @@ def test_first_enqueue_is_silent(world: World) -> None:
 
 
 def test_enqueue_serves_and_counts(world: World) -> None:
-    """G3.6 The queue's `jobs-in` grows and its idle time restarts. Clients that wait for the queue
-    are served (V3), unless its output is paused.
+    """G3.6 The queue's `jobs-in` grows and its idle time restarts. Clients that wait there are
+    served (V3), unless its output is paused.
     """
     consumer = world.wire()
     assert consumer("GETJOB", "FROM", "q") is None
@@ -177,7 +176,7 @@ def test_enqueue_serves_and_counts(world: World) -> None:
 
 
 def test_requeue_is_recorded(world: World) -> None:
-    """G3.7 The new state is recorded in the journal."""
+    """G3.7 The new state is in the journal."""
     job_id = world.add()
     world.get()
     world.node().take_recorded()
@@ -201,8 +200,8 @@ def test_dequeue_makes_active(world: World) -> None:
 
 
 def test_register_counts_the_cause() -> None:
-    """G5.1 A job enters the node with exactly one cause: created, imported, replicated or loaded.
-    The ledger counts it under that cause.
+    """G5.1 A job enters the node with exactly one cause, under which the ledger counts it:
+    created, imported, replicated or loaded.
     """
     n = Node(name_of(0), b"s", START_MS)
     for cause in (stats.CREATED, stats.IMPORTED, stats.REPLICATED, stats.LOADED):
@@ -238,9 +237,7 @@ def test_form_of_an_id(world: World) -> None:
 
 
 def test_ids_of_a_group(world: World) -> None:
-    """G6.5 The first 14 characters are random and shared by up to 128 ids; the next 2 count these
-    ids.
-    """
+    """G6.5 Of the 24 characters 14 are random and shared by up to 128 ids; 2 count these ids"""
     ids = [world.add() for _ in range(129)]
     assert len({id[:25] for id in ids[:128]}) == 1
     assert len({id[25:27] for id in ids[:128]}) == 128
@@ -280,9 +277,8 @@ def test_ttl_field(world: World, ttl: int, retry: int, field: bytes) -> None:
     ],
 )
 def test_bad_id(world: World, word: str) -> None:
-    """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does
-    anything. Of several ids it names the first wrong one: `-BADID Invalid Job ID format:
-    '<word>'.`
+    """G6.3 Otherwise the command does nothing: `-BADID Invalid Job ID format.`, of several ids
+    `-BADID Invalid Job ID format: '<word>'.` for the first wrong one.
     """
     good = world.add()
     for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
@@ -294,15 +290,13 @@ def test_bad_id(world: World, word: str) -> None:
 
 
 def test_only_the_form_of_an_id_is_looked_at() -> None:
-    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35;
-    nothing else is checked.
-    """
+    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35."""
     assert is_job_id(b"D-\x00234567!-\xff23456789012345678901234-zzzz")
 
 
 def test_creation_time_grows(world: World) -> None:
-    """G6.4 Creation time is the clock in ms x 1,000,000. If that is not greater than the last
-    creation time, it is the last one plus 1.
+    """G6.4 Creation time is the clock in ms x 1,000,000, or the last creation time plus 1 if
+    that is greater.
     """
     first = world.show(world.add())["ctime"]
     second = world.show(world.add())["ctime"]
@@ -313,8 +307,8 @@ def test_creation_time_grows(world: World) -> None:
 
 
 def test_one_timer(world: World) -> None:
-    """G7.1 A job has one timer, set to its expiry. While the job is active and its due time is not
-    0, the timer is set to the due time if that is earlier.
+    """G7.1 A job has one timer, at its expiry, or at its due time if the job is active and that
+    is earlier and not 0.
     """
     job_id = world.add(TTL=100, RETRY=30)
     assert world.show(job_id)["next-awake-within"] == 100_000
@@ -345,9 +339,7 @@ def test_due_time_runs_q2(world: World) -> None:
 
 
 def test_a_queued_job_has_only_its_expiry(world: World) -> None:
-    """G7.4 A queued job without other holders needs no action at its due time: only its expiry is
-    armed.
-    """
+    """G7.4 A queued job without other holders has only its expiry armed."""
     job_id = world.add(TTL=1000, RETRY=1)
     world.pass_ms(20_000)
     shown = world.show(job_id)
@@ -356,7 +348,7 @@ def test_a_queued_job_has_only_its_expiry(world: World) -> None:
 
 
 def test_no_wake_without_a_deadline(world: World) -> None:
-    """G7.5 The node sleeps until the earliest of all timers; it does not poll."""
+    """G7.5 The node sleeps until the earliest of all timers."""
     assert next_timer_ms(world.n) == FAR
     world.add(TTL=3600, RETRY=3600)
     world.get()
@@ -371,9 +363,9 @@ def test_no_wake_without_a_deadline(world: World) -> None:
 
 
 def test_clock_is_given_from_outside(make_world: Callable[..., World]) -> None:
-    """G8.1 Now is the wall clock at start plus the time since then by the machine's steady clock.
-    Nobody sets that clock; where the system has one that counts while the machine is suspended,
-    that one is used. Now never goes back while the node runs.
+    """G8.1 Now is the wall clock at start plus the time since then by the machine's steady
+    clock, where possible one that counts while the machine is suspended. It never goes back
+    while the node runs.
     """
     from tuque.server.loop.pump import Pump
 

@@ -126,8 +126,7 @@ def test_custody_on_its_way_survives(make_world: Make) -> None:
 
 
 def test_custody_is_not_offered_to_another_life(make_world: Make) -> None:
-    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
-    expire.
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay so until they expire.
 
     J5.11 An AMO job in transit is not delivered, but offered again to the same node (F2.3)."""
     for is_kept in (True, False):
@@ -150,8 +149,7 @@ def test_custody_is_not_offered_to_another_life(make_world: Make) -> None:
 def test_custody_is_not_offered_to_another_life_that_was_met_while_loading(
     make_world: Make, is_same: bool
 ) -> None:
-    """F3.5 Jobs in transit to a node that meanwhile appears as restarted without memory stay as
-    they are (F2.3)."""
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay so until they expire."""
     world = make_world(2, journal="always")
     world.at(1, 7).wait()
     world.hold(1, 0)  # it has it, and nobody knows
@@ -182,8 +180,7 @@ def test_custody_is_not_offered_to_another_life_that_was_met_while_loading(
 
 
 def test_a_loading_node_does_not_refuse_what_it_may_have(make_world: Make) -> None:
-    """F3.5 While this node loads, it neither refuses an AMO job nor answers GOTJOBS: the same job
-    may be in its journal."""
+    """F3.5 A node that loads neither refuses an AMO job nor answers GOTJOBS."""
     world = make_world(2, journal="always")
     world.at(1, 7).wait()
     world.hold(1, 0)  # node 1 has it, and node 0 does not know
@@ -207,8 +204,9 @@ def test_a_loading_node_does_not_refuse_what_it_may_have(make_world: Make) -> No
 
 
 def test_a_loading_node_says_of_nothing_that_it_has_left(make_world: Make) -> None:
-    """F3.5 Both are processed when the load is done; what J5.11 offers again is then sent to the
-    nodes that are already linked."""
+    """F3.5 Both wait for the end of the load; what J5.11 offers again is then sent over the
+    present links.
+    """
     world = make_world(2, journal="always")
     world.at(1, 7).wait()
     world.hold(1, 0)
@@ -311,8 +309,7 @@ def test_slots_are_named_again_by_a_rewrite(make_world: Make) -> None:
 
 
 def test_custody_belongs_to_one_life(make_world: Make) -> None:
-    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
-    expire.
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay so until they expire.
 
     J2.3 Each process names a slot with its node id before it first uses it."""
     world = make_world(2, journal="always")

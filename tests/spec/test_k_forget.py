@@ -51,8 +51,9 @@ def test_a_forgotten_node_is_replaced_while_another_is_away(make_world: Make) ->
 
 @pytest.mark.parametrize("why", ["took none", "added it for others"])
 def test_holders_by_belief_are_asked_when_one_is_forgotten(make_world: Make, why: str) -> None:
-    """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the
-    holder set may name a node that took no copy (R2.4) or added the job for others (R6.1)."""
+    """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): it
+    may have taken no copy (R2.4, R6.1).
+    """
     world = make_world(4, journal="off")
     if why == "took none":
         for i in (1, 2):
@@ -82,10 +83,9 @@ def test_holders_by_belief_are_asked_when_one_is_forgotten(make_world: Make, why
 
 
 def test_custody_given_to_a_forgotten_node_stays_there(make_world: Make) -> None:
-    """K6.2 AMO jobs in transit to it stay as they are until they expire: it may have delivered
-    them.
+    """K6.2 AMO jobs in transit to it stay so until they expire.
 
-    K5.1 AMO jobs in transit to the node stay as they are (F2.3)."""
+    K5.1 AMO jobs in transit to it stay so (F2.3)."""
     for is_forgotten in (True, False):
         world = make_world(3, journal="off")
         world.at(1, 7).wait()
@@ -110,8 +110,7 @@ def test_custody_given_to_a_forgotten_node_stays_there(make_world: Make) -> None
 
 
 def test_what_came_from_a_lost_node_may_be_passed_on(make_world: Make) -> None:
-    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
-    expire.
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay so until they expire.
 
     Those that came from it are this node's alone."""
     world = make_world(3, journal="off")
@@ -149,11 +148,10 @@ def test_adds_go_on_without_it(make_world: Make) -> None:
 
 
 def test_an_external_job_finds_another_server(make_world: Make) -> None:
-    """K5.1 If the node says that it began without a journal, and another incarnation of it was
-    known, it leaves the holders of every unacked job.
+    """K5.1 If the node began without a journal, and another incarnation of it was known, it
+    leaves the holders of every unacked job, by a scan.
 
-    R6.2 If the chosen node is no longer linked, another one is chosen, but never for an AMO job.
-    """
+    R6.2 If it is no longer linked, another one is chosen, but never for an AMO job."""
     world = make_world(4, journal="off")
     world.node(0).core.is_leaving = True
     world.hold(1, 0)

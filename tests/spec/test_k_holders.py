@@ -33,11 +33,11 @@ Make = Callable[..., World]
 
 @pytest.mark.parametrize("word", ["ask", "willqueue"])
 def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: str) -> None:
-    """K5.6 When a holder hears about a job from a node that it did not know as a holder, it sends
-    HOLDERS to that node and to the other holders
+    """K5.6 When a holder learns of a job from a node that it did not know as a holder, it sends
+    HOLDERS to that node and to the other holders.
 
-    K5.6 A node that learns of new holders, and knows of others that were not named, sends
-    HOLDERS to all of these.
+    K5.6 One that learns of new holders, and knows of others that were not named, sends HOLDERS
+    to these.
     """
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=4, retry=100)
@@ -58,11 +58,10 @@ def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: s
 
 @pytest.mark.parametrize("word", ["holders", "gotjob"])
 def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str) -> None:
-    """K5.6 A node that learns of new holders, and knows of others that were not named, sends
-    HOLDERS to all of these.
+    """K5.6 One that learns of new holders, and knows of others that were not named, sends
+    HOLDERS to these.
 
-    R3.1 If it was not a holder, another node gave it the copy: K5.6 applies.
-    """
+    R3.1 If it was none, another node gave it the copy: K5.6."""
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=4, retry=5)
     for i, known in ((0, (0, 1, 3)), (1, (0, 1, 3)), (2, (2, 3)), (3, (2, 3))):
@@ -83,8 +82,8 @@ def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str)
 
 
 def test_a_copy_of_an_acked_job_is_collected_at_once(make_world: Make) -> None:
-    """R3.1 If it was not a holder, another node gave it the copy: K5.6 applies. If the job is acked
-    here, A2 follows.
+    """R3.1 If it was none, another node gave it the copy: K5.6. If the job is acked here, A2
+    follows.
     """
     world = make_world(3, journal="off")
     world.isolate(2)
@@ -107,9 +106,9 @@ def test_a_copy_of_an_acked_job_is_collected_at_once(make_world: Make) -> None:
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])
 def test_old_news_do_not_bring_a_lost_copy_back(make_world: Make, word: str) -> None:
-    """K5.7 If a node denied within the last 60 s that it has a copy of an ALO job (LACK, LEFT), and
-    another node still names it as a holder, it becomes one and is asked as in K5.2: the other node
-    may not know of the denial."""
+    """K5.7 A node that another one still names as a holder of an ALO job, though it denied a
+    copy within the last 60 s (LACK, LEFT), becomes one and is asked as in K5.2.
+    """
     world = make_world(4, journal="off")
     world.isolate(3)
     id = world.at(0).add(replicate=3, retry=100)
@@ -162,9 +161,9 @@ def test_a_copy_that_came_again_is_believed(make_world: Make) -> None:
 def test_who_is_named_in_a_life_that_is_over_is_asked(
     make_world: Make, word: str, *, has_it: bool
 ) -> None:
-    """K5.7 The same holds for a node that is named in an older incarnation than the one known here
-    and that restarted with a journal: the naming node may have met it last before that, be the only
-    one that knows both, and die."""
+    """K5.7 So does a node named in an older incarnation than the one known here that restarted
+    with a journal.
+    """
     world = make_world(3, journal="always")
     world.cut(0, 1)
     id = world.at(0).add(replicate=2, retry=100)
@@ -220,8 +219,10 @@ def test_two_that_know_the_same_say_nothing(make_world: Make) -> None:
 
 
 def test_who_leaves_names_the_copies_that_were_made_for_it(make_world: Make) -> None:
-    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
-    that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(3, journal="off")
     world.cut(1, 2)
     id = world.at(2).add(replicate=2, retry=100)
@@ -238,12 +239,13 @@ def test_who_leaves_names_the_copies_that_were_made_for_it(make_world: Make) -> 
 def test_a_holder_that_was_away_hears_who_has_the_job_now(
     make_world: Make, *, is_linked: bool, is_stopped: bool
 ) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy.
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
 
-    K7.5 For an open ALO job, the receiver sends HOLDERS to the other holders when their links come
-    up again: the sender may be stopped by then."""
+    K7.5 For an open ALO job the receiver sends HOLDERS to the other holders when their links
+    come up again.
+    """
     world = make_world(3, journal="off")
     world.at(2, 7).wait()
     id = world.at(0).add(retry=10, replicate=1)
@@ -280,9 +282,8 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
 def test_who_may_have_the_job_of_a_node_that_is_gone_hears_of_the_ack(
     make_world: Make, how: str
 ) -> None:
-    """K5.1 Each node without a link becomes a holder of the job and is asked as in K5.2. It does
-    not count as a copy until it says that it has one. Otherwise this node could end the job while
-    another one still has a copy.
+    """K5.1 Each node without a link here may have got its open ALO jobs (K7.2): it becomes a
+    holder of them and is asked as in K5.2. It does not count as a copy until it reports one.
 
     K6.2 The nodes that are not linked here become holders as in K5.1.
     """
@@ -331,9 +332,10 @@ def test_who_may_have_the_job_of_a_node_that_is_gone_and_has_it_not(make_world: 
 
 
 def test_a_holder_that_was_away_hears_who_left(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(3, journal="off")
     world.at(2, 7).wait()
     id = world.at(0).add(retry=100, replicate=1)
@@ -348,9 +350,10 @@ def test_a_holder_that_was_away_hears_who_left(make_world: Make) -> None:
 
 
 def test_who_has_heard_it_is_not_told_again(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(4, journal="off")
     id = world.at(0).add(retry=100, replicate=4)
     world.leave(0)
@@ -372,9 +375,7 @@ def test_who_has_heard_it_is_not_told_again(make_world: Make) -> None:
 def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(
     make_world: Make, late: int
 ) -> None:
-    """R6.2 The other nodes that were asked for a copy of an ALO job get HOLDERS too. Otherwise a
-    node whose copy arrives late would know only this node, and would end the job alone.
-    """
+    """R6.2 The other nodes asked for a copy of an ALO job get HOLDERS too."""
     world = make_world(3, journal="off")
     world.node(0).core.is_leaving = True
     other = 3 - late
@@ -394,8 +395,7 @@ def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(
 
 
 def test_the_node_that_handed_a_job_out_acts_first(make_world: Make) -> None:
-    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
-    delivery."""
+    """V4.3 The due time of an ALO job becomes now + retry + J."""
     for seed in range(20):
         world = make_world(3, journal="off")
         world.pass_ms(seed * 109)

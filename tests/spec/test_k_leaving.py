@@ -42,10 +42,9 @@ def drain(world: World, i: int, limit_ms: int = 30_000) -> int:
 @pytest.mark.parametrize(("repl", "after_ms"), [(1, 0), (1, 200), (3, 0), (3, 200)])
 def test_a_job_at_work_goes_on_at_another_node(make_world: Make, repl: int, after_ms: int) -> None:
     """K7.9 WORKING, PROGRESS, FAIL and UPDATEJOB of a job that a leaving node does not know:
-    `-LEAVING`, as it has given its jobs to others.
+    `-LEAVING`
 
-    W8.2 It gets none when the job passes to another node (K7.2): there the run goes on.
-    """
+    W8.2 It gets none when the job passes to another node (K7.2): there the run continues."""
     world = make_world(3, journal="off")
     job_id = world.at(0).add(retry=60, replicate=repl)
     assert world.at(0).get() == [job_id]
@@ -122,9 +121,9 @@ def test_queued_jobs_can_be_fetched_elsewhere_at_once(make_world: Make) -> None:
 
 
 def test_only_what_was_asked_counts(make_world: Make) -> None:
-    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer. A GOTJOB does not count as a reply, since RELEASE may have crossed it.
+    """K7.2 Its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for, or all if these are fewer, have replied that they have
+    the job. A GOTJOB does not count, since RELEASE may have crossed it.
     """
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=2)
@@ -150,8 +149,9 @@ def test_holders_by_belief_are_asked_when_one_has_left(make_world: Make) -> None
     """K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
     missing (K5.3).
 
-    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the holder
-    set may name a node that took no copy (R2.4) or added the job for others (R6.1)."""
+    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): it may
+    have taken no copy (R2.4, R6.1).
+    """
     world = make_world(4, journal="off")
     world.leave(0)
     id = world.at(0).add(replicate=3)
@@ -169,8 +169,10 @@ def test_holders_by_belief_are_asked_when_one_has_left(make_world: Make) -> None
 
 
 def test_a_delay_goes_on_elsewhere(make_world: Make) -> None:
-    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
-    that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(3, journal="off")
     id = world.at(0).add(delay=30, retry=100, replicate=2)
     moved = world.node(0).core.ledger.moved
@@ -186,9 +188,9 @@ def test_a_delay_goes_on_elsewhere(make_world: Make) -> None:
 
 
 def test_a_job_at_a_worker_keeps_its_time(make_world: Make) -> None:
-    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer.
+    """K7.2 Its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for, or all if these are fewer, have replied that they have
+    the job.
 
     R2.5 A copy made by repair (K5.3) takes the due time of the sender.
     """
@@ -287,9 +289,10 @@ def test_nobody_to_give_to(make_world: Make) -> None:
 
 
 def test_two_leave_at_once(make_world: Make) -> None:
-    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer."""
+    """K7.2 Its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for, or all if these are fewer, have replied that they have
+    the job.
+    """
     world = make_world(4, journal="off")
     ids = [world.at(k % 4).add(replicate=2) for k in range(40)]
     world.leave(0)
@@ -329,8 +332,9 @@ def test_left_is_heard(make_world: Make) -> None:
 
 
 def test_a_surplus_copy_that_comes_back_is_not_over(make_world: Make) -> None:
-    """K7.6 the sender may have received the job again since, and may be delivering it. It stays a
-    holder until it replies to SETACK (A5.2), restarts or is forgotten (K6.2)."""
+    """K7.6 the sender may have the job again. It stays a holder until it replies to SETACK
+    (A5.2), restarts or is forgotten (K6.2).
+    """
     world = make_world(3, journal="off")
     for i in (1, 2):
         world.hold(i, 0)
@@ -383,9 +387,10 @@ def test_a_full_node_is_passed_over(make_world: Make) -> None:
 
 
 def test_a_node_that_goes_away_meanwhile(make_world: Make) -> None:
-    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer."""
+    """K7.2 Its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for, or all if these are fewer, have replied that they have
+    the job.
+    """
     world = make_world(4, journal="off")
     ids = [world.at(0).add(replicate=2) for _ in range(30)]
     world.hold(2, 0)
@@ -404,9 +409,9 @@ def test_a_node_that_goes_away_meanwhile(make_world: Make) -> None:
 
 
 def test_a_copy_that_was_released_does_not_count(make_world: Make) -> None:
-    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
-    nodes if these are fewer. A GOTJOB does not count as a reply, since RELEASE may have crossed it.
+    """K7.2 Its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for, or all if these are fewer, have replied that they have
+    the job. A GOTJOB does not count, since RELEASE may have crossed it.
     """
     world = make_world(4, journal="off")
     for b in (1, 2, 3):
@@ -426,8 +431,9 @@ def test_a_copy_that_was_released_does_not_count(make_world: Make) -> None:
 
 
 def test_a_node_that_loads_is_not_safe_to_stop(make_world: Make) -> None:
-    """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted. The
-    number is not 0 while the journal is loading."""
+    """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted.
+    It is not 0 while the journal is loading
+    """
     world = make_world(2, journal="off")
     n = world.node(0).core
     n.is_loading = True  # it was killed while it gave away, and has read nothing yet
@@ -446,9 +452,9 @@ def ended(world: World, i: int, count: int, result: str = "r%d", keep_s: int = 9
 
 
 def test_kept_results_pass_to_other_nodes(make_world: Make) -> None:
-    """K7.10 It passes kept outcomes (W7.2) on, at the pace of copies (K5.3): SETACK without holders
-    to one of the remaining nodes. A node that knows nothing of the job keeps the outcome for the
-    rest of KEEP, and replies GOTACK(known)
+    """K7.10 Kept outcomes (W7.2) go, at the pace of copies (K5.3), as SETACK without holders to
+    one of the remaining nodes. One that knows nothing of the job keeps the outcome for the rest
+    of KEEP and replies GOTACK(known), as one that has it.
     """
     world = make_world(3)
     ids = ended(world, 0, 60, keep_s=100)
@@ -490,8 +496,8 @@ def test_a_result_that_is_not_confirmed_is_not_given_away(make_world: Make, lost
 
 
 def test_results_that_no_node_takes(make_world: Make) -> None:
-    """K7.10 GOTACK(unknown) means that it does not keep it: its own outcomes and this one would be
-    above `results-max-bytes`, its memory is at level 2, or it leaves. Then another node gets it.
+    """K7.10 One that does not keep it, above `results-max-bytes`, at memory level 2, or as it
+    leaves, replies GOTACK(unknown). Then another node gets it.
 
     What all linked nodes have refused three times does not: it is lost with the node, as all of it
     is if no node remains. INFO shows how many these are.
@@ -527,7 +533,7 @@ def test_a_run_of_an_at_most_once_job_continues_elsewhere(make_world: Make, how:
     """K7.2 AMO jobs are passed on as in F2.3, also one that a worker has begun: its run continues
     there (F3.8).
 
-    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: here it counts as delivered, and
+    F3.8 An AMO job that a worker has begun (K7.2) is not enqueued: it counts as delivered, and
     its run continues until its worker reports or its TIMELIMIT is over.
     """
     world = make_world(3)

@@ -130,9 +130,10 @@ def expected(world: World, at: int) -> list[int]:
 
 
 def test_who_is_expected(make_world: Make) -> None:
-    """K4.4 A restarting node is expected until it was silent for `cluster-node-timeout`; a node
-    that loads its journal is expected while it sends heartbeats. For a node that was never heard
-    from, the time counts from when this node learned of it."""
+    """K4.4 A restarting node is expected until it was silent for `cluster-node-timeout`, one
+    never heard from as long after this node learned of it, a loading one while it sends
+    heartbeats.
+    """
     world = met(make_world, 3)
     assert expected(world, 0) == [1, 2]
     world.kill(2)
@@ -178,8 +179,9 @@ def test_a_higher_incarnation_replaces_a_lower_one(make_world: Make) -> None:
 
 
 def test_an_old_disk_waits_for_the_newer_life_to_be_silent(make_world: Make) -> None:
-    """K1.2 A lower one is refused while the higher one is alive. If that is silent for
-    `cluster-node-timeout`, the lower one replaces it, as for a node restored from an old disk."""
+    """K1.2 A lower one, as of a node restored from an old disk, is refused until the higher one
+    was silent for `cluster-node-timeout`, then replaces it.
+    """
     world = met(make_world, 2, spare=1)
     for _ in range(2):
         old, conf = conf_of(world.machines[1], []), world.machines[1].conf
@@ -206,9 +208,7 @@ def test_an_old_disk_waits_for_the_newer_life_to_be_silent(make_world: Make) -> 
 def test_slots_are_told_before_they_are_used(make_world: Make) -> None:
     """K2.1 In memory a node is a slot number, and a set of nodes is a bit set.
 
-    K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
-    means.
-    """
+    K2.2 Before a message names a set, SLOTS names the node and incarnation of each number."""
     world = met(make_world, 3)
     a, b = world.node(0).core, world.node(1).core
     mine = world.slot(0, 1)
@@ -341,9 +341,10 @@ def break_disk(world: World, i: int) -> None:
 
 
 def test_a_journal_that_fails_is_told(make_world: Make) -> None:
-    """K4.5 A heartbeat says whether the journal of its sender cannot be written (J6); a change is
-    sent at once. What a node said so holds until it says that the journal works, or for twice
-    `cluster-node-timeout`."""
+    """K4.5 A heartbeat has whether the journal of its sender cannot be written (J6); a change is
+    sent at once. It holds until the node reports that the journal works, or for twice
+    `cluster-node-timeout`.
+    """
     world = met(make_world, 3, journal="always")
     records = world.node(1).core.records
     world.pass_ms(500)
@@ -446,8 +447,8 @@ def test_forgetting_spreads_and_stays(make_world: Make) -> None:
 
 def test_a_forgotten_node_comes_back_empty_or_not_at_all(make_world: Make) -> None:
     """K6.3 A forgotten node joins with a higher number when it is met again, but only in a new
-    incarnation that began without jobs: nobody could say any more whether the jobs that it kept
-    were acked."""
+    incarnation that began without jobs: nobody could tell which of its jobs were acked.
+    """
     world = met(make_world, 3)
     world.kill(2)
     members(world, 0).forget(world.machines[2].node_id)
@@ -468,9 +469,10 @@ def test_a_forgotten_node_comes_back_empty_or_not_at_all(make_world: Make) -> No
 
 @pytest.mark.parametrize("meets", [(0, 2), (2, 0)])
 def test_a_reset_node_is_alone_until_it_is_met(make_world: Make, meets: tuple[int, int]) -> None:
-    """K6.3 A reset node (CLUSTER RESET) also has a new incarnation, and the others do not count it
-    as a member until one of them meets it. One MEET on either side is enough: the node that was
-    met, or meets it, names its other members to the reset node."""
+    """K6.3 A reset node (CLUSTER RESET) has a new incarnation too, and is no member before one
+    is met. One MEET on either side is enough: the node that was met, or meets it, names its
+    other members to the reset node.
+    """
     world = met(make_world, 3)
     assert world.at(2)("CLUSTER", "RESET") == b"OK"
     world.pass_ms(8000)

@@ -50,7 +50,7 @@ Make = Callable[..., World]
 
 
 def test_a_node_that_refused_is_tried_again(make_world: Make) -> None:
-    """K5.3 Without a node to send to, the job waits until one is reachable."""
+    """K5.3 without one the job waits."""
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2)
     world.restart(1)
@@ -85,8 +85,7 @@ def test_who_said_before_that_it_has_none_is_not_waited_for(make_world: Make) ->
 def test_a_node_without_memory_is_not_brought_back_by_who_met_it_last_before(
     make_world: Make,
 ) -> None:
-    """K2.2 A member in an older incarnation than the one known here is removed, so that hearsay
-    does not restore what a restarted node has lost, or it is asked (K5.7)."""
+    """K2.2 A member in an older incarnation than the one known here is removed, or asked (K5.7)."""
     world = make_world(3, journal="off")
     world.cut(0, 1)
     id = world.at(0).add(replicate=2, retry=100)
@@ -156,9 +155,10 @@ def test_a_holder_that_told_late_is_known_after_a_restart(make_world: Make) -> N
 
 
 def test_news_of_leaving_that_were_heard_are_not_kept(make_world: Make) -> None:
-    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
-    linked again: it may have acked the job, and must not take it as over while an unknown node has
-    a copy."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the
+    nodes that have the job and LEFT go to all holders, to one without a link when it is linked
+    again, and the job is unregistered with cause moved.
+    """
     world = make_world(2, journal="off")
     n, slot = world.node(0).core, world.slot(0, 1)
     id = world.at(0).add(replicate=2)
@@ -173,9 +173,8 @@ def test_news_of_leaving_that_were_heard_are_not_kept(make_world: Make) -> None:
 
 
 def test_failed_adds_are_forgotten(make_world: Make) -> None:
-    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB, so that
-    the copy does not survive. For any other unknown job nothing happens: this node may have passed
-    it on.
+    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB. For
+    any other unknown job nothing happens.
     """
     world = make_world(2, journal="off", cluster_node_timeout=2 * FAILED_KEEP_MS)
     world.hold(1, 0)
@@ -192,7 +191,7 @@ def test_failed_adds_are_forgotten(make_world: Make) -> None:
 
 
 def test_what_has_ended_is_not_owed() -> None:
-    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
+    """A8.1 If one is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     tombs = Tombs()
     tombs.bury(b"id", 10_000, 0b10, 3)
     assert tombs.owed_to(1) == [b"id"]
@@ -201,8 +200,8 @@ def test_what_has_ended_is_not_owed() -> None:
 
 
 def test_more_held_jobs_than_one_turn_looks_at(make_world: Make) -> None:
-    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
-    failed or loading.
+    """Q11.2 It waits for a reply of each other holder that is linked and not suspected, failed
+    or loading.
     """
     world = make_world(2, journal="off")
     jobs = []
@@ -222,8 +221,9 @@ def test_more_held_jobs_than_one_turn_looks_at(make_world: Make) -> None:
 
 
 def test_jobs_that_a_node_is_still_to_be_asked_about_keep_their_places(make_world: Make) -> None:
-    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
-    failed or loading."""
+    """Q11.2 It waits for a reply of each other holder that is linked and not suspected, failed
+    or loading.
+    """
     world = make_world(2, journal="off")
     jobs = []
     for _ in range(2 * STEP_JOBS + 3):
@@ -250,8 +250,8 @@ def test_jobs_that_a_node_is_still_to_be_asked_about_keep_their_places(make_worl
 
 
 def test_a_worker_who_gave_the_job_back_is_no_reason(make_world: Make) -> None:
-    """Q4.5 the message says that the sender has the job queued now, not for a NACK or ENQUEUE, and
-    a worker got the job from this node or sent WORKING here.
+    """Q4.5 if the sender has the job queued now, not for a NACK or ENQUEUE, and a worker got it
+    from this node or sent WORKING here
     """
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=100)
@@ -267,7 +267,8 @@ def test_a_worker_who_gave_the_job_back_is_no_reason(make_world: Make) -> None:
 
 
 def test_a_job_that_was_put_off_is_announced_when_it_is_queued(make_world: Make) -> None:
-    """G3.8 It is sent without a counter if the job was delivered before or postponed by a pause
+    """G3.8 (cluster) An announced enqueue of an ALO job sends QUEUED to every other holder, with
+    the counter that grew, or without one if the job was delivered before or postponed by a pause
     (Q2.2).
     """
     world = make_world(2, journal="off")
@@ -297,9 +298,7 @@ def test_a_delay_outlives_a_refusal(make_world: Make) -> None:
 
 
 def test_who_was_asked_for_others_knows_all_that_were(make_world: Make) -> None:
-    """R6.2 The other nodes that were asked for a copy of an ALO job get HOLDERS too. Otherwise a
-    node whose copy arrives late would know only this node, and would end the job alone.
-    """
+    """R6.2 The other nodes asked for a copy of an ALO job get HOLDERS too."""
     world = make_world(3, journal="off")
     world.node(0).core.is_leaving = True
     id = world.at(0).add(replicate=2, retry=100)
@@ -332,9 +331,8 @@ def test_the_offer_of_a_delayed_job_is_answered_each_time(make_world: Make) -> N
 
 
 def test_the_ack_of_a_job_that_is_served_here_asks_nobody(make_world: Make) -> None:
-    """A1.7 (cluster) If this node has a copy of an AMO job without custody, it first adds every
-    known node, except forgotten ones, to the holder set: custody may have moved to a node that this
-    one does not know as a holder (R6.2, F2.3).
+    """A1.7 (cluster) If custody of an AMO job is elsewhere, every known node that is not
+    forgotten first joins the holder set (R6.2, F2.3).
     """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=1, retry=0)

@@ -95,8 +95,9 @@ def test_rolling_restart_loses_nothing(make_world: Make, repl: int) -> None:
 
 
 def test_any_node_takes_the_copy(make_world: Make) -> None:
-    """K5.3 The reachable holder with the highest rank sends REPLJOB to as many reachable nodes as
-    are missing, chosen from those that are not holders."""
+    """K5.3 The reachable holder with the highest rank sends REPLJOB to as many other reachable
+    nodes as are missing
+    """
     world = make_world(4, journal="off")
     ids = [world.at(0).add(replicate=3) for _ in range(40)]
     world.restart(1)
@@ -131,8 +132,7 @@ def test_acked_jobs_are_kept_until_the_node_knows(make_world: Make) -> None:
 
 
 def test_what_is_sent_to_a_new_life_stays(make_world: Make) -> None:
-    """K5.1 Copies received or reported after the restart stay valid, even while the scan is
-    running."""
+    """K5.1 Copies received or reported after the restart stay valid, even during the scan."""
     world = make_world(2, journal="off")
     world.at(0).add(b"other", replicate=2, retry=100)
     id = world.at(0).add(replicate=1, retry=100)
@@ -180,10 +180,10 @@ def test_who_is_met_for_the_first_time_has_lost_nothing(make_world: Make) -> Non
 
 
 def test_nothing_comes_back_by_hearsay(make_world: Make) -> None:
-    """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS says
-    which node in which incarnation each number means. A member in an older incarnation than the one
-    known here is removed, so that hearsay does not restore what a restarted node has lost, or it is
-    asked (K5.7)."""
+    """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS
+    names the node and incarnation of each number. A member in an older incarnation than the one
+    known here is removed, or asked (K5.7).
+    """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=3)
     world.restart(1)
@@ -204,8 +204,7 @@ def test_nothing_comes_back_by_hearsay(make_world: Make) -> None:
 
 
 def test_who_restarted_is_a_member_before_it_is_met(make_world: Make) -> None:
-    """K2.2 A member in a newer incarnation has restarted, and counts as a member before this node
-    has met it."""
+    """K2.2 One in a newer incarnation counts before this node has met it."""
     world = make_world(3, journal="off")
     world.restart(1)
     world.link(0, 1)  # node 2 has not met the new life of node 1
@@ -226,9 +225,10 @@ def test_who_restarted_is_a_member_before_it_is_met(make_world: Make) -> None:
 
 def test_what_it_lacks_is_asked_for(make_world: Make) -> None:
     """K5.2 For the ALO jobs that the node may have, this node asks all other holders with ASK
-    whether they have them. It also asks the node itself, if that began with a journal or is met for
-    the first time. What was believed before no longer counts. LACK replies with the ids that are
-    unknown there; its sender leaves the holders of these jobs."""
+    whether they have them, and the node itself if that began with a journal or is met for the
+    first time. What was believed before no longer counts. LACK replies with the ids that are
+    unknown there; its sender leaves the holders of these jobs.
+    """
     world = make_world(4, journal="always")
     ids = [world.at(0).add(replicate=3) for _ in range(30)]
     gone, unlucky = [id for id in ids if world.copies(id) == [0, 1, 2]][:2]
@@ -334,7 +334,7 @@ def test_who_does_not_keep_it_is_asked_and_passed_over(make_world: Make) -> None
 
 
 def test_a_job_waits_for_a_node_that_can_take_it(make_world: Make) -> None:
-    """K5.3 Without a node to send to, the job waits until one is reachable."""
+    """K5.3 without one the job waits."""
     world = make_world(4, journal="off")
     world.leave(3)
     id = world.at(0).add(replicate=3)
@@ -367,8 +367,9 @@ def test_all_holders_hear_of_the_new_one(make_world: Make) -> None:
 
 
 def test_a_holder_that_was_away_hears_of_the_new_one(make_world: Make) -> None:
-    """K5.6 A holder that is not linked when copies are made (K5.3) gets HOLDERS from the node that
-    made them once they are linked again."""
+    """K5.6 The node that made copies (K5.3) sends HOLDERS to a holder without a link when that
+    is linked again.
+    """
     world = make_world(4, journal="off")
     ids = [id for _ in range(20) if world.copies(id := world.at(0).add(replicate=3)) == [0, 1, 2]]
     world.isolate(2)
@@ -383,8 +384,9 @@ def test_a_holder_that_was_away_hears_of_the_new_one(make_world: Make) -> None:
 
 
 def test_copies_keep_their_times_and_counts(make_world: Make) -> None:
-    """R2.5 A copy made by repair (K5.3) takes the due time of the sender. During its first delay it
-    takes that of the other copies."""
+    """R2.5 A copy made by repair (K5.3) takes the due time of the sender, in its first delay
+    that of the other copies.
+    """
     world = make_world(3, journal="off")
     waits, late = (
         world.at(0).add(replicate=3, retry=60),
@@ -456,8 +458,9 @@ def test_the_others_check(make_world: Make) -> None:
 
 
 def test_a_walk_goes_on_while_jobs_change(make_world: Make) -> None:
-    """K5.1 If the node says that it began without a journal, and another incarnation of it was
-    known, it leaves the holders of every unacked job."""
+    """K5.1 If the node began without a journal, and another incarnation of it was known, it
+    leaves the holders of every unacked job, by a scan.
+    """
     world = make_world(3, journal="off")
     world.at(0).put(encode("ADDJOB", "q", "body", 0, "REPLICATE", 3) * 5_000)
     ids = [world.node(0).core.jobs[id] for id in world.at(0).take_all()]
@@ -515,7 +518,7 @@ def test_answers_in_order(make_world: Make) -> None:
 
 
 def test_who_is_not_helped_does_it_alone(make_world: Make) -> None:
-    """K5.4 If the job lacks copies for 10 s, they repair it themselves."""
+    """K5.4 After 10 s they repair it themselves."""
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=3)
     _, second, third = by_rank(world, id, world.copies(id))

@@ -59,8 +59,10 @@ def vanish(world: World, i: int) -> None:
 
 
 def test_two_nodes_with_one_id(make_world: Make) -> None:
-    """K1.3 Two live incarnations of one id with the same count are a conflict. A node that sees
-    both says so in its heartbeats and gives them no copies."""
+    """K1.3 Two live incarnations of one id with the same count are a conflict. Both refuse
+    service until it is over. A node that sees both adds that to its heartbeats and gives them no
+    copies.
+    """
     world = met(make_world, 2, spare=1)
     restored(world, 2)
     meet(world, 2, 0)
@@ -78,9 +80,9 @@ def test_two_nodes_with_one_id(make_world: Make) -> None:
 
 
 def test_a_node_from_an_old_disk_is_no_twin_of_its_dead_life(make_world: Make) -> None:
-    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused. A link that
-    still exists does not prove that: its end may be dead, since a node restored from an old disk
-    counts on from that disk."""
+    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused; a link
+    proves nothing.
+    """
     world = met(make_world, 2, spare=1)
     vanish(world, 1)  # its end of the link was lost on the way
     restored(world, 2)
@@ -116,9 +118,7 @@ def test_an_older_incarnation_refuses_while_a_newer_one_is_alive(make_world: Mak
 
 
 def test_a_restarted_node_is_not_taken_for_its_twin(make_world: Make) -> None:
-    """K1.3 A restarted node has a higher count than its former incarnations, and what was seen of
-    these is forgotten when it is met.
-    """
+    """K1.3 When a restarted node is met, what was seen of its former incarnations is forgotten."""
     world = met(make_world, 2, spare=1)
     copied(world, 2, life=1)
     world.pass_ms(2500)
@@ -133,9 +133,9 @@ def test_a_restarted_node_is_not_taken_for_its_twin(make_world: Make) -> None:
 
 
 def test_a_conflict_ends_soon_after_its_cause(make_world: Make) -> None:
-    """K1.3 A node that saw the conflict takes it as over half a `cluster-node-timeout` after it
-    last saw it; a node that heard of it in heartbeats, as long after it last heard so; one that
-    was refused, or met the other one itself, a whole one after that."""
+    """K1.3 It is over half a `cluster-node-timeout` after a node last saw it or got it in a
+    heartbeat, a whole one if it was refused or met the other one itself.
+    """
     world = met(make_world, 2, spare=1)
     copied(world, 2, life=1)
     world.pass_ms(2500)
@@ -150,7 +150,9 @@ def test_a_conflict_ends_soon_after_its_cause(make_world: Make) -> None:
 
 
 def test_the_address_of_a_twin_goes_to_its_double_alone(make_world: Make) -> None:
-    """K1.3 A heartbeat to the other one begins with the address of the refused node."""
+    """K1.3 The refusal names the address of the other one, a heartbeat to that one the address
+    of the refused node, which dials again four times per `cluster-node-timeout`.
+    """
     world = met(make_world, 3, spare=1)
     copied(world, 3, life=1)
     told: dict[int, list[tuple[str, int]]] = {1: [], 2: []}
@@ -191,8 +193,7 @@ def test_a_reset_node_has_no_conflict(make_world: Make) -> None:
 def test_a_killed_node_that_starts_again(make_world: Make, away_ms: int, is_told: bool) -> None:
     """K1.2 A higher incarnation of a known id replaces the lower one.
 
-    K1.3 A restarted node has a higher count than its former incarnations
-    """
+    K1.3 When a restarted node is met, what was seen of its former incarnations is forgotten."""
     world = met(make_world, 3)
     for _ in range(3):
         if is_told:
@@ -208,7 +209,7 @@ def test_a_killed_node_that_starts_again(make_world: Make, away_ms: int, is_told
 
 
 def test_a_former_conflict_is_forgotten_behind_a_cut(make_world: Make) -> None:
-    """K1.3 what was seen of these is forgotten when it is met."""
+    """K1.3 When a restarted node is met, what was seen of its former incarnations is forgotten."""
     world = met(make_world, 3, spare=1)
     copied(world, 3, life=1)
     world.pass_ms(2500)
@@ -227,8 +228,9 @@ def test_a_former_conflict_is_forgotten_behind_a_cut(make_world: Make) -> None:
 
 
 def test_an_old_disk_is_no_twin_of_a_newer_life_that_died(make_world: Make) -> None:
-    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused. A link that
-    still exists does not prove that"""
+    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused; a link
+    proves nothing.
+    """
     world = met(make_world, 2, spare=1)
     world.kill(1)
     world.start(1)

@@ -163,9 +163,9 @@ def test_a_session_ends_in_pieces(world: World) -> None:
 
 @pytest.mark.parametrize("command", [b"GETJOB FROM q", b"GETJOB NOHANG FROM q", b"LEASE NEXT"])
 def test_expired_jobs_at_the_head(world: World, command: bytes) -> None:
-    """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A queue
-    or tube with another expired job gives nothing until the next turn. In the next turn waiting
-    clients are served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
+    """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A
+    queue or tube with another one gives nothing until the next turn: then waiting clients are
+    served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
     """
     n, line = world.n, world.wire()
     n.limits.timers_per_step = 1  # takes find what timers have not removed yet

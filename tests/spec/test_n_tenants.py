@@ -137,8 +137,8 @@ def test_ids_of_a_tenant(world: World) -> None:
 
 
 def test_ids_say_whose_they_are() -> None:
-    """G6.7 In the id of a job whose queue is a tenant's (N10.2) the last 5 of the first 14
-    characters say whose it is: a code over the tenant's name and the characters before them.
+    """G6.7 For a tenant's job (N10.2) the last 5 of the 14 are a code over the tenant's name and
+    the characters before, so each node can tell whose it is.
     """
     maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
     ids = [maker.make(60, 1, b"shop") for _ in range(300)]

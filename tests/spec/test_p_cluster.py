@@ -113,8 +113,8 @@ def test_paused_out_gives_nothing(make_world: Make) -> None:
 
 
 def test_it_is_not_sent_on(make_world: Make) -> None:
-    """P3.1 The state is replaced as in P1. It is not forwarded, but sent to nodes that link later
-    (P1.8).
+    """P3.1 (cluster) On a PAUSE of another node the state is replaced as in P1. It is not
+    forwarded, but sent to nodes that link later (P1.8).
     """
     world = make_world(3, journal="off")
     world.cut(0, 2)
@@ -261,7 +261,7 @@ def test_a_pause_that_came_while_the_journal_was_loaded_is_later(make_world: Mak
 
 @pytest.mark.parametrize("other", [0, PAUSE_IN])
 def test_of_two_of_one_instant_one_counts_everywhere(make_world: Make, other: int) -> None:
-    """P3.2 If two have the same instant, every node keeps the one that pauses more."""
+    """P3.2 If two have the same instant, every node keeps that which pauses more."""
     world = make_world(4, journal="off")
     set_ahead(world, 0)
     pause(world, 0, PAUSE_IN)

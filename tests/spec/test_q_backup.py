@@ -101,8 +101,9 @@ def queued_at(world: World, id: bytes) -> list[int]:
 
 
 def test_a_holder_that_joins_later_is_asked(make_world: Make) -> None:
-    """Q11.8 A reachable node that becomes a holder while the job is held is asked too, within a
-    second."""
+    """Q11.8 A reachable node that becomes a holder during the hold is asked too, within a
+    second.
+    """
     world = make_world(3, cluster_node_timeout=TIMEOUT_MS)
     id = world.at(0).add(replicate=2, retry=RETRY_S)
     (gone,) = [i for i in world.holders(id) if i != 0]
@@ -123,10 +124,9 @@ def test_a_holder_that_joins_later_is_asked(make_world: Make) -> None:
 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) -> None:
-    """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
-    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8). A
-    node that has it becomes a holder (K5.6).
+    """Q11.9 If no other holder replied that it has the job, or only one that got it from here
+    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
+    a backup (W14.8). One that has it becomes a holder (K5.6).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     world = old.world
@@ -142,9 +142,9 @@ def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) 
 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_workers_have_now_are_not_queued(make_world: Make, fate: str) -> None:
-    """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
-    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    """Q11.9 If no other holder replied that it has the job, or only one that got it from here
+    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
+    a backup (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.take_all()
@@ -186,8 +186,8 @@ def test_nodes_that_do_not_come_are_waited_for_no_longer_than_holders(make_world
 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_were_at_work_in_the_backup_come_once(make_world: Make, fate: str) -> None:
-    """Q11.9 A job that is due later is asked about in the same way before it is due, even if none
-    of its holders can be reached.
+    """Q11.9 A job that is due later is asked about in this way before it is due, even if no
+    holder can be reached.
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate, is_taken=True)
     old.start()
@@ -199,7 +199,7 @@ def test_jobs_that_were_at_work_in_the_backup_come_once(make_world: Make, fate: 
 
 
 def test_the_only_node_that_has_a_job_becomes_a_holder(make_world: Make) -> None:
-    """Q11.9 A node that has it becomes a holder (K5.6)."""
+    """Q11.9 One that has it becomes a holder (K5.6)."""
     world = make_world(3, cluster_node_timeout=TIMEOUT_MS)
     world.isolate(2)
     id = world.at(0).add(replicate=2, retry=RETRY_S)
@@ -221,7 +221,7 @@ def test_the_only_node_that_has_a_job_becomes_a_holder(make_world: Make) -> None
 
 
 def test_a_node_is_asked_once_about_a_held_job(make_world: Make) -> None:
-    """Q11.3 As soon as a holder is linked it is asked as in Q12, before any other question."""
+    """Q11.3 A holder is asked as in Q12 as soon as it is linked, before any other question."""
     world = make_world(2, cluster_node_timeout=TIMEOUT_MS)
     id = world.at(0).add(replicate=2, retry=RETRY_S)
     world.restart(0)
@@ -235,9 +235,9 @@ def test_a_node_is_asked_once_about_a_held_job(make_world: Make) -> None:
 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_whose_outcome_is_kept_end(make_world: Make, fate: str) -> None:
-    """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
-    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    """Q11.9 If no other holder replied that it has the job, or only one that got it from here
+    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
+    a backup (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.ack_all()
@@ -261,9 +261,9 @@ def test_jobs_that_nobody_remembers_come_back(make_world: Make, fate: str) -> No
 
 
 def test_other_nodes_are_not_asked_when_a_holder_has_the_job(make_world: Make) -> None:
-    """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes of the cluster are asked before the hold ends: the journal may
-    be an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
+    """Q11.9 If no other holder replied that it has the job, or only one that got it from here
+    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
+    a backup (W14.8).
     """
     world = make_world(4, cluster_node_timeout=TIMEOUT_MS)
     id = world.at(0).add(replicate=2, retry=RETRY_S)

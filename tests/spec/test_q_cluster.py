@@ -100,8 +100,8 @@ def test_questions_travel_together(make_world: Make) -> None:
 
 
 def test_a_node_that_slept_asks_first(make_world: Make) -> None:
-    """Q1.2 A node that runs this timer only after the due time, because it was stopped, waits 500
-    ms for the replies before it continues with Q2.
+    """Q1.2 If the node was stopped and this timer runs after the due time, Q2 waits 500 ms for
+    the replies.
     """
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -170,9 +170,8 @@ def test_who_tells_becomes_a_holder(make_world: Make, kind: str) -> None:
 
 def test_who_has_it_queued_answers_all(make_world: Make) -> None:
     """Q3.3 Queued here: QUEUED goes to all other holders. Delivered here less than retry ago, or
-    postponed by WORKING here: DELIVERED goes to the sender, with the rest of that time or of what
-    WORKING set. A node replies only for its own workers, so that two nodes cannot postpone a job
-    forever.
+    postponed by WORKING here: DELIVERED with the time left goes to the sender. A node replies
+    only for its own workers, so that two nodes cannot postpone a job forever.
     """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=3, retry=10)
@@ -232,9 +231,9 @@ def test_counters_travel(make_world: Make) -> None:
 
 
 def test_one_of_two_keeps_it(make_world: Make) -> None:
-    """Q4.3 Queued here too: if the message says that the sender has the job queued now, the node
-    with the lower rank for this job dequeues it (G4). The other node replies with QUEUED without a
-    counter. Rank is a hash over job id and node id.
+    """Q4.3 Queued here too, and the message shows that the sender has it queued now: the node
+    with the lower rank for this job, a hash over job id and node id, dequeues it (G4). The other
+    one replies with QUEUED without a counter.
     """
     world = make_world(2, journal="off")
     winners = []
@@ -360,9 +359,8 @@ def test_working_is_told(make_world: Make) -> None:
 
 
 def test_working_takes_it_out_of_other_queues(make_world: Make) -> None:
-    """Q9.2 An ALO job counts as delivered. If it is queued here and the message is WORKING, it is
-    dequeued. The due time of an active job becomes the later of its old value and now + the time
-    left in the message + J.
+    """Q9.2 An ALO job counts as delivered; WORKING also dequeues it. The due time of an active
+    job becomes the later of its old value and now + the time left in the message + J.
     """
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -376,8 +374,7 @@ def test_working_takes_it_out_of_other_queues(make_world: Make) -> None:
 
 
 def test_retry_runs_from_the_delivery_on_every_node(make_world: Make) -> None:
-    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
-    delivery."""
+    """V4.3 The due time of an ALO job becomes now + retry + J."""
     for seed in range(12):
         world = make_world(3, journal="off")
         id = world.at(seed % 3).add(replicate=3, retry=10)

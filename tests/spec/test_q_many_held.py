@@ -135,7 +135,8 @@ def test_many_held_jobs_are_released_in_many_short_turns(have: list[int]) -> Non
 @pytest.mark.long
 def test_many_held_jobs_of_a_node_that_stays_alone() -> None:
     """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
-    unless a linked node reports that holder as suspected or failed."""
+    unless a linked node reports that one as suspected or failed.
+    """
     loaded = Loaded([])
     loaded.run()
     assert loaded.queued() == JOBS
@@ -159,8 +160,9 @@ def test_scans_that_begin_together_share_their_ids() -> None:
 
 
 def test_a_scan_that_begins_during_the_load_has_all_jobs() -> None:
-    """K5.1 If the node says that it began without a journal, and another incarnation of it was
-    known, it leaves the holders of every unacked job."""
+    """K5.1 If the node began without a journal, and another incarnation of it was known, it
+    leaves the holders of every unacked job, by a scan.
+    """
     loaded = Loaded([], 1)
     n, slot = loaded.n, loaded.slots[0]
     loaded.link(slot)

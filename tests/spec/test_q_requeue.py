@@ -22,11 +22,9 @@ def test_delivered_at_most_once_job_is_left_alone(world: World) -> None:
 
 
 def test_paused_in_puts_the_retry_off(world: World) -> None:
-    """Q2.2 If the input of the queue is paused: An ALO job stays active with the due time now +
-    retry + J.
+    """Q2.2 Input of the queue paused: an ALO job stays active with the due time now + retry + J.
 
-    Q2.2 An AMO job is queued all the same, since it would be lost otherwise.
-    """
+    Q2.2 An AMO job is queued."""
     often = world.add(RETRY=10)
     once = world.add(RETRY=0, DELAY=10)
     world.get()

@@ -93,7 +93,8 @@ def test_a_killed_cluster_queues_each_job_once(make_world: Make) -> None:
 
 def test_a_restarted_node_asks_before_it_queues(make_world: Make) -> None:
     """Q11.1 A loaded ALO job with other holders is held if it was queued or its due time has
-    passed: it is active, and its only timer is its expiry.
+    passed, any other one when WILLQUEUE would be due (Q1). A held job is active, and its only
+    timer is its expiry.
     """
     world = nodes(make_world, 3)
     ids = [world.at(0).add(replicate=3, retry=3) for _ in range(20)]
@@ -108,7 +109,7 @@ def test_a_restarted_node_asks_before_it_queues(make_world: Make) -> None:
 
 def test_at_the_latest_after_a_node_timeout(make_world: Make) -> None:
     """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
-    unless a linked node reports that holder as suspected or failed.
+    unless a linked node reports that one as suspected or failed.
     """
     world = nodes(make_world, 3)
     id, other = world.at(0).add(replicate=3, retry=30), world.at(0).add(replicate=1, retry=30)
@@ -124,7 +125,7 @@ def test_at_the_latest_after_a_node_timeout(make_world: Make) -> None:
 
 def test_who_is_said_to_be_away_is_not_waited_for(make_world: Make) -> None:
     """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
-    unless a linked node reports that holder as suspected or failed.
+    unless a linked node reports that one as suspected or failed.
     """
     world = nodes(make_world, 3)
     id = world.at(0).add(replicate=3, retry=30)
@@ -173,7 +174,7 @@ def test_hearsay_of_a_worker_counts_after_a_restart(make_world: Make) -> None:
 
 
 def test_a_due_time_of_the_journal_may_be_old(make_world: Make) -> None:
-    """Q11.1 A job with a later due time is held when WILLQUEUE would be due (Q1)."""
+    """Q11.1 any other one when WILLQUEUE would be due (Q1)."""
     world = nodes(make_world, 3)
     id = world.at(0).add(replicate=3, retry=10)
     world.pass_ms(6_000)
@@ -208,8 +209,8 @@ def test_a_due_time_that_is_not_over_elsewhere(make_world: Make) -> None:
 
 @pytest.mark.parametrize("by", ["ADDJOB", "NACK", "RELEASE", "FAIL", "RELEASE -"])
 def test_a_delay_ends_in_time_after_a_restart(make_world: Make, by: str) -> None:
-    """Q12.1 With each id the sender says how close it is to delivering the job: the job is queued;
-    it is held and was queued, or has a delay that ends here; or it is held and due.
+    """Q12.1 Each id has how close the sender is to delivering it: queued; held and was queued,
+    or held with a delay that ends here; held and due.
     """
     world = nodes(make_world, 3)
     wire = world.at(0)
@@ -259,8 +260,8 @@ def test_commands_end_a_hold(make_world: Make, command: str) -> None:
 
 @pytest.mark.long
 def test_links_settle_who_serves_a_job(make_world: Make) -> None:
-    """Q12.3 If none of these is sent, the sender serves the job: this node dequeues it, and its due
-    time becomes the later of its old value and now + retry + J.
+    """Q12.3 If none is sent, the sender serves the job: this node dequeues it, and its due time
+    becomes the later of its old value and now + retry + J.
     """
     world = nodes(make_world, 3, journal="off")
     ids = [world.at(0).add(replicate=3, retry=2) for _ in range(510)]
@@ -285,8 +286,8 @@ def test_links_settle_who_serves_a_job(make_world: Make) -> None:
 
 @pytest.mark.parametrize("pass_ms", [8_000, 15_000])
 def test_who_gives_way_waits_a_retry_time(make_world: Make, pass_ms: int) -> None:
-    """Q12.3 If none of these is sent, the sender serves the job: this node dequeues it, and its due
-    time becomes the later of its old value and now + retry + J.
+    """Q12.3 If none is sent, the sender serves the job: this node dequeues it, and its due time
+    becomes the later of its old value and now + retry + J.
     """
     world = nodes(make_world, 2, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -306,7 +307,9 @@ def test_who_gives_way_waits_a_retry_time(make_world: Make, pass_ms: int) -> Non
 
 
 def test_what_was_known_before_is_not_asked_again(make_world: Make) -> None:
-    """Q12.1 what was sent before that heartbeat has arrived, and so have the replies to it."""
+    """Q12.1 each ALO job that it may have and that was queued here after the newest heartbeat
+    that it answered on the last link (K4.1).
+    """
     world = nodes(make_world, 2, journal="off")
     old = world.at(0).add(replicate=2, retry=600)
     world.pass_ms(2 * TIMEOUT_MS + 1_000)
@@ -320,7 +323,9 @@ def test_what_was_known_before_is_not_asked_again(make_world: Make) -> None:
 
 
 def test_what_was_lost_on_a_link_that_ended_late_is_asked(make_world: Make) -> None:
-    """Q12.1 what was sent before that heartbeat has arrived, and so have the replies to it."""
+    """Q12.1 each ALO job that it may have and that was queued here after the newest heartbeat
+    that it answered on the last link (K4.1).
+    """
     world = nodes(make_world, 2, journal="off")
     id = world.at(0).add(replicate=2, retry=1)
     world.pass_ms(400)
@@ -339,9 +344,9 @@ def test_what_was_lost_on_a_link_that_ended_late_is_asked(make_world: Make) -> N
 
 @pytest.mark.long
 def test_a_link_that_ends_again_is_settled_by_the_next(make_world: Make) -> None:
-    """Q12.1 ASK goes to the node for each held job that the node may have. It also goes for each
-    ALO job that the node may have and that was queued here after the newest heartbeat that the node
-    answered on the last link (K4.1):
+    """Q12.1 ASK goes to the node for each held job that it may have, and for each ALO job that
+    it may have and that was queued here after the newest heartbeat that it answered on the last
+    link (K4.1).
     """
     world = nodes(make_world, 2, journal="off")
     ids = [world.at(0).add(replicate=2, retry=2) for _ in range(600)]
@@ -360,8 +365,8 @@ def test_a_link_that_ends_again_is_settled_by_the_next(make_world: Make) -> None
 
 
 def test_a_loading_node_is_asked_when_it_is_loaded(make_world: Make) -> None:
-    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
-    failed or loading.
+    """Q11.2 It waits for a reply of each other holder that is linked and not suspected, failed
+    or loading.
     """
     world = nodes(make_world, 2)
     id = world.at(0).add(replicate=2, retry=30)
@@ -392,7 +397,7 @@ def test_a_question_without_stands_moves_no_job(make_world: Make) -> None:
 
 
 def test_a_question_moves_no_job_that_is_served_once(make_world: Make) -> None:
-    """Q12.1 It also goes for each ALO job that the node may have"""
+    """Q12.1 and for each ALO job that it may have"""
     world = nodes(make_world, 2, journal="off")
     id = world.at(0).add(replicate=1, retry=0)
     world.forget_heard()
@@ -403,8 +408,7 @@ def test_a_question_moves_no_job_that_is_served_once(make_world: Make) -> None:
 
 def test_a_node_where_the_worker_said_working_answers(make_world: Make) -> None:
     """Q3.3 Queued here: QUEUED goes to all other holders. Delivered here less than retry ago, or
-    postponed by WORKING here: DELIVERED goes to the sender, with the rest of that time or of what
-    WORKING set.
+    postponed by WORKING here: DELIVERED with the time left goes to the sender.
     """
     world = nodes(make_world, 3, journal="off")
     id = world.at(0).add(replicate=3, retry=10)
@@ -421,8 +425,8 @@ def test_a_node_where_the_worker_said_working_answers(make_world: Make) -> None:
 
 @pytest.mark.parametrize("client", ["", "NACK", "ENQUEUE"])
 def test_a_worker_keeps_its_job(make_world: Make, client: str) -> None:
-    """Q4.5 the message says that the sender has the job queued now, not for a NACK or ENQUEUE, and
-    a worker got the job from this node or sent WORKING here.
+    """Q4.5 if the sender has the job queued now, not for a NACK or ENQUEUE, and a worker got it
+    from this node or sent WORKING here
     """
     world = nodes(make_world, 2, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -445,9 +449,8 @@ def test_a_worker_keeps_its_job(make_world: Make, client: str) -> None:
 
 @pytest.mark.parametrize("replicate", [2, 3])
 def test_who_gave_it_is_waited_for(make_world: Make, replicate: int) -> None:
-    """Q11.5 MOVED says when a holder would queue the job, but not whether a worker has it. While
-    another holder without a link is waited for, the job is held again at the due time that MOVED
-    set.
+    """Q11.5 While another holder without a link is waited for, the job is held again at the due
+    time that MOVED, DELIVERED or WORKING set.
     """
     # Q11.6: with two copies node 0 or 1 has it from the other one
     world = nodes(make_world, 3)
@@ -471,9 +474,8 @@ def test_who_gave_it_is_waited_for(make_world: Make, replicate: int) -> None:
 
 @pytest.mark.parametrize("over_ms", [-1, 0, 3_000])
 def test_who_asks_is_put_off_while_the_giver_is_awaited(make_world: Make, over_ms: int) -> None:
-    """Q11.6 A WILLQUEUE may ask about a loaded job that still waits for another holder without a
-    link and that no worker got from this node. The reply is MOVED with the time until Q11.2 ends:
-    the asker may have its copy from this node, and know no more.
+    """Q11.6 While a job that no worker got from this node waits for a holder without a link,
+    WILLQUEUE gets MOVED with the time until Q11.2 ends.
     """
     world = nodes(make_world, 3)
     id = world.at(2).add(replicate=3, retry=20, delay=1)
@@ -492,8 +494,8 @@ def test_who_asks_is_put_off_while_the_giver_is_awaited(make_world: Make, over_m
 
 @pytest.mark.parametrize("delay_ms", [0, 6_000])
 def test_what_a_worker_said_outlives_a_restart(make_world: Make, delay_ms: int) -> None:
-    """Q11.7 If a loaded job counts as delivered and has a later due time, a worker got it from this
-    node or sent WORKING here. Q3.3, Q4.5 and Q12.2 go by that.
+    """Q11.7 A loaded job that counts as delivered and is due later is at a worker of this node
+    for Q3.3, Q4.5 and Q12.2.
     """
     world = nodes(make_world, 3)
     id = world.at(0).add(replicate=3, retry=10)
@@ -516,8 +518,8 @@ def test_what_a_worker_said_outlives_a_restart(make_world: Make, delay_ms: int) 
 def test_a_job_of_an_older_journal_is_left_to_the_worker_that_said_working(
     make_world: Make,
 ) -> None:
-    """Q11.7 If a loaded job counts as delivered and has a later due time, a worker got it from this
-    node or sent WORKING here. Q3.3, Q4.5 and Q12.2 go by that.
+    """Q11.7 A loaded job that counts as delivered and is due later is at a worker of this node
+    for Q3.3, Q4.5 and Q12.2.
     """
     world = nodes(make_world, 3)
     id = world.at(0).add(replicate=3, retry=20)

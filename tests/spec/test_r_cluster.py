@@ -60,8 +60,8 @@ def step_until(world: World, kind: type) -> None:
 
 
 def test_ids_prove_the_cluster(make_world: Make) -> None:
-    """G6.5 The last 8 of the 24 characters are a keyed code over the other 16; the key is derived
-    from the cluster secret. The code is checked before anything is stored for an unknown id.
+    """G6.5 8 are a keyed code over the other 16, with a key from the cluster secret. It is
+    checked before anything is stored for an unknown id.
     """
     world = make_world(1, journal="off")
     ids = [world.node(0).core.ids.make(3600, 1 + i % 2) for i in range(300)]
@@ -75,9 +75,8 @@ def test_ids_prove_the_cluster(make_world: Make) -> None:
 
 
 def test_ids_of_tasks_name_their_tube() -> None:
-    """G6.8 In the id of a tube's task the first 3 characters of the keyed code are turned by a code
-    over the tube's name. So each node that knows the tube can tell it, also of an id that it does
-    not know (T17.8).
+    """G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over
+    the tube's name, so each node that knows the tube can tell it (T17.8).
     """
     maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
     other = IdMaker(b"decade00" * 5, b"seed", b"key")
@@ -132,8 +131,8 @@ def test_async_does_not_wait(make_world: Make) -> None:
 
 
 def test_acked_is_not_copied_again(make_world: Make) -> None:
-    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
-    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """R2.2 Tombstone or acked record: the reply is SETACK with its holder set (none for a
+    tombstone). Nothing is stored; this is no copy.
     """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=2, retry=10)
@@ -154,8 +153,8 @@ def test_acked_is_not_copied_again(make_world: Make) -> None:
 
 
 def test_known_job_joins_holders(make_world: Make) -> None:
-    """R2.3 The job is known: its holder set becomes the union of both sets. GOTJOB is sent unless
-    the sender asked for no reply.
+    """R2.3 Known: the holder sets are merged. GOTJOB is sent unless the sender asked for no
+    reply.
     """
     world = make_world(3, journal="off")
     world.isolate(2)
@@ -176,7 +175,7 @@ def test_known_job_joins_holders(make_world: Make) -> None:
 
 @pytest.mark.parametrize("why", ["memory", "leaving", "loading", "paused"])
 def test_who_takes_no_copy(make_world: Make, why: str) -> None:
-    """R2.4 Memory is at level 1 or above, this node leaves or loads, or the input of the queue is
+    """R2.4 Memory at level 1 or above, this node leaves or loads, or the input of the queue is
     paused: the job is dropped without GOTJOB.
     """
     world = make_world(2, journal="off")
@@ -238,11 +237,10 @@ def test_late_answer_makes_a_holder(make_world: Make) -> None:
 
 
 def test_failed_add_is_undone_everywhere(make_world: Make) -> None:
-    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB, so that
-    the copy does not survive.
+    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB.
 
-    R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The record
-    is unregistered with cause add-failed.
+    R5.2 DELJOB goes to every holder, to an unlinked one when it is linked again. The record is
+    unregistered with cause add-failed.
     """
     world = make_world(2, journal="off")
     world.hold(1, 0)
@@ -271,9 +269,8 @@ def test_failed_add_is_undone_everywhere(make_world: Make) -> None:
 
 
 def test_enough_copies(make_world: Make) -> None:
-    """R3.4 The sender joins the confirmed set. When that set has n members, the state becomes
-    active, R1.9 sets the due time or enqueues the job, the producer gets its id, and the confirmed
-    set is emptied.
+    """R3.4 The sender joins the confirmed set. With n members the state becomes active, R1.9
+    applies, the producer gets its id, and the set is emptied.
 
     R3.3 The job is not in wait-repl: nothing more.
     """
@@ -292,8 +289,8 @@ def test_enough_copies(make_world: Make) -> None:
 
 
 def test_surplus_is_released(make_world: Make) -> None:
-    """R3.4 Holders that did not confirm get RELEASE: such a holder drops its copy of an ALO job
-    that was not delivered if n others have one, and sends LEFT to them.
+    """R3.4 Holders that did not confirm get RELEASE: such a holder drops its copy of an
+    undelivered ALO job if n others have one, and sends LEFT to them.
     """
     world = make_world(4, journal="off")
     for i in (1, 2, 3):
@@ -319,9 +316,7 @@ def test_surplus_is_released(make_world: Make) -> None:
 def test_one_more_node_every_50_ms(make_world: Make) -> None:
     """R4.1 One more reachable node becomes a holder, while there are fewer than 2n holders.
 
-    R4.2 REPLJOB goes to it. HOLDERS with the new set goes to the nodes that confirmed; they merge
-    it into theirs.
-    """
+    R4.2 REPLJOB goes to it, and HOLDERS with the new set to the nodes that confirmed."""
     world = make_world(6, journal="off")
     for i in range(1, 6):
         world.hold(i, 0)
@@ -346,8 +341,8 @@ def test_one_more_node_every_50_ms(make_world: Make) -> None:
 
 
 def test_resend_backs_off(make_world: Make) -> None:
-    """R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms and so on, at
-    most every 2 s, and only while the send buffer of the link has room.
+    """R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms ..., at most
+    every 2 s, while the link has room.
     """
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     world.hold(1, 0)
@@ -368,8 +363,9 @@ def test_resend_backs_off(make_world: Make) -> None:
 
 
 def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
-    """R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
-    impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`.
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the ADDJOB does
+    this: With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
+    withdrawn`.
     """
     world = make_world(3, journal="off")
     world.hold(1, 0)
@@ -383,8 +379,8 @@ def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
 
 
 def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> None:
-    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
-    at least. The missing ones are made as soon as a node is reachable (K5.3).
+    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least; K5.3
+    makes the missing ones.
     """
     world = make_world(3, journal="off")
     world.hold(1, 0)
@@ -408,9 +404,7 @@ def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> 
 
 
 def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
-    """R5.3 An ADDJOB without REPLICATE waits for as many copies as are still possible instead, one
-    at least.
-    """
+    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least"""
     world = make_world(3, journal="off")
     world.hold(1, 0)
     world.leave(1)
@@ -423,11 +417,9 @@ def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
 
 
 def test_external_replication(make_world: Make) -> None:
-    """R6.1 This node sends REPLJOB to n other nodes and does not become a holder.
+    """R6.1 As R1.10, but REPLJOB goes to n other nodes, and this node is no holder.
 
-    R6.2 ENQUEUE is repeated until ENQUEUED replies to it. Then the record here is unregistered
-    with cause moved.
-    """
+    R6.2 repeated until ENQUEUED. Then the record here is unregistered with cause moved."""
     for retry_s in (10, 0):
         world = make_world(3, journal="off")
         world.node(0).core.is_leaving = True
@@ -443,9 +435,7 @@ def test_external_replication(make_world: Make) -> None:
 def test_enqueue_is_repeated_until_answered(make_world: Make) -> None:
     """R8.1 The reply is ENQUEUED, also to a repeated ENQUEUE.
 
-    R8.2 For an AMO job the message transfers custody: this node may deliver the job, and records
-    that in its journal before it replies.
-    """
+    R8.2 For an AMO job custody comes with the message; it is in the journal before the reply."""
     world = make_world(2, journal="off")
     world.node(0).core.is_leaving = True
     id = ask(world, "REPLICATE", 1, "RETRY", 0)
@@ -463,8 +453,8 @@ def test_enqueue_is_repeated_until_answered(make_world: Make) -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 5])
 def test_an_offer_to_a_node_that_lost_the_job_ends(make_world: Make, retry_s: int) -> None:
-    """R8.4 If the job is unknown and has no tombstone, the reply is LEFT, unless the journal is
-    still loading. The sender then chooses another node for an ALO job (R6.2).
+    """R8.4 Unknown and no tombstone: the reply is LEFT, unless the journal is still loading. The
+    sender then chooses another node for an ALO job (R6.2).
     """
     world = make_world(3, journal="off")
     world.node(0).core.is_leaving = True
@@ -487,7 +477,9 @@ def test_an_offer_to_a_node_that_lost_the_job_ends(make_world: Make, retry_s: in
 
 
 def test_delay_is_passed_on(make_world: Make) -> None:
-    """R8.1 with delay 0 it is enqueued silently (G3), otherwise its due time is now + delay."""
+    """R8.1 A job that is active and undelivered here is enqueued silently (G3) with delay 0,
+    else its due time is now + delay.
+    """
     world = make_world(2, journal="off")
     world.node(0).core.is_leaving = True
     id = world.at(0).add(replicate=1, retry=0, delay=3)
@@ -499,9 +491,7 @@ def test_delay_is_passed_on(make_world: Make) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
 def test_a_late_enqueue_does_not_queue_a_job_twice(make_world: Make, delay_ms: int) -> None:
-    """R8.1 Nothing changes for an ALO job that another holder has queued or handed out: ENQUEUE
-    came late, and the due time stays.
-    """
+    """R8.1 Nothing changes for an ALO job that another holder has queued or handed out."""
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=20, delay=5)
     assert on_enqueue(world.node(1).core, id)
@@ -518,8 +508,8 @@ def test_a_late_enqueue_does_not_queue_a_job_twice(make_world: Make, delay_ms: i
 
 
 def test_paused_queue_does_not_refuse_custody(make_world: Make) -> None:
-    """R8.3 A paused input does not refuse the job. The job waits as active, and its due time is
-    postponed by retry (ALO) or 1 s (AMO).
+    """R8.3 A paused input does not refuse the job: it stays active, its due time postponed by
+    retry (ALO) or 1 s (AMO).
     """
     from tuque.core.queues.deliver import set_pause
 

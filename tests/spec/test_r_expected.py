@@ -16,8 +16,7 @@ Make = Callable[..., World]
 
 @pytest.mark.parametrize("replicate", [2, 3])
 def test_a_node_that_restarts_is_waited_for(make_world: Make, replicate: int) -> None:
-    """K4.4 A node of the cluster is expected if it is not suspected, failed or leaving: it is
-    reachable, or may be so soon."""
+    """K4.4 A node of the cluster is expected if it is not suspected, failed or leaving."""
     world = make_world(3, journal="off")
     for b in (1, 2):
         world.restart(b)
@@ -41,8 +40,9 @@ def test_a_node_that_restarts_is_waited_for(make_world: Make, replicate: int) ->
 
 
 def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> None:
-    """R5.3 An ADDJOB with timeout 0 ends when so few nodes are expected (K4.4) that n copies are
-    impossible: `-NOREPL Too few nodes are left for the copies: the job is withdrawn`.
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the ADDJOB does
+    this: With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
+    withdrawn`.
     """
     world = make_world(2, journal="off")
     world.restart(1)
@@ -56,7 +56,7 @@ def test_a_node_that_is_away_for_longer_is_not_waited_for(make_world: Make) -> N
 
 
 def test_a_node_that_is_away_is_waited_for_until_the_timeout(make_world: Make) -> None:
-    """R5.3 One with a timeout waits for it: a node that comes back meanwhile takes its copy."""
+    """R5.3 With a timeout it waits for that: a node that comes back meanwhile takes its copy."""
     world = make_world(2, journal="off")
     world.restart(1)
     id = world.at(0).begin_add(replicate=2, timeout_ms=90_000)
@@ -107,8 +107,8 @@ def test_one_that_takes_no_copies_waits_too(make_world: Make) -> None:
 
 @pytest.mark.parametrize("is_leaving", [False, True])
 def test_copies_wait_with_their_producer(make_world: Make, *, is_leaving: bool) -> None:
-    """Q3.1 In wait-repl: the reply is MOVED with the time that a new copy would wait (R2.5), unless
-    another node serves the job.
+    """Q3.1 In wait-repl: MOVED with the time that a new copy would wait (R2.5), unless another
+    node serves the job.
     """
     world = make_world(4, journal="off")
     world.node(0).core.is_leaving = is_leaving
@@ -131,8 +131,8 @@ def test_copies_wait_with_their_producer(make_world: Make, *, is_leaving: bool) 
 
 
 def test_copies_do_not_wait_for_an_origin_that_is_gone(make_world: Make) -> None:
-    """Q3.1 In wait-repl: the reply is MOVED with the time that a new copy would wait (R2.5), unless
-    another node serves the job.
+    """Q3.1 In wait-repl: MOVED with the time that a new copy would wait (R2.5), unless another
+    node serves the job.
     """
     world = make_world(3, journal="off")
     world.restart(2)
@@ -148,9 +148,9 @@ def test_copies_do_not_wait_for_an_origin_that_is_gone(make_world: Make) -> None
 def test_what_a_copy_began_meanwhile_is_not_begun_again(
     make_world: Make, word: str, delay_s: int
 ) -> None:
-    """R3.5 While an ALO job waits for its copies, another node may report that it has queued the
-    job (also with ASK) or that a worker has it. The job is then not queued when it has its copies.
-    Its due time is the reported one, or the end of its delay if that is later.
+    """R3.5 If before that another node reports that it has queued the ALO job (also with ASK) or
+    that a worker has it, the job is not queued when it has its copies. Its due time is the
+    reported one, or the end of its delay if that is later.
     """
     world = make_world(3, journal="off")
     world.restart(2)
@@ -195,8 +195,8 @@ def test_what_a_copy_began_meanwhile_is_not_begun_again(
 
 @pytest.mark.parametrize("sync", [3, "majority"])
 def test_a_leader_waits_for_links_that_are_made_anew(make_world: Make, sync: int | str) -> None:
-    """T18.5 If fewer than n nodes are expected (K4.4), it is refused before it does anything:
-    `-NOREPL Not enough reachable nodes for the requested replication level`.
+    """T18.5 If fewer than n nodes are expected (K4.4), nothing is done: `-NOREPL Not enough
+    reachable nodes for the requested replication level`.
     """
     world = make_world(3)
     world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3")

@@ -29,7 +29,7 @@ Make = Callable[..., World]
 
 
 def test_the_first_enqueue_is_silent(make_world: Make) -> None:
-    """G3.5 Otherwise this first enqueue is silent and the next one will be announced."""
+    """G3.5 The first enqueue of a job is silent at its origin."""
     world = make_world(2, journal="off")
     id = world.at(0).add(replicate=2, retry=10, delay=1)
     world.pass_ms(1_500)
@@ -57,8 +57,9 @@ def test_an_ack_before_there_is_any_copy(make_world: Make) -> None:
 
 
 def test_the_timeout_between_two_steps(make_world: Make) -> None:
-    """R5.1 The producer gets `-NOREPL Timeout reached before replicating to the requested number of
-    nodes`."""
+    """R5.1 (cluster) At the timeout of an ADDJOB that waits for copies the producer gets
+    `-NOREPL Timeout reached before replicating to the requested number of nodes`.
+    """
     world = make_world(2, journal="off")
     world.hold(1, 0)
     world.at(0).begin_add(replicate=2, timeout_ms=70)
@@ -69,8 +70,8 @@ def test_the_timeout_between_two_steps(make_world: Make) -> None:
 
 
 def test_a_surplus_copy_at_a_worker_stays(make_world: Make) -> None:
-    """R3.4 such a holder drops its copy of an ALO job that was not delivered if n others have one,
-    and sends LEFT to them.
+    """R3.4 such a holder drops its copy of an undelivered ALO job if n others have one, and
+    sends LEFT to them.
     """
     world = make_world(4, journal="off")
     for i in (1, 2, 3):
@@ -98,9 +99,10 @@ def given_away(world: World) -> bytes:
 
 
 def test_custody_that_went_is_gone_from_the_journal(make_world: Make) -> None:
-    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
-    sender has them. Then they are unregistered with cause moved, and LEFT is sent when that is on
-    disk as J4.4 says."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS confirms
+    them. Then they are unregistered with cause moved, and LEFT is sent when that is on disk
+    (J4.4).
+    """
     world = make_world(2, journal="always")
     id = given_away(world)
     assert world.states(id) == [-1, QUEUED]
@@ -161,9 +163,8 @@ def test_only_what_is_on_its_way_is_sent_again_and_to_the_same_node(make_world: 
 
 
 def test_a_copy_that_crosses_a_farewell(make_world: Make) -> None:
-    """R2.7 If a copy of an ALO job arrives within 60 s after this node said that it has none (LEFT,
-    or the answer to ASK), the copy was in flight then. This node sends HOLDERS, with itself in the
-    set, to the other holders.
+    """R2.7 If this node denied a copy of an ALO job (LEFT, LACK) in the last 60 s, it sends
+    HOLDERS, with itself in the set, to the other holders.
     """
     for asked in (False, True):
         world = make_world(3, journal="off")
@@ -193,7 +194,7 @@ def test_a_copy_that_crosses_a_farewell(make_world: Make) -> None:
 
 
 def test_holders_of_a_job_that_is_done(make_world: Make) -> None:
-    """R2.7 A node that has a tombstone replies to HOLDERS with SETACK."""
+    """R2.7 A tombstone answers HOLDERS with SETACK."""
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=3, retry=2)
     world.node(0).core.jobs[id].holders &= ~(1 << world.slot(0, 2))

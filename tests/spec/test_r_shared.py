@@ -111,7 +111,10 @@ def test_each_pair_of_holders_has_its_messages(make_world: Make) -> None:
 
 
 def test_long_bodies_and_lives_travel_alone(make_world: Make) -> None:
-    """R1.12 no life (W1), and bodies of at most 4 KiB, 64 KiB together."""
+    """R1.12 (cluster) New jobs that are added one after the other in a turn share a message,
+    REPLJOBS, if they have the same queue, options and new holders, no options about its work
+    (W1), and bodies of at most 4 KiB, 64 KiB together.
+    """
     world = make_world(3, journal="off")
     add(world, body=b"x" * BODY_MAX)
     add(world, body=b"x" * BODY_MAX)

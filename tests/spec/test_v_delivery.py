@@ -143,8 +143,8 @@ def test_expired_is_not_handed_out(world: World) -> None:
 
 
 def test_served_in_the_same_step(world: World) -> None:
-    """V3.1 This procedure runs after each command and each timer that queued a job or cleared an
-    output pause. It takes the queues in the order in which they became ready.
+    """V3.1 Waiting clients are served after each command and timer that queued a job or cleared
+    an output pause, queue by queue in the order in which these became ready.
     """
     by_command, by_timer, by_pause = world.wire(), world.wire(), world.wire()
     late = world.add("t", DELAY=5)
@@ -222,9 +222,7 @@ def test_delivery_is_counted(world: World) -> None:
 
 
 def test_retry_runs_from_the_delivery(world: World) -> None:
-    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
-    delivery.
-    """
+    """V4.3 The due time of an ALO job becomes now + retry + J."""
     job_id = world.add(RETRY=10)
     world.pass_ms(8_900)
     assert world.get() == [job_id]
@@ -235,7 +233,7 @@ def test_retry_runs_from_the_delivery(world: World) -> None:
 
 
 def test_at_most_once_is_delivered_once(world: World) -> None:
-    """V4.3 That of an AMO job becomes 0: the job will never be queued again."""
+    """V4.3 That of an AMO job becomes 0."""
     job_id = world.add(RETRY=0, TTL=100)
     assert world.get() == [job_id]
     world.run("NACK", job_id)
@@ -248,7 +246,7 @@ def test_at_most_once_is_delivered_once(world: World) -> None:
 
 
 def test_delivery_is_recorded(world: World) -> None:
-    """V4.4 The new state is recorded in the journal."""
+    """V4.4 The new state is in the journal."""
     for retry in (0, 10):
         job_id = world.add(RETRY=retry)
         world.node().take_recorded()
@@ -264,8 +262,8 @@ def test_delivery_is_an_event(world: World) -> None:
 
 
 def test_timeout(world: World) -> None:
-    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. Each timeout
-    has its own timer, so it does not depend on the number of clients.
+    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. Each
+    timeout has its own timer.
     """
     crowd = [world.wire() for _ in range(300)]
     for session in crowd:
@@ -283,7 +281,7 @@ def test_timeout(world: World) -> None:
 
 
 def test_an_old_timeout_does_not_hit_a_new_wait(world: World) -> None:
-    """V5.1 Each timeout has its own timer, so it does not depend on the number of clients."""
+    """V5.1 Each timeout has its own timer."""
     waiting = world.wire()
     waiting("GETJOB", "TIMEOUT", 100, "FROM", "q")
     world.add()
@@ -296,8 +294,8 @@ def test_an_old_timeout_does_not_hit_a_new_wait(world: World) -> None:
 
 
 def test_disconnect_while_waiting(world: World) -> None:
-    """V6.1 A client that disconnects while it waits leaves all waiting lists. No job is delivered
-    to it after that.
+    """V6.1 A client that disconnects leaves all waiting lists. No job is delivered to it after
+    that.
     """
     from tuque.core.queues.procedures import stop_waiting
 
@@ -321,7 +319,7 @@ def test_starting_to_leave(world: World) -> None:
 
 
 def test_flushall_while_waiting(world: World) -> None:
-    """V7.1 On DEBUG FLUSHALL and CLUSTER RESET they get a null array."""
+    """V7.1 on DEBUG FLUSHALL and CLUSTER RESET a null array."""
     for words in (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET")):
         waiting = world.wire()
         waiting("GETJOB", "FROM", "q")

@@ -46,9 +46,7 @@ FIRST_RUN, SECOND_RUN = run_of(1, 1, 7), run_of(2, 2, 7)
     ("run", "result"), [(SECOND_RUN, b"second"), (SECOND_RUN, b"a"), (FIRST_RUN, b"second")]
 )
 def test_a_late_done_elsewhere_changes_no_result(make_world: Make, run: int, result: bytes) -> None:
-    """W14.6 That node shows what the holders know (W15): the job may have ended before. An outcome
-    that is kept stays.
-    """
+    """W14.6 That node shows what the holders know (W15). An outcome that is kept stays."""
     world = make_world(4, journal="off")
     id = add(world)
     elsewhere = stranger(world, id)
@@ -84,9 +82,7 @@ def test_a_late_done_changes_no_result_while_a_holder_is_away(make_world: Make) 
 
 
 def test_a_copy_of_a_later_life_changes_no_half_of_one(make_world: Make) -> None:
-    """W14.7 If a copy arrives whose life differs in death or REPLAYs, the node keeps its own life
-    and replies with LIFE.
-    """
+    """W14.7 so it does if the work of an arriving copy differs in death or REPLAYs."""
     world = make_world(3, journal="off")
     id = add(world)
     run = start(world, 0, id)
@@ -108,7 +104,7 @@ def test_a_copy_of_a_later_life_changes_no_half_of_one(make_world: Make) -> None
 
 
 def test_an_ack_of_a_copy_brings_the_outcome(make_world: Make) -> None:
-    """W14.4 SETACK carries the outcome, whatever it answers."""
+    """W14.4 SETACK carries the outcome, also as an answer."""
     world = make_world(4, journal="off")
     id = add(world)
     elsewhere = stranger(world, id)
@@ -144,9 +140,7 @@ def test_a_cancelled_job_is_not_done_while_a_holder_is_away(make_world: Make) ->
 
 
 def test_a_job_that_came_back_leaves_no_life(make_world: Make) -> None:
-    """W14.8 A job that comes back where its outcome is kept (an old disk) ends with that outcome;
-    its life ends with it.
-    """
+    """W14.8 A job that comes back where its outcome is kept ends with that outcome."""
     world = make_world(3, journal="off")
     id = add(world)
     n = at(world, 1)
@@ -172,8 +166,8 @@ TELLERS: dict[str, Callable[[Node, int, ReplJob], None]] = {
 @pytest.mark.parametrize("teller", TELLERS)
 @pytest.mark.parametrize("kind", [DONE, GONE])
 def test_a_kept_outcome_refuses_copies_of_its_job(make_world: Make, teller: str, kind: int) -> None:
-    """W14.11 A kept outcome other than `gone` counts as a tombstone (A8.2): no copy of the job is
-    taken here, and who has one gets SETACK with the outcome.
+    """W14.11 A kept outcome other than `gone` counts as a tombstone (A8.2): no copy of the job
+    is taken here, and a node with one gets SETACK with the outcome.
     """
     world = make_world(4, journal="off")
     id = add(world)
@@ -269,8 +263,8 @@ def test_a_client_that_waits_asks_the_holders_again(make_world: Make) -> None:
 
 
 def test_a_client_hears_when_the_last_silent_holder_is_out_of_reach(make_world: Make) -> None:
-    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder gets out of
-    reach.
+    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder becomes
+    unreachable.
     """
     world = make_world(3, journal="off")
     id = ended_unheard(world)
@@ -281,8 +275,8 @@ def test_a_client_hears_when_the_last_silent_holder_is_out_of_reach(make_world: 
 
 
 def test_a_client_hears_of_each_confirmation(make_world: Make) -> None:
-    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder gets out of
-    reach.
+    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder becomes
+    unreachable.
     """
     world = make_world(3, journal="off")
     id = ended_unheard(world)
@@ -297,8 +291,8 @@ def test_a_client_hears_of_each_confirmation(make_world: Make) -> None:
 
 def test_a_cancelled_job_is_not_done_after_a_restart(make_world: Make) -> None:
     """W13.8 With KEEP 0 the outcome of a cancelled job that has other holders, or of one that
-    DEADLETTER ended, is recorded as well. A load drops it if the job is no longer in the journal:
-    then all holders had confirmed it.
+    DEADLETTER ended, is recorded too. A load drops it if the job is no longer in the journal:
+    all holders had confirmed it.
     """
     world = make_world(3)
     terms = Terms(3, 1_000, 60_000, 0, b"", 0, 0)

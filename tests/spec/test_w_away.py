@@ -55,10 +55,11 @@ def asked(world: World, what: int = LOOK) -> list[bytes]:
 
 
 def test_a_job_of_a_node_that_is_away_is_not_gone(world: World) -> None:
-    """W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
-    the job is not `gone`: it may be there, whichever node made it. RESULT replies
-    `-NOREACH Job is not known here, and may be at a node that did not answer: <id>[, <id>]`, with
-    WAIT at the timeout; so does CANCEL for that id.
+    """W15.5 If no node that answers knows the job, but a member is not in reach or does not
+    answer, the job is not `gone`. WAITJOB waits. The waits end when the node is back, or is
+    forgotten (K6): then it counts as lost with its jobs. RESULT replies `-NOREACH Job is not
+    known here, and may be at a node that did not answer: <id>[, <id>]`, with WAIT at the
+    timeout; so does CANCEL for that id.
 
     WAITJOB waits. The waits end when the node is back
     """
@@ -116,8 +117,8 @@ def test_others_do_not_know_it(world: World) -> None:
 
 
 def test_a_job_that_left_its_maker_is_not_gone(world: World) -> None:
-    """W15.5 a member is not in reach or does not answer, the job is not `gone`: it may be there,
-    whichever node made it.
+    """W15.5 If no node that answers knows the job, but a member is not in reach or does not
+    answer, the job is not `gone`.
     """
     n = world.n
     maker, holder = linked(world, MAKER), linked(world, OTHER)
@@ -148,10 +149,10 @@ def test_a_job_that_left_its_maker_is_not_gone(world: World) -> None:
 
 
 def test_a_cancel_that_may_still_take_effect(world: World) -> None:
-    """W15.8 A node that got the CANCEL and did not answer may still do it, when it goes on. The
-    reply says so then: `-NOREACH Job is not known here, and may be at a node that did not answer:
-    <id>; CANCEL may still take effect there`. Without these words no such node got it. The
-    reply to a later CANCEL of that job says so as well, until the node is linked again.
+    """W15.8 A node that got the CANCEL and did not answer may still do it later. Then the reply
+    is `-NOREACH Job is not known here, and may be at a node that did not answer: <id>; CANCEL
+    may still take effect there`. Without the last words no such node got it. A later CANCEL of
+    that job has them too, until the node is linked again.
     """
     n = world.n
     still, other = linked(world, MAKER), linked(world, OTHER)
@@ -180,8 +181,8 @@ def cancelled(world: World, other: int, id: bytes) -> str:
 
 
 def test_cancels_that_are_remembered(world: World) -> None:
-    """W15.8 The reply to a later CANCEL of that job says so as well, until the node is linked
-    again. Of such jobs 1000 are remembered.
+    """W15.8 A later CANCEL of that job has them too, until the node is linked again. Of such
+    jobs 1000 are remembered.
     """
     n = world.n
     still = linked(world, MAKER)
@@ -197,8 +198,8 @@ def test_cancels_that_are_remembered(world: World) -> None:
 
 
 def test_a_cancel_beside_those_who_wait(make_world: Make) -> None:
-    """W15.9 The questions of CANCEL and of those who wait for the same job do not disturb each
-    other.
+    """W15.9 The questions of CANCEL and of clients that wait for the same job do not disturb
+    each other.
     """
     world = unheard(make_world)
     n, maker = world.n, world.machines[1].node_id
@@ -242,7 +243,7 @@ def test_an_end_that_was_told_stands(world: World) -> None:
 
 
 def test_many_that_are_away(world: World) -> None:
-    """W15.5 Of more than three nodes it names three, and says ` and <n> more`."""
+    """W15.5 Of more than three nodes it names three, then ` and <n> more`."""
     slots = [linked(world, b"%02x" % i * 20) for i in range(20, 25)]
     for slot in slots:
         on_link_down(world.n, slot)
@@ -251,9 +252,9 @@ def test_many_that_are_away(world: World) -> None:
 
 
 def test_an_end_that_only_a_stranger_knows(world: World) -> None:
-    """W15.6 Known to have ended is only a job that a holder has ended: its tombstone here is of
-    DELJOB, or of SETACK that names holders. Of one that was acked at a node without it (A3.4,
-    W14.6) the end is open until a holder has heard of it.
+    """W15.6 Only a job that a holder has ended is known to have ended: its tombstone here is of
+    DELJOB, or of SETACK that names holders. The end of one that was acked at a node without it
+    (A3.4, W14.6) is open until a holder has heard of it.
     """
     n = world.n
     holder, other = linked(world, MAKER), linked(world, OTHER)
@@ -271,8 +272,8 @@ def test_an_end_that_only_a_stranger_knows(world: World) -> None:
 
 
 def test_done_here_of_a_job_that_is_not_in_reach(world: World) -> None:
-    """W15.6 Of one that was acked at a node without it (A3.4, W14.6) the end is open until a holder
-    has heard of it.
+    """W15.6 The end of one that was acked at a node without it (A3.4, W14.6) is open until a
+    holder has heard of it.
     """
     n = world.n
     holder = linked(world, MAKER)
@@ -291,8 +292,8 @@ def test_done_here_of_a_job_that_is_not_in_reach(world: World) -> None:
 
 
 def test_done_here_with_a_result_that_is_too_large_to_wait(world: World) -> None:
-    """W14.6 One that alone is larger is not kept: while a member is not in reach, which may be the
-    only holder, DONE replies the error of W7.4.
+    """W14.6 One that alone is larger is not kept: DONE replies the error of W7.4 while an
+    unreachable member may be the only holder.
     """
     n = world.n
     world.run("CONFIG", "SET", "results-max-bytes", 1_000)
@@ -312,9 +313,7 @@ def test_done_here_with_a_result_that_is_too_large_to_wait(world: World) -> None
 
 
 def test_a_node_that_loads_does_not_answer(world: World) -> None:
-    """W15.7 A node that is loading its journal does not answer: it cannot say yet which jobs it
-    has.
-    """
+    """W15.7 A node that is loading its journal does not answer."""
     n = world.n
     slot = linked(world, MAKER)
     n.peers[slot].outbox = []
@@ -366,11 +365,11 @@ def test_what_is_known_to_be_over_is_gone(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["", "restart", "rewrite"])
 def test_a_result_waits_for_a_holder_that_is_away(make_world: Make, how: str) -> None:
-    """W14.6 The result waits there for a holder that is away, for as long as the node asks for it
-    (A3.4)
+    """W14.6 The result waits there for an absent holder as long as the node asks (A3.4), within
+    `results-max-bytes` (W7.4).
 
-    W13.9 What DONE said of a job that is not here (W14.6) is recorded as an outcome that has no
-    end, while the node asks for the job. It is dropped when the asking is over
+    W13.9 What DONE reported of a job that is not here (W14.6) is an outcome without end, while
+    the node asks about the job.
     """
     world = make_world(3)
     id = add(world, 0, 600, KEPT, 7_200, replicate=1)
@@ -399,8 +398,8 @@ def test_a_result_waits_for_a_holder_that_is_away(make_world: Make, how: str) ->
 def test_a_run_of_an_at_most_once_job_ends_while_its_node_restarts(
     make_world: Make, is_told_twice: bool
 ) -> None:
-    """A3.4 Of an AMO job, too: whoever has it learns that it is over, also after a restart, and its
-    outcome (W14.6).
+    """A3.4 Of an AMO job, too: each node that has it learns that it is over, also after a
+    restart, and its outcome (W14.6).
     """
     world = make_world(3)
     id = add(world, 0, 0, KEPT, 7_200, replicate=1)
@@ -424,7 +423,9 @@ def test_a_run_of_an_at_most_once_job_ends_while_its_node_restarts(
 
 
 def test_the_ack_of_an_at_most_once_job_waits_for_its_node(make_world: Make) -> None:
-    """A3.4 Of an AMO job, too: whoever has it learns that it is over, also after a restart"""
+    """A3.4 Of an AMO job, too: each node that has it learns that it is over, also after a
+    restart, and its outcome (W14.6).
+    """
     world = make_world(2)
     id = add(world, 0, 0, KEPT, 7_200, replicate=1)
     assert world.at(0).get() == [id]
@@ -438,9 +439,8 @@ def test_the_ack_of_an_at_most_once_job_waits_for_its_node(make_world: Make) -> 
 
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_a_result_outlives_the_forgotten_holder(make_world: Make, nodes: int) -> None:
-    """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job, that
-    outcome stands: it is kept here until the TTL that the id names is over, since KEEP is not
-    known.
+    """W14.6 If a node that did not answer is forgotten (K6), and no other one knows the job, the
+    outcome is kept here until the TTL in the id is over.
     """
     world = make_world(nodes)
     id = add(world, 0, 600, KEPT, 180, replicate=1)
@@ -463,7 +463,9 @@ def test_a_result_outlives_the_forgotten_holder(make_world: Make, nodes: int) ->
 def test_a_result_does_not_outlive_the_holder_while_another_node_may_know_the_job(
     make_world: Make,
 ) -> None:
-    """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job"""
+    """W14.6 If a node that did not answer is forgotten (K6), and no other one knows the job, the
+    outcome is kept here until the TTL in the id is over.
+    """
     world = make_world(4)
     id = add(world, 0, 600, KEPT, 7_200, replicate=1)
     mine = world.node(1).core

@@ -89,7 +89,7 @@ def test_the_run_is_told_after_the_body(world: World, words: list[str], names: l
 
 def test_what_may_not_begin_has_no_run(world: World) -> None:
     """W17.3 A job that START would refuse (a task of a tube, a dead letter, one that is at work
-    elsewhere) is delivered all the same, and its `run` is null.
+    elsewhere) is delivered anyway, and its `run` is null.
     """
     world.run("TUBE", "CREATE", "t", "fifo")
     world.add("t")

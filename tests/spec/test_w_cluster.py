@@ -53,9 +53,7 @@ DROPS = Terms(3, 60_000, 60_000, 0, b"", 0, 0, True)
 
 
 def test_copies_expire_without_a_letter(make_world: Make) -> None:
-    """W6.2 With ONEXPIRY drop that holds for a job of which an attempt failed. One of which none
-    did expires as G7.2 says.
-    """
+    """W6.2 With ONEXPIRY drop so does one of which no attempt failed"""
     world = make_world(3, journal="off")
     failed = add(world, terms=DROPS, ttl_s=20)
     for i in range(3):
@@ -69,8 +67,8 @@ def test_copies_expire_without_a_letter(make_world: Make) -> None:
 
 
 def test_copies_know_terms_and_runs(make_world: Make) -> None:
-    """W14.1 REPLJOB and YOURJOBS carry the life of the job. Each change of it goes to the other
-    holders as LIFE: options, headers, runs, failures, flags, and the queue.
+    """W14.1 REPLJOB and YOURJOBS carry the work of the job. Each change of it goes to the other
+    holders as LIFE, with the queue.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -103,8 +101,8 @@ def test_attempts_survive_the_loss_of_holders(make_world: Make) -> None:
 
 
 def test_short_runs_are_not_told(make_world: Make) -> None:
-    """W14.3 A run that lasts 50 ms is announced to the other holders. If RETRY is 5 s or less, or
-    this is the last attempt, or the job has crashed before, it is announced at once.
+    """W14.3 A run that lasts 50 ms is announced to the other holders; at once if RETRY is 5 s or
+    less, this is the last attempt, or the job has crashed before.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -142,8 +140,8 @@ def test_silence_is_counted_once(make_world: Make) -> None:
 
 
 def test_a_stale_worker_hears_of_the_newer_run(make_world: Make) -> None:
-    """W14.7 WORKING and PROGRESS of a run send LIFE. A node that receives an older life than it has
-    replies with its own LIFE.
+    """W14.7 WORKING and PROGRESS of a run send LIFE. A node that receives an older one than it
+    has replies with its own
     """
     world = make_world(3, journal="off")
     id = add(world, retry_s=6)
@@ -193,7 +191,7 @@ def test_cancel_at_any_holder(make_world: Make, where: int) -> None:
 
 
 def test_result_at_every_holder(make_world: Make) -> None:
-    """W14.4 SETACK carries the outcome, whatever it answers.
+    """W14.4 SETACK carries the outcome, also as an answer.
 
     W14.4 RESULT and WAITJOB show an outcome once all reachable holders have confirmed the end.
     """
@@ -214,7 +212,7 @@ def test_result_at_every_holder(make_world: Make) -> None:
 
 
 def test_two_ends_of_one_job(make_world: Make) -> None:
-    """W14.4 Of two `done` that of the lower token stands, then the lower result
+    """W14.4 of two `done` that of the lower token, then the lower result
 
     W14.15 A node that sees two outcomes of one job counts the job once (`outcomes_conflicting` of
     INFO)
@@ -291,8 +289,8 @@ def test_who_waits_at_another_holder_hears_of_a_death(make_world: Make, is_repla
 
 @pytest.mark.parametrize("how", ["final", "fail", "release"])
 def test_end_of_a_run_at_another_node(make_world: Make, how: str) -> None:
-    """W14.9 A node that queues a job whose run has ended sends LIFE before QUEUED. Then a worker
-    that got the job from another node, and gave it up here, does not keep it (Q4.5).
+    """W14.9 A node that queues a job whose run has ended sends LIFE before QUEUED, so that a
+    worker that gave the job up is not taken for one that has it (Q4.5).
     """
     world = make_world(3, journal="off")
     id = add(world, retry_s=300)
@@ -348,8 +346,8 @@ def test_a_worker_whose_node_died(make_world: Make) -> None:
 
 
 def test_done_at_a_node_without_the_job(make_world: Make) -> None:
-    """W14.6 DONE at a node without the job works as A3.4 says, and the result goes with it. That
-    node shows what the holders know (W15).
+    """W14.6 DONE at a node without the job works as in A3.4, with the result. That node shows
+    what the holders know (W15).
     """
     world = make_world(4, journal="off")
     id = add(world)
@@ -376,8 +374,8 @@ def test_done_of_a_made_up_id(make_world: Make) -> None:
 
 
 def test_merge_in_any_order(make_world: Make) -> None:
-    """W14.2 Two views of one life become one by rules that give the same in any order: more REPLAYs
-    win whole; of `failed`, `crashes` and STARTs the greater; of two runs the higher token, and of
+    """W14.2 Two views become one by rules that give the same in any order: more REPLAYs win
+    whole; of `failed`, `crashes` and STARTs the greater; of two runs the higher token, and of
     one token the later state; the earliest first and the latest last failure; a cancel flag and
     death stay.
     """

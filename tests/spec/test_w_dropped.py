@@ -233,8 +233,9 @@ def test_the_first_answer_lacks_the_result(world: World) -> None:
 
 @pytest.mark.parametrize("where", ["holder", "stranger"])
 def test_a_node_with_little_room_passes_a_result_on(make_world: Make, where: str) -> None:
-    """W7.5 Such a result goes to the other holders all the same, with the acks of that moment: each
-    keeps it within its own `results-max-bytes`. So it does from a node without the job (W14.6).
+    """W7.5 (cluster) Such a result goes to the other holders anyway, with the acks of that
+    moment: each keeps it within its own `results-max-bytes`. So it does from a node without the
+    job (W14.6).
     """
     world = make_world(4, journal="off")
     id = add(world, 0, retry_s=600, terms=KEPT)

@@ -128,8 +128,8 @@ def test_update_of_a_job_that_another_node_handed_out(make_world: Make, where: i
 
 
 def test_a_job_handed_out_again_at_once(make_world: Make) -> None:
-    """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or dead,
-    or that another client changes it at this moment.
+    """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or
+    dead, or that another client changes it.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -140,7 +140,7 @@ def test_a_job_handed_out_again_at_once(make_world: Make) -> None:
 
 
 def test_nothing_begins_while_the_job_is_held(make_world: Make) -> None:
-    """W16.1 The node asks each other holder in reach to hold the job, and holds its own copy. A
+    """W16.1 The node asks each other reachable holder to hold the job, and holds its own copy. A
     held job is in no queue. START of it gets `-NOTDELIVERED`.
     """
     world = make_world(3, journal="off")
@@ -310,9 +310,9 @@ def test_the_asker_dies(make_world: Make) -> None:
 
 
 def test_two_clients_at_once(make_world: Make) -> None:
-    """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or dead,
-    or that another client changes it at this moment. It holds the job for 2 s at most. Two nodes
-    that cancel one job may both hold it.
+    """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or
+    dead, or that another client changes it. It holds the job for 2 s at most. Two nodes that
+    cancel one job may both hold it.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -353,8 +353,7 @@ def test_an_edit_that_a_node_missed(make_world: Make) -> None:
     """W16.6 LIFE has the number of the last change. A node with an older one gets the change, with
     the body.
 
-    W10.3 Of two changes that two sides of a cut made, the one with the higher number stands.
-    """
+    W10.3 Of two changes that two sides of a cut made, the one with the higher number counts."""
     world = make_world(3, journal="off")
     id = add(world)
     world.isolate(2)
@@ -376,11 +375,11 @@ def test_an_edit_that_a_node_missed(make_world: Make) -> None:
 @pytest.mark.parametrize("age_ms", [0, 600, 25_000])
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_a_worker_out_of_reach(make_world: Make, seed: int, age_ms: int) -> None:
-    """W16.4 If a holder is not in reach and this node heard that a worker has the job, a worker has
-    it.
+    """W16.4 If a holder is unreachable and this node heard that a worker has the job, a worker
+    has it
 
     Q9.3 From then on this node knows that a worker of another node has the job (Q12.2, R8.1,
-    W16.4), also if the due time is later already
+    W16.4), even if the due time is later already, or the job waits for its copies here.
     """
     world = make_world(3, journal="off", seed=seed)
     id = add(world)
@@ -395,7 +394,7 @@ def test_a_worker_out_of_reach(make_world: Make, seed: int, age_ms: int) -> None
 
 @pytest.mark.parametrize("retry_s", [2, 30])
 def test_a_worker_out_of_reach_and_little_time_left(make_world: Make, retry_s: int) -> None:
-    """W16.4 What it heard counts until the due time, also while the job is held, and after that."""
+    """W16.4 until the due time, also while the job is held, and after that."""
     world = make_world(3, journal="off")
     id = add(world, retry_s=retry_s)
     assert world.at(0).get() == [id]
@@ -476,7 +475,7 @@ def test_update_of_a_job_that_its_worker_gave_back_at_a_node_out_of_reach(
 
 def test_a_worker_out_of_reach_of_a_job_that_waits_for_copies(make_world: Make) -> None:
     """Q9.3 From then on this node knows that a worker of another node has the job (Q12.2, R8.1,
-    W16.4), also if the due time is later already, or the job waits for its copies here.
+    W16.4), even if the due time is later already, or the job waits for its copies here.
     """
     world = make_world(3, journal="off")
     world.restart(2)

@@ -79,9 +79,9 @@ def start(world: World, id: bytes, worker: str = "w1") -> bytes:
 
 
 def test_records(world: World) -> None:
-    """W13.1 The records are life (options, headers, runs, failures and flags of one job) and
-    outcome (how a job ended, while KEEP lasts). They are absolute (J2.2) and binding (J4.2).
-    WORKING and PROGRESS write no life: progress since the last one is lost.
+    """W13.1 The records are life (the work of one job) and outcome (while KEEP lasts). They are
+    absolute (J2.2) and binding (J4.2). WORKING and PROGRESS write none: progress since the last
+    one is lost.
     """
     told = world.node().recorded
     told()
@@ -105,7 +105,7 @@ def test_records(world: World) -> None:
 
 
 def test_replies_wait_for_the_records(world: World) -> None:
-    """W13.1 They are absolute (J2.2) and binding (J4.2). WORKING and PROGRESS write no life:
+    """W13.1 They are absolute (J2.2) and binding (J4.2). WORKING and PROGRESS write none:
     progress since the last one is lost.
     """
     id = add(world)
@@ -189,7 +189,7 @@ def test_a_flagged_run_stays_flagged(world: World, how: str) -> None:
 @pytest.mark.parametrize("how", CAUSES)
 def test_a_job_that_changed_is_loaded_as_it_is(world: World, how: str) -> None:
     """W13.2 An add record of a known job replaces its queue, body, delay and expiry. The record
-    that ends a job ends its life; its outcome stays.
+    that ends a job ends its work; its outcome stays.
     """
     changed, dead, replayed, ended = (add(world) for _ in range(4))
     world.run("UPDATEJOB", changed, "BODY", "new", "TTL", 500, "DELAY", 30, "ATTEMPTS", 7)
@@ -213,8 +213,8 @@ def test_a_job_that_changed_is_loaded_as_it_is(world: World, how: str) -> None:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_silence_while_the_node_could_not_hear(world: World, how: str) -> None:
-    """W13.3 After a load each live run is silent RETRY from then; its TIMELIMIT goes on. No
-    connection is known of it: W8.2 pushes nothing until it speaks again.
+    """W13.3 After a load each live run is silent RETRY from then; its TIMELIMIT continues. W8.2
+    pushes nothing until its connection reports again.
     """
     ids = [add(world), add(world, "TIMELIMIT", 25), add(world, "TTL", 15)]
     runs = {id: start(world, id) for id in ids}
@@ -270,9 +270,8 @@ def test_a_start_that_was_lost_is_not_counted(make_world: Make) -> None:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_what_is_over_meanwhile(world: World, how: str) -> None:
-    """W13.5 A job with ATTEMPTS that expired meanwhile is restored, and is then dead, unless
-    ONEXPIRY says that it is gone (W6.2). Dead letters keep their order and their cursors. An
-    outcome whose time is over is not restored.
+    """W13.5 A job with ATTEMPTS that expired meanwhile is restored, and W6.2 follows. Dead
+    letters keep their order and their cursors. An outcome whose time is over is not restored.
     """
     late, resting = add(world, "TTL", 15, queue="other"), add(world, "TTL", 15)
     last = add(world, "ATTEMPTS", 1, "TTL", 15, queue="one")
@@ -321,7 +320,7 @@ def test_a_later_letter_stands_behind_each_cursor(world: World, how: str) -> Non
 
 def test_a_cancel_that_no_other_node_must_hear_of(world: World) -> None:
     """W13.8 With KEEP 0 the outcome of a cancelled job that has other holders, or of one that
-    DEADLETTER ended, is recorded as well.
+    DEADLETTER ended, is recorded too.
     """
     ids = [world.add(), world.add()]
     waiter = world.wire()
@@ -333,8 +332,8 @@ def test_a_cancel_that_no_other_node_must_hear_of(world: World) -> None:
 
 
 def test_snapshot(world: World) -> None:
-    """W13.6 A snapshot has each life after its job, and the outcomes of its start that are still
-    kept.
+    """W13.6 A snapshot has the work of each job after the job, and the outcomes of its start
+    that are still kept.
     """
     first, second, third = (add(world) for _ in range(3))
     world.add("plain")

@@ -271,10 +271,10 @@ def test_full_of_letters_and_outcomes_is_told(world: World, room: str) -> None:
 def test_a_result_above_the_bound_drops_no_other(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """W7.4 A result that alone is larger drops no other: the job is done, and its outcome is kept
-    without the result, with a reason that says so. With KEEP the reply to DONE is then `-ERR the
-    job is done, but its result of <n> bytes is not kept here: its outcome has <k> bytes with it,
-    results-max-bytes is <m>`, and the log has a line.
+    """W7.4 A result that alone is larger drops no other: the job is done, and its outcome is
+    kept without the result, with a reason about that. With KEEP the reply to DONE is then `-ERR
+    the job is done, but its result of <n> bytes is not kept here: its outcome has <k> bytes with
+    it, results-max-bytes is <m>`, and the log has a line.
     """
     world.run("CONFIG", "SET", "results-max-bytes", 10_000)
     kept = [one_done(world, "r" * 1_000) for _ in range(3)]

@@ -36,8 +36,8 @@ def test_a_late_fail_is_a_timeout(world: World) -> None:
     <n> s`, until another run begins; so does FAIL, once it has failed.
 
     W5.6 The cause of the failure is `failed`, or the word after CAUSE: `failed`, `crashed` or
-    `timeout`. A worker that ends a run at its own time limit says `timeout`. Another word: `-ERR
-    CAUSE must be failed, crashed or timeout, not '<word>'`.
+    `timeout`. A worker that ends a run at its own time limit sends `timeout`. Another word:
+    `-ERR CAUSE must be failed, crashed or timeout, not '<word>'`.
     """
     id = world.run("ADDJOB", "q", "b", 0, *"RETRY 20 TIMELIMIT 0.25 ATTEMPTS 9".split())
     world.get()

@@ -48,9 +48,7 @@ def test_ends_at_one_moment(make_world: Make, apart: bool) -> None:
 
 
 def test_a_copy_made_late_hears_what_happened_before(make_world: Make) -> None:
-    """W14.12 A node that learns of another holder of a job as in W14.10 sends LIFE to it: the copy
-    there may be of an earlier moment.
-    """
+    """W14.12 A node that learns of another holder of a job as in W14.10 sends LIFE to it."""
     world = make_world(4, journal="off")
     id = add(world)
     run = start(world, 0, id)
@@ -87,8 +85,8 @@ def run_of_others(world: World, id: bytes) -> tuple[int, int]:
 
 
 def test_what_a_node_missed(make_world: Make) -> None:
-    """W14.10 When a link comes up, LIFE goes to the node for each job that it may have and that
-    somebody began, cancelled, gave up or replayed; at most 2000 in a turn.
+    """W14.10 On a new link LIFE goes to the node for each job that it may have and that somebody
+    began, cancelled, replayed or made a dead letter; at most 2000 in a turn.
     """
     world = make_world(3, journal="off")
     id = away(world)
@@ -130,7 +128,7 @@ def written(world: World) -> list[int]:
 
 
 def test_a_beat_writes_nothing_at_the_other_holders(make_world: Make) -> None:
-    """W13.1 WORKING and PROGRESS write no life: progress since the last one is lost."""
+    """W13.1 WORKING and PROGRESS write none: progress since the last one is lost."""
     world = make_world(3)
     id = add(world)
     world.at(0).get()
@@ -164,8 +162,8 @@ def test_a_life_with_no_clock(make_world: Make, clock: int) -> None:
 def test_questions_to_holders(make_world: Make) -> None:
     """W15.1 The node asks all linked nodes, and its client waits.
 
-    W15.2 A node that has the job or its outcome replies with the fields of RESULT, or cancels the
-    job (W8) and says what became of it. Any other replies that it does not know the job.
+    W15.2 A node that has the job or its outcome replies with the fields of RESULT, or cancels
+    the job (W8) and replies what became of it. Any other replies that it does not know the job.
 
     W15.3 If no node knows the job, it is not known (W9.1, W9.2).
 

@@ -22,8 +22,8 @@ Make = Callable[..., World]
 
 
 def test_done(world: World) -> None:
-    """W7.1 The job ends as ACKJOB would end it, whichever run says so, `-` too; so does a task of a
-    tube. The reply is how many ended at this node now
+    """W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task
+    of a tube. The reply is how many ended at this node now
     """
     world.run("TUBE", "CREATE", "tube", "fifo")
     task = world.add("tube")
@@ -44,8 +44,8 @@ def test_done(world: World) -> None:
 
 def test_outcomes_are_kept(world: World) -> None:
     """W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason.
-    ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead` with
-    its reason. The first outcome stands.
+    ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead`
+    with its reason. The first outcome stays.
     """
     full, acked, fast = (world.add(KEEP=60) for _ in range(3))
     world.get(count=3)
@@ -203,8 +203,9 @@ def test_updatejob(world: World) -> None:
     """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
     queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
 
-    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed, or
-    PRI of a job in a plain queue: an error. Errors change nothing.
+    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Waits for copies: `-NOTDELIVERED`.
+    ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors
+    change nothing.
     """
     id = world.add(DELAY=100, TTL=200)
     assert world.run("UPDATEJOB", id, "DELAY", 0, "BODY", "new", "TTL", 0, "ATTEMPTS", 2) == b"OK"
@@ -464,8 +465,8 @@ def test_a_put_that_waited_and_was_updated(world: World) -> None:
 
 
 def test_two_ends_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """W14.15 A node that sees two outcomes of one job counts the job once (`outcomes_conflicting`
-    of INFO), and the log has one line a second about them at most.
+    """W14.15 A node that sees two outcomes of one job counts the job once
+    (`outcomes_conflicting` of INFO), with one log line a second at most.
     """
     caplog.set_level("INFO", "tuque.server")
 

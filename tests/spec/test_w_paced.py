@@ -122,8 +122,8 @@ def test_a_letter_that_goes_meanwhile(world: World) -> None:
 
 @pytest.mark.long
 def test_costly_globs_end_a_page_early(world: World) -> None:
-    """W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the globs
-    has taken the work of a turn (L2.2); the cursor then stands after the last one seen.
+    """W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the
+    globs has taken the work of a turn (L2.2); the cursor is then after the last one seen.
     """
     bury(world, 300, "a" * 400)
     glob = "*" + "?a" * 60 + "b*"

@@ -18,9 +18,8 @@ DONE = [b"done", *FIELDS]
 
 @pytest.mark.parametrize("wait_ms", [1, 300])
 def test_a_short_wait_gets_the_answer_of_another_node(world: World, wait_ms: int) -> None:
-    """W15.4 RESULT without WAIT and CANCEL wait for the answers one second at most. So do RESULT
-    with WAIT and WAITJOB whose timeout is shorter: it bounds the wait for the end of a job, not for
-    what other nodes know of it now.
+    """W15.4 RESULT without WAIT and CANCEL wait for the answers one second at most; so do RESULT
+    with WAIT and WAITJOB with a shorter timeout, which bounds the wait for the end only.
     """
     maker = linked(world, MAKER)
     over, open = made_there(world.n), made_there(world.n, b"more")
@@ -71,7 +70,9 @@ def test_a_short_wait_for_a_node_that_does_not_answer(world: World) -> None:
 
 
 def test_a_short_wait_for_a_result_that_was_dropped_here(world: World) -> None:
-    """W15.4 it bounds the wait for the end of a job, not for what other nodes know of it now."""
+    """W15.4 so do RESULT with WAIT and WAITJOB with a shorter timeout, which bounds the wait for
+    the end only.
+    """
     one = linked(world, MAKER)
     id = dropped_here(world, one)
     assert world.run("RESULT", id, "WAIT", 1) is None
@@ -84,7 +85,7 @@ def test_a_short_wait_for_a_result_that_was_dropped_here(world: World) -> None:
 
 @pytest.mark.parametrize("is_confirmed", [False, True])
 def test_a_short_wait_for_an_end_that_is_not_confirmed(world: World, is_confirmed: bool) -> None:
-    """W15.4 They do likewise for holders that have not confirmed an end (W14.13)."""
+    """W15.4 Likewise for holders yet to confirm an end (W14.13)."""
     one = linked(world, MAKER)
     id = world.add(KEEP=600, REPLICATE=1)
     world.n.jobs[id].holders |= 1 << one
@@ -107,7 +108,7 @@ def test_a_short_wait_for_an_end_that_is_not_confirmed(world: World, is_confirme
 
 
 def test_a_short_wait_for_a_dropped_result_whose_end_is_not_confirmed(world: World) -> None:
-    """W15.4 They do likewise for holders that have not confirmed an end (W14.13)."""
+    """W15.4 Likewise for holders yet to confirm an end (W14.13)."""
     one = linked(world, MAKER)
     id = world.add(KEEP=600, REPLICATE=1)
     world.n.jobs[id].holders |= 1 << one
@@ -125,8 +126,9 @@ def test_a_short_wait_for_a_dropped_result_whose_end_is_not_confirmed(world: Wor
 
 
 def test_a_node_that_cannot_write_names_itself(make_world: Callable[..., World]) -> None:
-    """W15.5 While the journal of this node cannot be written, the reply names that instead: what
-    others are asked may wait for it (J6.6)."""
+    """W15.5 While the journal of this node cannot be written, the reply names that instead
+    (J6.6).
+    """
     world = make_world(journal="always")
     linked(world, MAKER)
     id = made_there(world.n)

@@ -56,13 +56,12 @@ def end(world: World, i: int, id: bytes, how: str, run: int, word: bytes) -> Non
 def test_both_sides_of_a_cut_keep_one_outcome(
     make_world: Make, way: str, is_swapped: bool, order: str
 ) -> None:
-    """W14.4 Of two outcomes, `done` stands before `cancelled`, that before `dead`, and that before
-    `gone`. Of two `done` that of the lower token stands, then the lower result; of two others that
-    with the lower reason.
+    """W14.4 Of two outcomes one wins: `done` over `cancelled` over `dead` over `gone`; of two
+    `done` that of the lower token, then the lower result; of two others that with the lower
+    reason.
 
-    W14.16 A node whose outcome stands replies with its own SETACK, and not with GOTACK, to a node
-    with another one: that node has confirmed nothing before it has the one that stands. Where an
-    outcome falls, confirmations of it are void, and each holder gets the one that stands.
+    W14.16 A node whose outcome wins replies with its own SETACK, and not with GOTACK. Where an
+    outcome loses, its confirmations are void, and each holder gets the one that wins.
     """
     ways = WAYS[way]
     here, there = (ways.there, ways.here) if is_swapped else (ways.here, ways.there)
@@ -87,10 +86,13 @@ def test_both_sides_of_a_cut_keep_one_outcome(
 
 @pytest.mark.parametrize("is_away", [False, True])
 def test_an_outcome_that_falls_late_falls_everywhere(make_world: Make, is_away: bool) -> None:
-    """W14.17 A node that has only the outcome of a job, and gets one that stands before it, sends
-    that to all nodes in reach: it does not know any more who has the other.
+    """W14.17 A node that has only the outcome of a job, and gets one that wins over it, sends
+    that to all reachable nodes, and to the other members when they are linked again, while it is
+    kept and this node runs
 
-    W14.17 The other members get it when they are linked again, while it is kept and this node runs.
+    W14.17 A node that has only the outcome of a job, and gets one that wins over it, sends that
+    to all reachable nodes, and to the other members when they are linked again, while it is kept
+    and this node runs
     """
     world = make_world(4, journal="off")
     id = add(world)

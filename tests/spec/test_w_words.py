@@ -16,8 +16,9 @@ PAIRS = "takes an id and a run in turn"
     [("DONE", 0), ("RELEASE", 0), ("START", []), ("CANCEL", []), ("ACKJOB", 0), ("NACK", 0)],
 )
 def test_commands_about_nothing(word: str, reply: object, world: World) -> None:
-    """W1.8 DONE, RELEASE, START and CANCEL without a further word are about no job, and reply as
-    ACKJOB does then: 0, or an empty array."""
+    """W1.8 DONE, RELEASE, START and CANCEL without a further word reply as ACKJOB does then: 0,
+    or an empty array.
+    """
     assert world.run(word) == reply
     assert world.run(word.lower()) == reply
 
@@ -68,16 +69,16 @@ def test_commands_about_nothing(word: str, reply: object, world: World) -> None:
 def test_a_syntax_error_says_what_is_wrong(
     words: tuple[str, ...], error: str, world: World
 ) -> None:
-    """W1.7 The commands of this chapter say what is wrong: `-ERR syntax error: <command> has no
-    option '<word>'`, `-ERR syntax error: <option> needs a value`, `-ERR syntax error:
-    <option> is there twice`, or in such a form what is missing.
+    """W1.7 Errors of the commands of W begin with `-ERR syntax error: `; then `<command> has no
+    option '<word>'`, `<option> needs a value`, `<option> is there twice`, or in such a form what
+    is missing.
     """
     assert world.run(*words) == f"ERR syntax error: {error}"
 
 
 def test_an_option_out_of_its_range_names_range_and_value(world: World) -> None:
-    """W1.7 An option out of its range names the range and the value (R1.11), also TTL, ATTEMPTS and
-    PRI; BACKOFF says what it takes, and its three values.
+    """W1.7 An option out of its range names the range and the value (R1.11), also TTL, ATTEMPTS
+    and PRI; BACKOFF what it takes, and its three values.
     """
     seconds = "must be a number of seconds from 0 to 2147483647"
     limit = "ERR TIMELIMIT must be a number of seconds above 0, at most 2147483647"

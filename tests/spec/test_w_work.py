@@ -231,8 +231,8 @@ def test_working_has_no_last_time(world: World) -> None:
 
 
 def test_expiry_waits_for_the_run(world: World) -> None:
-    """W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`; any other expires as
-    G7.2 says.
+    """W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`; any other expires
+    as in G7.2.
 
     W6.3 If its time is over when the run ends without DONE, W6.2 follows.
     """
@@ -252,9 +252,8 @@ def test_expiry_waits_for_the_run(world: World) -> None:
 
 
 def test_expiry_without_a_dead_letter(world: World) -> None:
-    """W6.2 With ONEXPIRY drop that holds for a job of which an attempt failed. One of which none
-    did expires as G7.2 says: its outcome is `gone`, it counts as expired (G2.1), and the event
-    `expired` is written.
+    """W6.2 With ONEXPIRY drop so does one of which no attempt failed: its outcome is `gone`, it
+    counts as expired (G2.1), and the event `expired` is written.
     """
     drop = "TTL 5 ATTEMPTS 3 ONEXPIRY drop RETRY 2 BACKOFF 60 60 0".split()
     waits = world.add("w", "body", *drop)
@@ -293,8 +292,8 @@ def test_what_onexpiry_takes(world: World) -> None:
 
 
 def test_silence_past_the_expiry(world: World) -> None:
-    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
-    up no attempt (W6.7).
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as in W5, but uses up
+    no attempt (W6.7).
 
     W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`.
     """
@@ -419,8 +418,9 @@ def test_back_off(world: World) -> None:
 
 
 def test_silence(world: World) -> None:
-    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
-    up no attempt (W6.7)."""
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as in W5, but uses up
+    no attempt (W6.7).
+    """
     id, plain = world.add(**TRIES), world.add("p", RETRY=10)
     for crashes in range(3):
         world.pass_ms(5_000)  # its back-off
@@ -441,8 +441,8 @@ def test_silence(world: World) -> None:
 
 
 def test_a_word_of_the_worker_is_no_silence(world: World) -> None:
-    """W6.7 FAIL with CAUSE `crashed` is the word of a worker that lives and knows which job it was:
-    it uses up an attempt (W5.2), and `crashes` stays.
+    """W6.7 FAIL with CAUSE `crashed` comes from a worker that knows which job it was: it uses up
+    an attempt (W5.2), and `crashes` stays.
     """
     world.run("CONFIG", "SET", "crashes-max", 1)
     id = world.add(**TRIES)

@@ -213,8 +213,8 @@ def test_halves_have_an_end(world: World) -> None:
 
 
 def test_others_go_first_however_many_jobs_failed_alone(world: World) -> None:
-    """Y11.4 If n is above 0 and the group has fewer than 49 uncommitted batches, the batch's number
-    gets up to n new jobs (Y2.1), and the former jobs become the newest batch.
+    """Y11.4 If n is above 0 and the group has fewer than 49 uncommitted batches, the batch's
+    number gets up to n new jobs (Y2.1), and the jobs that it had become the newest batch.
     """
     bad = [world.add() for _ in range(48)]
     g = Lessee(world)
@@ -237,8 +237,8 @@ def test_others_go_first_however_many_jobs_failed_alone(world: World) -> None:
 
 def test_others_go_first(world: World) -> None:
     """Y11.4 DEFER lets other jobs go first. If n is above 0 and the group has fewer than 49
-    uncommitted batches, the batch's number gets up to n new jobs (Y2.1), and the former jobs
-    become the newest batch.
+    uncommitted batches, the batch's number gets up to n new jobs (Y2.1), and the jobs that it
+    had become the newest batch.
     """
     old = [world.add() for _ in range(2)]
     g = Lessee(world)
@@ -253,9 +253,9 @@ def test_others_go_first(world: World) -> None:
 
 
 def test_batches_change_places(world: World) -> None:
-    """Y11.4 If there are no such jobs, each later batch moves one number down, and the former jobs
-    of the batch get the last of these numbers. The reply is the number of positions that the batch
-    has then.
+    """Y11.4 If there are no such jobs, each later batch moves one number down, and the jobs that
+    the batch had get the last of these numbers. The reply is the number of positions that the
+    batch has then.
     """
     ids = [world.add() for _ in range(4)]
     g = Lessee(world)

@@ -24,9 +24,9 @@ def world(make_world: Make) -> World:
 
 
 def test_records(world: World) -> None:
-    """Y9.1 The records are lease-group (a group without its batches), lease-batch (ids, and which
-    delivery of each job belongs to the batch) and lease-drop. They are absolute (J2.2) and binding:
-    replies wait for them as J4.2 says.
+    """Y9.1 The records are lease-group (a group without its batches), lease-batch (ids, and
+    which delivery of each job belongs to the batch) and lease-drop. They are absolute (J2.2) and
+    binding: replies wait for them as in J4.2.
     """
     ids = [world.add() for _ in range(2)]
     told = world.node().recorded
@@ -55,7 +55,7 @@ def test_records(world: World) -> None:
 
 
 def test_replies_wait_for_the_records(world: World) -> None:
-    """Y9.1 They are absolute (J2.2) and binding: replies wait for them as J4.2 says."""
+    """Y9.1 They are absolute (J2.2) and binding: replies wait for them as in J4.2."""
     world.add()
     is_held, epoch = world.run.held("LEASE", "OPEN", "g", "me", "q")
     assert is_held
@@ -74,7 +74,7 @@ def test_replies_wait_for_the_records(world: World) -> None:
 
 
 def test_delivery_is_in_the_batch(world: World) -> None:
-    """Y9.2 The record of a batch stands for the delivery of its jobs."""
+    """Y9.2 The record of a batch is also that of the delivery of its jobs."""
     world.add()
     g = Lessee(world)
     world.node().recorded()

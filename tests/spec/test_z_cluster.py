@@ -351,8 +351,8 @@ def test_a_key_whose_time_is_over_needs_no_copies(make_world: Make) -> None:
 
 
 def test_key_of_a_failed_job(make_world: Make) -> None:
-    """Z4.5 (cluster) A job whose ADDJOB fails releases its key, and all that wait for it get the
-    error. If the first producer disconnects, another one that waits takes its place.
+    """Z4.5 (cluster) A job whose ADDJOB fails releases its key, and all that wait get the error.
+    If the first producer disconnects, another one that waits takes its place.
     """
     world = make_world(3, journal="off")
     world.hold(2, 0)

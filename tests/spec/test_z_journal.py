@@ -89,9 +89,9 @@ def test_records(world: World) -> None:
 
 @pytest.mark.long
 def test_publish_is_one_record(world: World) -> None:
-    """Z6.2 A PUBLISH is one record, which stands for all its jobs: a load makes them again from the
-    staged ones. A truncated journal has all of it or nothing. The record of the group is in the
-    same frame; on load it acks the jobs that its batches still had.
+    """Z6.2 A PUBLISH is one record for all its jobs: a load makes them again from the staged
+    ones. A truncated journal has all of it or nothing. The record of the group is in the same
+    frame; on load it acks the jobs that its batches still had.
     """
     n = world.n
     taken = [world.add("in", str(i)) for i in range(3)]

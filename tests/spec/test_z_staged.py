@@ -349,7 +349,7 @@ def test_keys_have_an_end(world: World) -> None:
 
 def test_memory(world: World) -> None:
     """Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what
-    PUBLISH makes of them. STAGE is refused from level 1 on (M2.3). None of them is evicted.
+    PUBLISH makes of them. STAGE is refused from level 1 on (M2.3). They are never evicted.
     """
     n = world.n
     before = n.used_bytes()
@@ -428,7 +428,7 @@ def test_freed_some_at_a_time(world: World, count: int) -> None:
 
 
 def test_what_was_flushed_wakes_nobody(world: World) -> None:
-    """G7.5 The node sleeps until the earliest of all timers; it does not poll."""
+    """G7.5 The node sleeps until the earliest of all timers."""
     world.run("ADDJOB", "q", "body", 0, "DEDUPE", "k", "DEDUPETTL", 60_000)
     world.run("DEBUG", "FLUSHALL")
     assert next_timer_ms(world.n) > world.n.now_ms + 60_000

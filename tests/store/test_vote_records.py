@@ -45,7 +45,7 @@ def votes(draw: st.DrawFn) -> VoteRecord:
 
 @given(votes())
 def test_votes_come_back(r: VoteRecord) -> None:
-    """T22.4 Record voters has the whole list of voters (T23) and the right of this node in it."""
+    """T22.1 voters: the list, the right of this node."""
     records = rec.Records()
     tell_voters(records, r)
     tell_stand(records, r)
@@ -63,7 +63,7 @@ def test_votes_come_back(r: VoteRecord) -> None:
 
 @given(votes())
 def test_marks_come_back(r: VoteRecord) -> None:
-    """T29.2 Record vote-marks has the mark of this node, and those of others."""
+    """T22.1 vote-marks: its disk epoch, those of others."""
     records = rec.Records()
     tell_marks(records, r)
     assert (records.count, records.binding_count) == (1, 0), "no reply waits for it"

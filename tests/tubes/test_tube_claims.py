@@ -30,8 +30,7 @@ def two_claims(first: int) -> TubesWorld:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_no_redirect_leads_to_a_node_that_has_no_tube_yet(first: int) -> None:
-    """T17.5 So no `-TUBEHOME` leads to a node that has no tube yet, where an ADDJOB would use the
-    name for a plain queue."""
+    """T17.5 So no `-TUBEHOME` leads to a node without the tube."""
     world = two_claims(first)
     assert b"t" not in world.t(0).by_name and world.answers(1) == []
     world.release(2, 0)
@@ -46,7 +45,7 @@ def test_no_redirect_leads_to_a_node_that_has_no_tube_yet(first: int) -> None:
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("why", ["standstill", "in use"])
 def test_a_claim_goes_on_when_the_other_one_came_to_nothing(first: int, why: str) -> None:
-    """T17.5 A claim to which it had replied before waits for it as well, and asks it again."""
+    """T17.5 a claim to which it had replied before waits as well."""
     world = two_claims(first)
     if why == "standstill":
         end_claims(world.t(0))
@@ -62,7 +61,9 @@ def test_a_claim_goes_on_when_the_other_one_came_to_nothing(first: int, why: str
 
 
 def test_a_claim_does_not_wait_for_a_node_that_is_cut_off() -> None:
-    """T17.5 It continues once each has replied or become unreachable."""
+    """T17.5 CREATE first sends TUBE-CLAIM to every reachable node, and continues once each has
+    replied or become unreachable.
+    """
     world = two_claims(0)
     world.isolate(0)
     world.settle()

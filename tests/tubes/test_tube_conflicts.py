@@ -41,7 +41,7 @@ def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home(
 
 
 def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube() -> None:
-    """T17.5 They remember epoch and leader of the other tube until they stop"""
+    """T17.5 Of the other one they remember epoch and leader until they stop"""
     world = TubesWorld(5, has_journal=True)
     world.isolate(0)
     world.make(3)
@@ -84,8 +84,8 @@ def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
 
 
 def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> None:
-    """T21.2 The next epoch is recorded and sent as in T20.4. The tube stays STARTUP until all nodes
-    know the epoch, except nodes that reported following another tube of its name.
+    """T21.2 The next epoch is recorded and sent as in T20.4. The tube stays STARTUP until all
+    nodes know the epoch, except those that follow another tube of its name.
     """
     world = TubesWorld(2, has_journal=True)
     world.make(0)
@@ -107,8 +107,7 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
 
 
 def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
-    """T21.2 until all nodes know the epoch, except nodes that reported following another tube of
-    its name.
+    """T21.2 until all nodes know the epoch, except those that follow another tube of its name.
 
     A node that set this tube aside counts as such, although it reports what it knows of it."""
     world = TubesWorld(3)
@@ -157,7 +156,7 @@ def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> 
 
 
 def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
-    """T17.5 They remember epoch and leader of the other tube until they stop
+    """T17.5 Of the other one they remember epoch and leader until they stop
 
     T21.1 It is refused while this node can reach the leader"""
     world = TubesWorld(3)
@@ -228,8 +227,9 @@ def test_no_conflict_of_names_drops_a_replica_with_tasks() -> None:
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],
 ) -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12. An ack or end
-    (A4, A10) and a question (K5.2) are answered as for an unknown job"""
+    """T1.4 Messages of other nodes about a job do nothing to a task, except T1.12. An ack or end
+    (A4, A10) and a question (K5.2) are answered as for an unknown job
+    """
     world = TubesWorld(2)
     world.make(0, temporary=True)
     task = world.put(0)
@@ -244,7 +244,7 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
 
 
 def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12."""
+    """T1.4 Messages of other nodes about a job do nothing to a task, except T1.12."""
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     world.pass_ms(1000)

@@ -45,7 +45,7 @@ def test_drop_is_told_later_too() -> None:
 
 
 def test_two_tubes_of_one_name() -> None:
-    """T17.5 Two nodes without a link can create tubes of one name."""
+    """T17.5 Nodes without a link can create tubes of one name."""
     world = TubesWorld(3)
     world.isolate(1)
     world.make(0)
@@ -76,7 +76,7 @@ def test_two_claims_of_one_name() -> None:
 
 
 def test_copies_wait_for_room() -> None:
-    """T18.4 A full send buffer (B2.4) delays replication; nothing is lost by it."""
+    """T18.4 A full send buffer (B2.4) delays replication; nothing is lost."""
     world = TubesWorld(2)
     world.make(0)
     world.nodes[0].core.peers[world.slot(0, 1)].has_room = False
@@ -92,8 +92,8 @@ def test_copies_wait_for_room() -> None:
 
 
 def test_numbers_that_a_start_skips_are_no_lag() -> None:
-    """T18.4 Of a replica that is not complete, or of which nothing is known, it is the number of
-    tasks. Numbers that a start skips (T18.7) are no changes.
+    """T18.4 Lag is the number of changes not confirmed, without those that a start skips
+    (T18.7); of an incomplete or unknown replica that of tasks.
     """
     world = TubesWorld(2, has_journal=True)
     world.make(0)
@@ -110,9 +110,10 @@ def test_numbers_that_a_start_skips_are_no_lag() -> None:
 
 
 def test_a_walk_after_too_many_changes() -> None:
-    """T18.3 If the leader still knows what changed since (the last 65,536 changes), it sends that.
-    Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes the tasks
-    that it was not sent."""
+    """T18.3 The leader sends what changed since, if it is among the last 65,536 changes.
+    Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes those
+    that it was not sent.
+    """
     world = TubesWorld(2, has_journal=True)
     world.make(0)
     for _ in range(9_000):
@@ -153,8 +154,8 @@ def walk_to(world: TubesWorld) -> int:
 
 @pytest.mark.parametrize("ahead", [-1, 0, 1])
 def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
-    """T18.3 Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes the
-    tasks that it was not sent. Until the scan ends the replica is incomplete
+    """T18.3 Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes
+    those that it was not sent. Until then the replica is incomplete
     """
     world = TubesWorld(2)
     world.make(0)
@@ -175,8 +176,9 @@ def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
 
 
 def test_sync_copies() -> None:
-    """T18.5 If fewer than n nodes are expected (K4.4), it is refused before it does anything:
-    `-NOREPL Not enough reachable nodes for the requested replication level`."""
+    """T18.5 If fewer than n nodes are expected (K4.4), nothing is done: `-NOREPL Not enough
+    reachable nodes for the requested replication level`.
+    """
     world = TubesWorld(3)
     world.make(0, sync=3)
     world.hold(2, 0)
@@ -206,9 +208,7 @@ def test_sync_copies() -> None:
 
 
 def test_a_rewrite_keeps_copies() -> None:
-    """T22.1 Record tube-home has name, epoch, leader, number of the last change, and
-    completeness.
-    """
+    """T22.1 tube-home: name, epoch, leader, last change, completeness."""
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     for i in range(20):
@@ -231,8 +231,8 @@ def test_a_rewrite_keeps_copies() -> None:
 
 
 def test_instants_are_on_the_clock_of_the_copy() -> None:
-    """T18.1 of each task the number, status, body, times, token and the uuid of the session that
-    holds it.
+    """T18.1 of each task number, status, body, times, token, the uuid of the session that holds
+    it.
 
     The times are on the clock of the node that has the replica."""
     world = TubesWorld(2)
@@ -252,7 +252,7 @@ def test_instants_are_on_the_clock_of_the_copy() -> None:
 
 
 def test_a_number_that_was_given_again() -> None:
-    """T18.6 A follower then deletes the task that it has under that number, from its journal
+    """T18.6 a follower then deletes the task that it has under that number, from its journal
     too.
     """
     world = TubesWorld(2, has_journal=True)
@@ -287,7 +287,9 @@ def test_no_number_of_a_change_is_given_twice(moves: int) -> None:
     """T18.7 A number above those of a leader is on its disk before any of them is sent to another
     node, also under `everysec`.
 
-    T18.7 A start skips the numbers up to that one."""
+    T18.7 TUBE-COPY and replies wait for that once in 65,536 changes, first in an epoch and after
+    a start, which skips up to that number.
+    """
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     world.pass_ms(1000)

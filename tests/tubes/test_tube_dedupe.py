@@ -35,8 +35,9 @@ def next_leader(world: World, old: int) -> int:
 
 @pytest.mark.parametrize("is_ended", [False, True])
 def test_the_next_leader_knows_the_key(is_ended: bool) -> None:
-    """T18.8 The keys of DEDUPE of a tube are part of its changes: a node with a replica has them,
-    and the next leader answers them (Z4.2), also for tasks that have ended."""
+    """T18.8 The keys of DEDUPE of a tube are part of its changes: the next leader answers them
+    (Z4.2), also for tasks that have ended.
+    """
     world, leader = led()
     id, is_new = added(world.wire(leader), "k")
     assert is_new == 1
@@ -50,7 +51,7 @@ def test_the_next_leader_knows_the_key(is_ended: bool) -> None:
 
 
 def test_a_node_that_comes_later_gets_all_keys() -> None:
-    """T18.8 A scan (T18.3) sends all of them after the tasks, and what the node had before goes."""
+    """T18.8 A scan sends all of them after the tasks, in place of what the node had."""
     world, leader = led()
     other = (leader + 1) % 3
     world.kill(other)
@@ -67,8 +68,9 @@ def test_a_node_that_comes_later_gets_all_keys() -> None:
 
 
 def test_a_follower_answers_no_key() -> None:
-    """Z4.10 Of a tube only the leader answers a known key (T17.3), when so many nodes have it as
-    SYNC asks (T18.5)."""
+    """Z4.10 Of a tube only the leader answers a known key (T17.3), when as many nodes have it as
+    SYNC asks for (T18.5).
+    """
     world, leader = led()
     id, _ = added(world.wire(leader), "k")
     other = (leader + 1) % 3
@@ -91,7 +93,7 @@ def test_a_follower_answers_no_key() -> None:
 
 
 def test_a_key_that_was_never_confirmed_goes_with_its_task() -> None:
-    """T18.8 A scan (T18.3) sends all of them after the tasks, and what the node had before goes."""
+    """T18.8 A scan sends all of them after the tasks, in place of what the node had."""
     world, leader = led()
     others = [node for node in range(3) if node != leader]
     for node in others:
@@ -112,8 +114,8 @@ def test_a_key_that_was_never_confirmed_goes_with_its_task() -> None:
 
 
 def test_a_key_of_the_turn_in_which_its_leader_gave_up() -> None:
-    """T25.6 Until another node leads, it still sends what was changed before (T18.2), also in the
-    turn in which it gave up: a task or key (T18.8) of that turn may have been delivered already.
+    """T25.6 Until another node leads, it still sends what was changed before, also in that turn:
+    it may have been delivered already.
     """
     world, leader = led()
     timeout_ms = int(world.node(leader).core.limits.node_timeout_ms)

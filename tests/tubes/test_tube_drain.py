@@ -8,8 +8,8 @@ from tuque.core.repair.drain import drain_left, set_leaving
 
 
 def test_a_tube_on_its_way_counts_as_left() -> None:
-    """K7.3 The number is not 0 while the journal is loading, or while the new leader of a tube
-    that was given away has not reported that it runs.
+    """K7.3 It is not 0 while the journal is loading, or while the new leader of a tube that was
+    given away has not reported that it runs.
     """
     world = TubesWorld(2, has_journal=True)
     world.make(0)

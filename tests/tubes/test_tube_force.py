@@ -136,9 +136,7 @@ def test_of_two_nodes_one_is_enough() -> None:
 
 
 def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
-    """T19.4 Of two nodes, the other one must have sent it, or the leadership must be forced
-    (T21).
-    """
+    """T19.4 of two nodes, the other one, unless it is forced (T21)."""
     world = TubesWorld(2, has_journal=True)
     world.make(0)
     world.put(0)
@@ -259,8 +257,9 @@ def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
 
 
 def test_force_at_a_node_without_the_type() -> None:
-    """T21.1 A node that could deliver no task (T20.1) takes the tube as well: it keeps the tasks,
-    accepts puts, and the reply says so."""
+    """T21.1 A node that could deliver no task (T20.1) takes the tube as well: it keeps the
+    tasks, accepts puts, and the reply has that.
+    """
     world = TubesWorld(3)
     register_driver(world.nodes[0].core, world.t(0), b"late", Fifo)
     world.make(0, b"late")

@@ -30,7 +30,7 @@ def test_tasks_of_a_busy_sub_queue_end_a_round() -> None:
 
 @pytest.mark.parametrize("kind", ["fifo", "fifottl", "utube", "utubettl"])
 def test_what_nobody_began_is_given_back_uncounted(world: World, kind: str) -> None:
-    """T1.13 RELEASE with `-` gives back a task of a type without runs as T48.5 says: it is READY,
+    """T1.13 RELEASE with `-` gives back a task of a type without runs as in T48.5: it is READY,
     or DELAYED for DELAY, also in a fifo and a utube; no counter of deliveries grows.
     """
     client = world.client()

@@ -245,8 +245,8 @@ def child_task(world: GroupsWorld, i: int, index: int) -> bytes:
 @pytest.mark.parametrize("how", ["moves", "dies", "both die", "restarts"])
 def test_children_whose_tube_changes_its_leader(how: str) -> None:
     """W15.11 (tubes) A node that has a copy of a task, and not its outcome, does not answer: the
-    leader of the tube does. So a task of a tube that has no leader now, or that goes from one to
-    another, is not `gone`."""
+    leader of the tube does. So a task of a tube without a leader, or between two, is not `gone`.
+    """
     world = GroupsWorld()
     world.make(1, b"tasks", b"u", sync=2)
     world.pass_ms(1_000)

@@ -49,9 +49,7 @@ def test_a_new_leader_knows_all_options() -> None:
 
 
 def test_a_node_that_forgot_a_tube_hears_of_it_again() -> None:
-    """T17.5 The claim then ends, and the CREATE runs again as if the tube were known: with
-    IFNOTEXISTS the reply is then `-TUBEHOME`.
-    """
+    """T17.5 CREATE then runs again as if the tube were known."""
     world = TubesWorld(2)
     world.make(0)
     world.put(0)
@@ -65,7 +63,7 @@ def test_a_node_that_forgot_a_tube_hears_of_it_again() -> None:
 
 
 def test_elsewhere_a_command_names_the_home() -> None:
-    """T17.3 On other nodes every command about the tube or a task of it is refused"""
+    """T17.3 On other nodes each command about the tube or a task of it"""
     world = TubesWorld(3)
     world.make(0)
     with pytest.raises(HomeError) as e:
@@ -75,8 +73,10 @@ def test_elsewhere_a_command_names_the_home() -> None:
 
 
 def test_every_other_node_holds_a_copy() -> None:
-    """T18.1 Every other node has a replica of every tube that is not temporary: of each task the
-    number, status, body, times, token and the uuid of the session that holds it."""
+    """T18.1 Every other node has a replica of every tube that is not temporary, also in its
+    journal: of each task number, status, body, times, token, the uuid of the session that holds
+    it.
+    """
     world = TubesWorld(3)
     world.make(0, b"utubettl")
     for i in range(30):
@@ -93,8 +93,9 @@ def test_every_other_node_holds_a_copy() -> None:
 
 
 def test_a_planned_switchover() -> None:
-    """T20.4 The new leader is STARTUP: it records the epoch, loads the tasks into its tables, and
-    is RUNNING when the epoch is on disk."""
+    """T20.4 The new leader is STARTUP: it records the epoch, loads the tasks, and is RUNNING
+    when the epoch is on disk.
+    """
     world = TubesWorld(3)
     world.make(0)
     for i in range(10):
@@ -115,8 +116,9 @@ def test_a_planned_switchover() -> None:
 
 
 def test_a_name_that_another_node_uses_is_refused() -> None:
-    """T17.5 A node refuses if it knows a tube of that name, or has jobs of a plain queue of that
-    name (T2.3)."""
+    """T17.5 A node refuses if it knows a tube of that name, or, unless the type is `tasks`, jobs
+    of a plain queue.
+    """
     world = TubesWorld(2)
     world.wire(1).add("t", replicate=1)
     with pytest.raises(AssertionError, match="'t' already exists"):

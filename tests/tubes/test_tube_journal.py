@@ -249,7 +249,7 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
 
 
 def test_a_taken_task_is_ready_after_a_restart() -> None:
-    """T14.2 A TAKEN task becomes READY if the session that held it has ended;"""
+    """T14.2 one whose session has ended is READY"""
     home = TubeWorld(has_journal=True)
     tube = made(home, b"t", b"utube")
     put(home, tube, b"abc")
@@ -308,7 +308,7 @@ def test_shared_sessions_outlive_a_restart() -> None:
 
 
 def test_a_slow_load_takes_no_time_from_sessions() -> None:
-    """T14.3 Clients can then join them again for ttr of cfg, counted from the end of the load."""
+    """T14.3 clients can join them for ttr of cfg, counted from the end of the load."""
     home = TubeWorld(has_journal=True)
     admin.cfg(home.n, home.t, 3000, True)
     tube = made(home, b"t", b"fifo")

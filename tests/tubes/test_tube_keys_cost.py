@@ -143,8 +143,9 @@ def test_nothing_happens_while_all_wait() -> None:
 
 
 def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
-    """T42.3 As many lanes of a rate may go as it has tokens. While others wait, one timer of the
-    rate is set, at its next token; each take sets it anew."""
+    """T42.3 As many partitions of a rate may go as it has tokens. While others wait, one timer
+    of the rate is set, at its next token; each take sets it anew.
+    """
     home = TubeWorld()
     n, t = home.n, home.t
     tube = home.make("tasks")

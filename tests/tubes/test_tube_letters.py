@@ -70,8 +70,9 @@ def facts(n: Node) -> list[tuple[object, ...]]:
 
 
 def test_a_journal_cut_at_every_byte() -> None:
-    """T48.8 in one change it is BURIED in its tube, under its id, with cause, reason, attempts, and
-    the first and last failure."""
+    """T48.8 in one change, and so once, it is BURIED in its tube, under its id, with cause,
+    reason, attempts, and the first and last failure.
+    """
     home, first = dead_home()
     name = home.disk().segment()
     begins = home.files.size(name)
@@ -129,7 +130,7 @@ def task_of(n: Node, id: bytes) -> Task:
 
 
 def test_the_detail_is_there_after_a_restart() -> None:
-    """T48.2 without the detail of FAIL, but for the last one of a dead letter."""
+    """T48.2 the detail of FAIL only of the last failure of a dead letter."""
     home, id = dead_home()
     home.restart()
     fields, _ = result_fields(home.n, id)
@@ -145,7 +146,7 @@ def test_the_detail_is_there_after_a_restart() -> None:
 
 
 def test_a_late_fail_of_the_life_before() -> None:
-    """T48.13 as in a new life: `failed` and `crashes` are 0"""
+    """T48.13 as new: `failed` and `crashes` are 0"""
     home, id = dead_home()
     run = home.n.life.by_id[id].run
     assert again_ready(home.n, id)
@@ -230,7 +231,7 @@ def test_bytes_of_another_death_are_refused() -> None:
 @pytest.mark.parametrize("fate", FATE)
 @pytest.mark.parametrize("steps", range(6))
 def test_the_leader_is_lost_as_the_task_dies(steps: int, fate: str) -> None:
-    """T48.8 So it is dead once, over starts and changes of the leader."""
+    """T48.8 in one change, and so once, it is BURIED in its tube."""
     world = LivesWorld()
     n = world.leading()
     id = add(n, attempts=1, keep_ms=6_000_000)
@@ -272,8 +273,9 @@ def test_the_leader_is_lost_as_the_task_dies(steps: int, fate: str) -> None:
 
 
 def test_a_letter_in_another_queue() -> None:
-    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
-    job with its own id there"""
+    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task is a new job with its
+    own id there
+    """
     world = LivesWorld()
     n = world.leading()
     id = add(n, attempts=1, dead=b"grave")

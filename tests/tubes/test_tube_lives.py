@@ -69,8 +69,8 @@ def state(n: Node, id: bytes) -> tuple[object, object, object]:
 
 
 def test_a_run_survives_a_restart() -> None:
-    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
-    `-ATWORK`, and START of the same one the same run.
+    """T48.2 after a restart and at a new leader START of another worker gets `-ATWORK`, of the
+    same one the same run.
 
     T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, it fails
     with the cause `crashed` and uses up no attempt (W6.7); at its TIMELIMIT its attempt fails with
@@ -107,8 +107,7 @@ def test_a_run_survives_a_restart() -> None:
 
 
 def test_only_the_run_of_the_present_take_survives() -> None:
-    """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
-    the leader does not know (T48.4)."""
+    """T48.3 A task that is TAKEN is `delivered` to RESULT until the leader knows its run."""
     home = TubeWorld(has_journal=True)
     tube = home.make("tasks")
     spec = AddSpec()
@@ -131,7 +130,8 @@ def test_only_the_run_of_the_present_take_survives() -> None:
 
 def test_failures_survive_a_restart() -> None:
     """T48.2 Terms, headers, the highest failed attempt, `crashes` and the first and last failure
-    are part of the task: they are in its records and its copies, without the detail of FAIL"""
+    are part of the task, in its records and its copies
+    """
     home = TubeWorld(has_journal=True)
     home.make("tasks")
     id = add(home.n)
@@ -242,8 +242,9 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
 
 
 def test_a_run_goes_on_at_the_next_leader() -> None:
-    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
-    `-ATWORK`, and START of the same one the same run."""
+    """T48.2 after a restart and at a new leader START of another worker gets `-ATWORK`, of the
+    same one the same run.
+    """
     world = LivesWorld()
     n = world.leading()
     id = add(n)
@@ -274,12 +275,9 @@ def test_a_run_goes_on_at_the_next_leader() -> None:
 
 
 def test_a_run_whose_start_was_lost_is_known_from_its_next_word_on() -> None:
-    """T48.2 If the START is lost with the leader, the next one knows the run from its next WORKING
-    on (T48.4), without the name of its worker.
-
-    T48.4 The START of a run may be lost with the last leader. The next leader accepts WORKING,
-    PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run. If
-    none of them comes, no attempt counts.
+    """T48.4 The START of a run may be lost with the last leader. The next leader accepts WORKING,
+    PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run,
+    without the name of its worker. If none of them comes, no attempt counts.
     """
     world = LivesWorld()
     n = world.leading()
@@ -351,7 +349,7 @@ def has_life(n: Node, id: bytes) -> bool:
 
 
 def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
-    """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    """T48.1 A schedule's jobs have those that SCHEDULE ADD gave them (T46.2)"""
     home = TubeWorld(has_journal=True)
     tube = home.make("tasks")
     schedules.add_schedule(home.n, home.t, tube, plan_with_life(), b"body")
@@ -372,7 +370,7 @@ def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
 
 
 def test_the_life_of_jobs_of_schedules_at_the_next_leader() -> None:
-    """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    """T48.1 A schedule's jobs have those that SCHEDULE ADD gave them (T46.2)"""
     world = LivesWorld()
     n = world.leading()
     plan = plan_with_life()

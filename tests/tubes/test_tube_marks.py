@@ -35,8 +35,9 @@ def lost_put(world: VotesWorld) -> None:
 
 
 def test_an_old_disk_ends_the_right() -> None:
-    """T29.4 A voter that hears of a higher mark under its right than it has on its disk has an old
-    disk: its right ends (T28.5), and the log says so."""
+    """T29.4 A voter that learns of a higher disk epoch under its right than it has on its disk
+    has an old disk: its right ends, which is logged.
+    """
     world = VotesWorld(3)
     lost_put(world)
     restore(world, 1)
@@ -52,7 +53,7 @@ def test_an_old_disk_ends_the_right() -> None:
 
 
 def test_a_voter_with_an_old_disk_is_added_again() -> None:
-    """T29.4 The node gets replicas, and a new right like a node that lost its journal (T28.4)."""
+    """T29.4 It gets replicas, and a new right (T28.4)."""
     world = VotesWorld(3)
     lost_put(world)
     restore(world, 1)
@@ -70,10 +71,10 @@ def test_a_voter_with_an_old_disk_is_added_again() -> None:
 
 
 def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
-    """T27.5 Until it is elected it sends no TUBE-COPY
+    """T27.5 sends no TUBE-COPY until it is elected
 
-    T22.5 After a start its copy counts for votes (T26.3) as that one, not as the number up to which
-    it skips (T18.7)
+    T22.5 after a start its copy counts for votes as that one, not as the number up to which it
+    skips (T18.7)
     """
     world = VotesWorld(3)
     world.put(0)
@@ -91,8 +92,9 @@ def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
 
 
 def test_whom_nobody_told_trusts_its_disk() -> None:
-    """T29.5 By `trust` an old disk goes unnoticed if no node in reach has heard of the newer
-    mark."""
+    """T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of
+    the newer disk epoch.
+    """
     world = VotesWorld(3)
     lost_put(world)
     world.restart(0)
@@ -103,8 +105,7 @@ def test_whom_nobody_told_trusts_its_disk() -> None:
 
 
 def test_who_asks_all_waits_for_them() -> None:
-    """T29.3 With `failover-disks ask` so many others must have said it that no majority is without
-    one of them"""
+    """T29.3 with `ask` one of each majority, of the list on its disk and of the newest one"""
     world = VotesWorld(3)
     lost_put(world)
     world.restart(0)
@@ -123,8 +124,9 @@ def test_who_asks_all_waits_for_them() -> None:
 
 @pytest.mark.parametrize("asks_all", [False, True])
 def test_a_healthy_disk_keeps_its_right(asks_all: bool) -> None:
-    """T29.3 After a start a voter neither votes nor echoes nor stands up before others have said
-    which mark of it they know."""
+    """T29.3 After a start a voter neither votes nor echoes nor is a candidate before others have
+    sent which disk epoch of it they know.
+    """
     world = VotesWorld(3)
     world.put(0)
     for _ in range(3):
@@ -143,7 +145,7 @@ def test_a_healthy_disk_keeps_its_right(asks_all: bool) -> None:
 
 
 def test_marks_are_kept_by_those_who_start() -> None:
-    """T29.2 Each node remembers the highest mark of each voter, on its disk as well."""
+    """T29.2 Each node remembers the highest disk epoch of each voter, on its disk as well."""
     world = VotesWorld(3)
     lost_put(world)
     world.rewrite(0)
@@ -155,7 +157,7 @@ def test_marks_are_kept_by_those_who_start() -> None:
 
 
 def test_a_mark_is_told_when_it_is_on_the_disk() -> None:
-    """T29.1 It is said once it is on the disk"""
+    """T29.1 It is sent once it is on the disk"""
     world = VotesWorld(3)
     world.stick(1)
     before = marked(world, 1)
@@ -169,7 +171,7 @@ def test_a_mark_is_told_when_it_is_on_the_disk() -> None:
 
 
 def test_a_quiet_node_writes_no_marks() -> None:
-    """T29.1 at most once a second, and only if its journal has got something else"""
+    """T29.1 at most once a second if its journal got something else"""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(5 * MARK_MS)

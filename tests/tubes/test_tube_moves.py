@@ -24,8 +24,7 @@ from tuque.tubes.tasks.sessions import identify
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:
-    """T19.3 A leader is WAITING while it reaches fewer than half of all nodes, because the others
-    may have a new leader (T21)."""
+    """T19.3 A leader is WAITING while it reaches fewer than half of all nodes."""
     world = TubesWorld(3)
     world.make(0)
     world.put(0)
@@ -46,7 +45,7 @@ def test_a_home_that_reaches_too_few_waits() -> None:
 
 
 def test_who_waits_is_told_the_same() -> None:
-    """T17.3 Clients that wait when the leadership moves get the same error."""
+    """T17.3 Clients that wait when the leadership moves get it too."""
     world = TubesWorld(2)
     world.make(0, b"limfifottl", capacity=1)
     n, t, tube = world.nodes[0].core, world.t(0), world.tube(0)
@@ -71,8 +70,7 @@ def test_who_waits_is_told_the_same() -> None:
 
 
 def test_a_switchover_whose_link_breaks() -> None:
-    """T20.2 or the link breaks, the tube runs again under its old epoch (through WAITING and
-    STARTUP): nothing was given away."""
+    """T20.2 or the link breaks, the tube runs again under its old epoch."""
     world = TubesWorld(3)
     world.make(0)
     world.pass_ms(1000)
@@ -104,8 +102,9 @@ def test_a_switchover_that_takes_too_long() -> None:
 
 
 def test_a_switchover_of_many_tasks_may_take_longer() -> None:
-    """T20.2 If that takes more than 10 s, plus 10 s for each million tasks, or the link breaks, the
-    tube runs again under its old epoch (through WAITING and STARTUP): nothing was given away."""
+    """T20.2 If that takes more than 10 s, plus 10 s for each million tasks, or the link breaks,
+    the tube runs again under its old epoch.
+    """
     world = TubesWorld(3, cluster_node_timeout=60_000)
     world.make(0)
     world.pass_ms(1000)
@@ -147,8 +146,9 @@ def test_an_epoch_is_on_the_disk_first() -> None:
 
 
 def test_yours_is_said_again() -> None:
-    """T20.3 From then on the tube is WAITING here, also after a restart, whatever became of the
-    message. It is sent again when a link opens (T17.2)."""
+    """T20.3 TUBE-YOURS is sent, and again when a link opens. From then on the tube is WAITING
+    here, also after a restart.
+    """
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     world.put(0)
@@ -193,8 +193,7 @@ def test_a_restart_of_the_home() -> None:
 
 
 def test_read_only_moves_homes() -> None:
-    """T19.5 `read-only yes` makes a node WAITING. A tube that it leads moves to a node that may
-    lead it (T20)"""
+    """T19.5 `read-only yes` makes a node WAITING, `read-only no` STARTUP. Its tubes move (T20)"""
     world = TubesWorld(3)
     world.make(0)
     world.put(0)
@@ -212,9 +211,9 @@ def test_read_only_moves_homes() -> None:
 
 
 def test_read_only_without_another_node_waits() -> None:
-    """T19.5 as soon as there is one.
+    """T19.5 to the node with the least lag that may lead them.
 
-    T19.5 `read-only no` makes it STARTUP, then RUNNING."""
+    T19.5 `read-only yes` makes a node WAITING, `read-only no` STARTUP."""
     world = TubesWorld(2)
     world.make(0)
     world.put(0)
@@ -233,7 +232,7 @@ def test_read_only_without_another_node_waits() -> None:
 
 
 def test_a_node_that_leaves_gives_its_tubes_away() -> None:
-    """T19.5 The tubes of a leaving node (K7) move likewise.
+    """T19.5 Its tubes move (T20), as those of a leaving node (K7).
 
     K7.3 INFO shows how much is left."""
     world = TubesWorld(3)
@@ -299,7 +298,7 @@ def test_a_number_of_a_session_means_nothing_at_another_home() -> None:
 
 
 def test_others_are_released_at_the_new_home() -> None:
-    """T20.5 Other TAKEN tasks are released there; those of GETJOB stay until their time."""
+    """T20.5 Others are released there; those of GETJOB stay until their time."""
     world = TubesWorld(2)
     world.make(0, b"utubettl")
     for _ in range(3):
@@ -315,7 +314,7 @@ def test_others_are_released_at_the_new_home() -> None:
 
 
 def test_a_temporary_tube_moves_without_tasks() -> None:
-    """T20.5 The tasks of a temporary tube stay on the node where they were put (T18.1)."""
+    """T20.5 The tasks of a temporary tube stay on their node."""
     world = TubesWorld(2)
     world.make(0, temporary=True)
     world.put(0)
@@ -390,7 +389,7 @@ def lab_client(world: TubesWorld, i: int, owner: int) -> int:
 
 
 def test_a_session_that_ends_while_the_tube_waits() -> None:
-    """T19.2 what became due is due when the tube runs again."""
+    """T19.2 what became due otherwise is due when it runs again."""
     world = TubesWorld(3)
     world.make(0)
     world.put(0)
@@ -408,8 +407,7 @@ def test_a_session_that_ends_while_the_tube_waits() -> None:
 
 
 def test_a_node_that_stood_still_does_nothing() -> None:
-    """T19.3 The leader checks this before each command, so that after a standstill it does not act
-    on old knowledge."""
+    """T19.3 It checks this before each command."""
     world = TubesWorld(3)
     world.make(0)
     world.put(0)
@@ -447,8 +445,9 @@ def test_tokens_go_on_at_once() -> None:
 
 
 def test_a_node_that_is_asked_and_goes() -> None:
-    """T20.1 Before anything ends the node itself is asked with TUBE-CLAIM, and the error says what
-    to do there."""
+    """T20.1 Before anything ends the node itself is asked with TUBE-CLAIM, and the error has
+    what to do there.
+    """
     world = TubesWorld(3)
     world.make(0)
     world.pass_ms(1000)
@@ -473,7 +472,7 @@ def test_a_node_that_is_asked_and_goes() -> None:
 
 
 def test_a_tube_that_is_dropped_while_a_node_is_asked() -> None:
-    """T20.1 else an error says why, and nothing happens."""
+    """T20.1 else an error has the reason, and nothing happens."""
     world = TubesWorld(2)
     tube = world.make(0)
     world.pass_ms(1000)

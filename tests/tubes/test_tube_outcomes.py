@@ -26,8 +26,9 @@ def done(world: LivesWorld, result: bytes = b"42", keep_ms: int = 600_000) -> by
 
 
 def test_a_result_is_at_all_nodes() -> None:
-    """T48.6 Its outcome and result, kept for KEEP, are among the changes that followers get
-    (T18.2), and a new replica gets those that are kept still."""
+    """T48.6 Its outcome and result, kept for KEEP, are among the changes that followers and new
+    replicas get (T18.2).
+    """
     world = LivesWorld()
     id = done(world)
     world.settle()
@@ -61,7 +62,7 @@ def test_a_replica_that_was_away_gets_the_results() -> None:
 
 
 def test_a_result_is_shown_when_enough_nodes_have_it() -> None:
-    """T48.6 The leader shows them once so many nodes have them as SYNC asks (T18.5)."""
+    """T48.6 The leader shows them once as many nodes have them as SYNC asks."""
     world = LivesWorld()
     n, at = world.leading(), world.leads()
     for i in world.numbers():
@@ -76,8 +77,7 @@ def test_a_result_is_shown_when_enough_nodes_have_it() -> None:
 
 
 def test_a_follower_asks_where_two_nodes_are_not_enough() -> None:
-    """T48.6 A follower shows them if two are enough, and its replica is complete; otherwise it
-    asks the other nodes (W15)."""
+    """T48.6 A follower with a complete replica shows them if two are enough; else it asks (W15)."""
     world = LivesWorld(5, 3)
     id = done(world)
     world.settle()
@@ -90,8 +90,7 @@ def test_a_follower_asks_where_two_nodes_are_not_enough() -> None:
 
 
 def test_an_end_that_was_lost_with_the_leader() -> None:
-    """T48.6 A follower that gets the task from the next leader drops what it had of the end: that
-    was lost with the last one."""
+    """T48.6 If it gets the task from the next leader, it drops the end."""
     world = LivesWorld()
     n = world.leading()
     id = add(n, keep_ms=600_000)
@@ -115,7 +114,7 @@ def test_an_end_that_was_lost_with_the_leader() -> None:
 
 
 def test_the_bound_of_a_follower() -> None:
-    """T48.6 Each node keeps them within its own `results-max-bytes`."""
+    """T48.6 each node keeps them within its own `results-max-bytes`."""
     world = LivesWorld()
     small = next(i for i in range(3) if i != world.runs_at()[0])
     world.nodes[small].core.limits.results_bytes = 10_000

@@ -53,7 +53,7 @@ def test_a_pause_moves_with_the_tube(bits: int, has_journal: bool) -> None:
 
 
 def test_a_pause_outlives_restarts_of_copies() -> None:
-    """T17.7 Each keeps it, also in its journal, for the time when it leads the tube."""
+    """T17.7 each node keeps what the leader last sent, also in its journal."""
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     pause(world, 0, BOTH)
@@ -69,7 +69,7 @@ def test_a_pause_outlives_restarts_of_copies() -> None:
 
 
 def test_a_pause_after_a_failover() -> None:
-    """T17.7 After a failover (T21) the tube is paused as the lost leader last sent."""
+    """T17.7 each node keeps what the leader last sent, also in its journal."""
     world = TubesWorld(3)
     world.make(0)
     pause(world, 0, BOTH)
@@ -87,7 +87,7 @@ def test_a_pause_after_a_failover() -> None:
 
 
 def test_who_was_away_hears_of_it_with_the_new_home() -> None:
-    """T17.7 The leader sends the pause to every node (T17.2).
+    """T17.7 each node keeps what the leader last sent.
 
     So it does with a temporary tube."""
     world = TubesWorld(3)
@@ -104,7 +104,7 @@ def test_who_was_away_hears_of_it_with_the_new_home() -> None:
 
 
 def test_only_the_home_tells_of_a_pause() -> None:
-    """T17.7 BCAST has no effect, and a PAUSE message of another node (P3) changes no tube."""
+    """T17.7 BCAST and a PAUSE message (P3) change no tube."""
     world = TubesWorld(3)
     set_pause(world.nodes[0].core, b"t", PAUSE_OUT)
     pause_queue(world.nodes[1].core, b"t", PAUSE_IN, True)  # of a plain queue, older than the tube

@@ -16,8 +16,9 @@ def repair(world: VotesWorld, i: int) -> None:
 
 
 def test_a_repaired_journal_ends_the_right() -> None:
-    """T29.6 A voter whose journal a repair took records from (J7) has no right after its start, and
-    no whole copy of a tube that votes lead."""
+    """T29.6 A voter whose journal a repair took records from (J7) has no right and no whole copy
+    of a tube led by votes after its start.
+    """
     world = VotesWorld(3)
     for _ in range(3):
         world.put(0)
@@ -39,7 +40,9 @@ def test_a_repaired_journal_ends_the_right() -> None:
 
 
 def test_a_leader_whose_journal_was_repaired_gets_its_tasks_again() -> None:
-    """T29.6 A voter whose journal a repair took records from (J7) has no right after its start"""
+    """T29.6 A voter whose journal a repair took records from (J7) has no right and no whole copy
+    of a tube led by votes after its start
+    """
     world = VotesWorld(3)
     for _ in range(3):
         world.put(0)
@@ -55,7 +58,7 @@ def test_a_leader_whose_journal_was_repaired_gets_its_tasks_again() -> None:
 
 
 def test_a_leader_without_a_journal_counts_itself_no_more() -> None:
-    """T27.9 A leader whose journal is off, or cannot be written, does not count itself either."""
+    """T27.9 A leader like that does not count itself."""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)

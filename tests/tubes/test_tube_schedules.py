@@ -214,8 +214,9 @@ def test_ten_hours_with_twenty_leaders() -> None:
 
 
 def test_a_job_is_ready_once_a_majority_has_it() -> None:
-    """T45.4 Where a change must be on several nodes (T18.5) the job is READY once it is on so
-    many"""
+    """T45.4 Where a change must be on several nodes (T18.5) the job is READY once it is on as
+    many
+    """
     world = SchedulesWorld()
     world.begin_one()
     n, tube = world.nodes[0].core, world.tube(0)

@@ -48,8 +48,9 @@ def on_the_way(world: TubesWorld, i: int, is_in: bool) -> None:
 
 
 def test_so_many_in_a_turn() -> None:
-    """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes. Meanwhile the
-    tube is STARTUP, or ENDING or WAITING; it is RUNNING when all tasks are loaded."""
+    """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes; meanwhile
+    the tube is STARTUP, or ENDING or WAITING.
+    """
     world = lab_with_tasks()
     picture = world.picture(0)
     world.begin_move(0, 1)
@@ -102,7 +103,7 @@ def test_tubes_share_a_turn() -> None:
 
 
 def test_nothing_is_done_to_tasks_on_their_way() -> None:
-    """T19.6 A task that is being moved is not changed (T19.2), and the move is not recorded."""
+    """T19.6 A task on its way is not changed, and the move is not recorded."""
     world = lab_with_tasks()
     assert not world.move(0, 1)
     on_the_way(world, 0, is_in=False)
@@ -124,7 +125,7 @@ def test_nothing_is_done_to_tasks_on_their_way() -> None:
 
 
 def test_what_is_due_meanwhile() -> None:
-    """T19.2 what became due is due when the tube runs again."""
+    """T19.2 what became due otherwise is due when it runs again."""
     world = lab_with_tasks(0)
     for i in range(TASKS):
         world.put(0, ttl_ms=3000, delay_ms=2000 if i % 2 else 0)
@@ -155,7 +156,7 @@ def shared(world: TubesWorld, count: int) -> bytes:
 
 
 def test_a_session_that_ends_meanwhile() -> None:
-    """T19.6 A task that is being moved is not changed (T19.2)
+    """T19.6 A task on its way is not changed
 
     Tasks of a session that ended meanwhile are released when the tube runs (T8.2)."""
     world = lab_with_tasks()
@@ -201,8 +202,7 @@ def test_a_crash_in_between(is_in: bool, has_sessions: bool) -> None:
 
 
 def test_a_crash_before_holders_are_settled() -> None:
-    """T22.1 Until a new leader has settled the holders (T19.6) it also says that sessions of the
-    last leader hold tasks."""
+    """T22.1 whether holders are not settled (T19.6)."""
     world = lab_with_tasks(1, has_journal=True)
     world.make(1, name=b"other")
     world.put(1, name=b"other")
@@ -230,7 +230,7 @@ def test_a_crash_before_holders_are_settled() -> None:
 def test_the_home_changes_its_mind() -> None:
     """T20.2 the tube runs again under its old epoch
 
-    T19.6 If it resumes, the unload is completed first."""
+    T19.6 that is completed before a load or a new replica."""
     world = lab_with_tasks(nodes=3)
     picture = world.picture(0)
     world.begin_move(0, 1)
@@ -248,7 +248,7 @@ def test_the_home_changes_its_mind() -> None:
 
 @pytest.mark.parametrize("why", ["lease", "read-only"])
 def test_a_home_that_may_not_run_meanwhile(why: str) -> None:
-    """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
+    """T19.6 Without the leadership the tasks are unloaded again.
 
     It is suspended by T19.3 and T19.5."""
     world = lab_with_tasks(nodes=3)
@@ -278,7 +278,7 @@ def test_a_home_that_may_not_run_meanwhile(why: str) -> None:
 def test_another_home_by_force_meanwhile(is_in: bool) -> None:
     """T21.4 and replaces what it has by a replica of the new leader's tasks.
 
-    T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
+    T19.6 that is completed before a load or a new replica."""
     world = lab_with_tasks(nodes=3)
     shared(world, 20)
     old = 1 if is_in else 0
@@ -305,9 +305,9 @@ def test_another_home_by_force_meanwhile(is_in: bool) -> None:
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_a_higher_epoch_meanwhile(is_in: bool) -> None:
-    """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
-
-    T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
+    """T19.6 Without the leadership the tasks are unloaded again; that is completed before a load
+    or a new replica.
+    """
     world = lab_with_tasks(nodes=3)
     shared(world, 20)
     old = 1 if is_in else 0
@@ -338,7 +338,7 @@ def test_a_higher_epoch_meanwhile(is_in: bool) -> None:
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_a_drop_meanwhile(is_in: bool) -> None:
-    """T19.6 A drop (T17.6) waits for nothing."""
+    """T19.6 A drop waits for nothing."""
     world = lab_with_tasks(nodes=3)
     i = int(is_in)
     assert not world.move(0, 1)
@@ -355,7 +355,7 @@ def test_a_drop_meanwhile(is_in: bool) -> None:
 def test_a_drop_at_the_new_home_meanwhile() -> None:
     """T17.6 they delete their replicas.
 
-    T19.6 A drop (T17.6) waits for nothing."""
+    T19.6 A drop waits for nothing."""
     world = lab_with_tasks()
     world.t(0).shift_tasks = 1
     assert not world.move(0, 1)

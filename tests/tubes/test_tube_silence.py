@@ -30,7 +30,7 @@ def status(n: Node, id: bytes) -> int:
 
 @pytest.mark.parametrize("began", [True, False])
 def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
-    """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
+    """T48.9 Only silence that the leader could have received counts (W6.1)."""
     home = TubeWorld(has_journal=True)
     home.make("tasks")
     id, waits = add(home.n), add(home.n)  # of one LIMIT
@@ -52,7 +52,7 @@ def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
 
 
 def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
-    """T48.9 its TIMELIMIT goes on"""
+    """T48.9 its TIMELIMIT continues"""
     home = TubeWorld(has_journal=True)
     home.make("tasks")
     spec = AddSpec()
@@ -68,7 +68,7 @@ def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
 
 
 def test_silence_counts_only_while_the_node_hears() -> None:
-    """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
+    """T48.9 Only silence that the leader could have received counts (W6.1)."""
     home = TubeWorld(has_journal=True)
     home.make("tasks")
     id = add(home.n)
@@ -92,7 +92,7 @@ def test_silence_counts_only_while_the_node_hears() -> None:
 
 
 def test_a_task_has_a_whole_ttr_at_the_next_leader() -> None:
-    """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
+    """T48.9 Only silence that the leader could have received counts (W6.1)."""
     world = LivesWorld()
     n = world.leading()
     id, waits = add(n), add(n)

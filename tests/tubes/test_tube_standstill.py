@@ -57,8 +57,9 @@ def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) ->
 
 
 def test_answers_from_before_are_no_answers() -> None:
-    """T19.7 It waits until half of all nodes, itself included, have sent their catalog (T17.2) and
-    replied to heartbeats sent since."""
+    """T19.7 WAITING until half of all nodes, itself included (of two, the other one), have sent
+    their catalog and replied to heartbeats sent since.
+    """
     world = TubesWorld(2)
     world.make(0)
     world.put(0)
@@ -139,8 +140,7 @@ def test_a_short_standstill_is_none() -> None:
 
 
 def test_what_is_asked_of_others_is_asked_again() -> None:
-    """T19.7 A CREATE, a switchover or a failover that waits for replies is refused, and did
-    nothing."""
+    """T19.7 A CREATE, switchover or failover that waits is refused, and did nothing."""
     world = TubesWorld(3)
     world.make(0)
     world.pass_ms(1_000)

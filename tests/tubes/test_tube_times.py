@@ -83,7 +83,7 @@ def test_release_with_delay_of_a_type_without_times(home: TubeWorld, type: str) 
 
 
 def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: TubeWorld) -> None:
-    """T2.5 ttr (default: the tube's ttl)."""
+    """T2.5 TTR: by default the tube's ttl."""
     tube = home.make("utubettl", ttl_ms=3000)
     other = home.make("utubettl", "u", ttl_ms=3000, ttr_ms=500)
     for one in (tube, other):
@@ -99,7 +99,7 @@ def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: TubeWorld) -> None:
 
 @pytest.mark.parametrize("type", ["fifottl", "utubettl"])
 def test_kick_passes_over_what_is_dead(home: TubeWorld, type: str) -> None:
-    """T6.1 A READY or BURIED task is then gone
+    """T6.1 a READY or BURIED one is then gone
 
     No kick brings it back before its timer."""
     tube = home.make(type)

@@ -25,8 +25,9 @@ def taken(home: TubeWorld, tube: Tube) -> int:
 
 
 def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
-    """T5.1 A token is greater than any before it on this node; with a journal this holds across
-    restarts, even if the clock was set back."""
+    """T5.1 A token is greater than any before it on this node, with a journal also over
+    restarts, even if the clock was set back.
+    """
     home = TubeWorld(has_journal=True)
     token = taken(home, home.make("fifo"))
     home.restart()  # tokens begin at the time of the start
@@ -38,8 +39,9 @@ def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
 
 
 def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
-    """T5.1 For this, a number above all tokens in use is on disk before the first of them is given
-    out, also under `everysec`."""
+    """T5.1 a number above all tokens in use is on disk before they are given out, also under
+    `everysec`.
+    """
     home = TubeWorld(has_journal=True)
     tube = home.make("fifo")
     home.put(tube)

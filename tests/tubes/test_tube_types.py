@@ -78,8 +78,7 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
 
 @pytest.mark.parametrize("temporary", [False, True])
 def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
-    """T19.5 A node that could deliver no task (T20.1; TUBE-GOT reports that) is chosen only if all
-    are like that."""
+    """T19.5 one that could deliver no task (TUBE-GOT has that) comes last."""
     world = TubesWorld(4)
     for i in (0, 3):
         register_driver(world.nodes[i].core, world.t(i), b"late", Fifo)
@@ -100,8 +99,7 @@ def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
 
 
 def test_a_home_that_has_not_the_type() -> None:
-    """T14.5 A tube whose type is no longer installed, or is not installed at its new leader (T19.5,
-    T21), keeps its tasks and accepts puts."""
+    """T14.5 A tube whose type is not installed here keeps its tasks and accepts puts."""
     world = TubesWorld(3)
     late(world)
     assert world.take(0) is not None

@@ -49,8 +49,9 @@ def lab_of(count: int, off: int) -> VotesWorld:
 
 
 def test_a_node_joins_by_itself() -> None:
-    """T28.4 A node with `tube-failover yes` that goes by the list, and has all of every such tube,
-    is added by itself as long as there are fewer than 7 voters."""
+    """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
+    does not leave is added, up to 7 voters.
+    """
     world = lab_of(4, off=3)
     assert names(world, 0) == [0, 1, 2]
     is_willing(world, 3, True)
@@ -70,7 +71,7 @@ def test_a_node_joins_by_itself() -> None:
 
 
 def test_a_node_that_is_not_even_waits() -> None:
-    """T28.4 and has all of every such tube"""
+    """T28.4 has all of every such tube"""
     world = lab_of(4, off=3)
     world.tube(3).is_complete = False
     world.pass_ms(1_000)
@@ -84,8 +85,7 @@ def test_a_node_that_is_not_even_waits() -> None:
 
 
 def test_a_voter_is_removed_and_added() -> None:
-    """T28.1 CLUSTER VOTERS REMOVE node makes a list without it, CLUSTER VOTERS ADD node one with
-    it."""
+    """T28.1 REMOVE makes a list without the node, ADD one with it."""
     world = VotesWorld(4)
     is_willing(world, 3, False)
     world.pass_ms(1_000)
@@ -144,8 +144,8 @@ def test_without_a_majority_nothing_changes() -> None:
 
 def test_a_dead_voter_is_replaced_by_a_new_node() -> None:
     """T28.4 The voter with the lowest id, of those that have their right, can write their
-    journal and see each other, makes
-    these changes by itself"""
+    journal and see each other, makes these changes itself
+    """
     world = lab_of(4, off=3)
     world.restart(2)
     world.pass_ms(2_000)
@@ -169,7 +169,7 @@ def test_a_dead_voter_is_replaced_by_a_new_node() -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_voter_that_lost_its_journal_gets_a_new_right(lost: int) -> None:
-    """T28.4 A voter without its right (T23.4) for twice the timeout is removed, and added again"""
+    """T28.4 A voter without its right for 2 T is removed, and added again"""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)
@@ -186,8 +186,9 @@ def test_a_voter_that_lost_its_journal_gets_a_new_right(lost: int) -> None:
 
 
 def test_a_tube_without_a_leader_keeps_the_list() -> None:
-    """T28.3 A voter agrees to the next list when it knows that every tube led by votes is settled
-    under the one in force"""
+    """T28.3 A voter agrees when it knows, from `TUBE-STANDS`, that every tube led by votes is
+    settled under the list in force
+    """
     world = VotesWorld(5)
     world.restart(0)
     for i in range(1, 5):
@@ -204,8 +205,9 @@ def test_a_tube_without_a_leader_keeps_the_list() -> None:
 
 
 def test_the_next_list_waits_until_the_last_one_is_settled() -> None:
-    """T28.3 its leader has a lease under that list, and a majority of its voters has all that was
-    changed before"""
+    """T28.3 its leader has a lease under it, and a majority of its voters has all that was
+    changed before
+    """
     world = VotesWorld(5)
     world.hold(0, 3)
     world.hold(0, 4)
@@ -227,8 +229,9 @@ def test_the_next_list_waits_until_the_last_one_is_settled() -> None:
 
 
 def test_a_tube_is_settled_when_a_majority_has_all() -> None:
-    """T28.3 its leader has a lease under that list, and a majority of its voters has all that was
-    changed before it went by the list."""
+    """T28.3 its leader has a lease under it, and a majority of its voters has all that was
+    changed before it was used.
+    """
     world = VotesWorld(5)
     for i in range(1, 5):
         is_willing(world, i, False)
@@ -354,8 +357,7 @@ def other_cluster(world: VotesWorld, number: int) -> None:
 def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
     """T28.8 no list of another cluster (T23.4) ends this one's.
 
-    T23.4 The log says it once, and CLUSTER VOTERS names the nodes (T28.7).
-    """
+    T23.4 It is logged once, CLUSTER VOTERS names the nodes."""
     world = VotesWorld(4, makes=False, off=3)
     other_cluster(world, FORCE_GAP + 1)
     world.pass_ms(2_000)
@@ -380,8 +382,9 @@ def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_two_lists_that_meet(restarts: bool) -> None:
-    """T23.4 Each node then leaves the tubes whose leader goes by the other list to that list's
-    voters: it does not stand up or vote about them, also after a restart."""
+    """T23.4 each leaves the tubes whose leader uses the other list to its voters, also after a
+    restart.
+    """
     world = VotesWorld(4, makes=False, off=3)
     other_cluster(world, 1)
     n = world.nodes[3].core
@@ -449,6 +452,7 @@ def test_a_walk_with_changes(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2_000, 2_150))
 def test_many_walks_with_changes(seed: int) -> None:
-    """T28.3 A voter agrees to the next list when it knows that every tube led by votes is settled
-    under the one in force"""
+    """T28.3 A voter agrees when it knows, from `TUBE-STANDS`, that every tube led by votes is
+    settled under the list in force
+    """
     ChangingWalk(seed).run(80)

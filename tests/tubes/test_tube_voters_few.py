@@ -39,8 +39,7 @@ def tasks_at(world: VotesWorld, i: int) -> int:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_one_voter_left_by_force(leads: bool) -> None:
-    """T27.10 Of a list with one voter that one is the majority: it asks nobody, and leads when its
-    own vote is on its disk."""
+    """T27.10 One voter is the majority of its list: it leads when its own vote is on its disk."""
     world = lab_of(3)
     i = 0 if leads else 2
     gone = [k for k in range(3) if k != i]
@@ -75,7 +74,7 @@ def test_one_voter_waits_for_its_disk() -> None:
 
 @pytest.mark.parametrize("stays", [0, 1])
 def test_one_voter_left_by_command(stays: int) -> None:
-    """T27.10 Nobody has to echo (T25.2)."""
+    """T27.10 without a survey or an echo."""
     world = lab_of(3)
     for i in range(3):
         is_willing(world, i, False)

@@ -88,8 +88,9 @@ def test_the_first_list() -> None:
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_proposal_whose_maker_goes_by_another_one(is_gone: bool) -> None:
-    """T23.2 The maker replies if it has withdrawn that proposal; the node then takes the new one
-    when it is sent again."""
+    """T23.2 A node replaces a proposal whose maker is not linked, or has withdrawn it when
+    asked.
+    """
     world = VotesWorld(4, makes=False, stuck=2)
     world.pass_ms(1_000)
     b = world.t(2).ballots
@@ -138,7 +139,7 @@ def test_two_that_may_vote_make_no_list() -> None:
 
 
 def test_every_node_goes_by_the_list() -> None:
-    """T23.4 Every node goes by the list that is in force, with `tube-failover no` too"""
+    """T23.4 Every node uses the list in force, with `tube-failover no` too"""
     world = VotesWorld(4, makes=False, off=3)
     world.pass_ms(2_000)
     assert all(world.in_force(i) for i in range(4))
@@ -163,8 +164,7 @@ def test_every_node_goes_by_the_list() -> None:
 
 
 def test_what_a_new_tube_is() -> None:
-    """T23.5 Without the word it is `yes` where that holds and SYNC (T18.5) is a majority or
-    more."""
+    """T23.6 it is the default where that holds and SYNC is a majority or more."""
     world = VotesWorld(5, makes=False, old=2)
     before = world.make(0, name=b"before")
     assert (before.fails_over, before.by_majority, before.sync) == (False, False, 1)
@@ -201,7 +201,7 @@ def test_what_a_new_tube_is() -> None:
 
 
 def test_without_a_list_such_a_tube_does_not_run() -> None:
-    """T23.5 On a node that knows no list such a tube does not run."""
+    """T23.5 On a node that knows no list it does not run."""
     world = VotesWorld(4)
     for i in (2, 3):
         world.cut(0, i)
@@ -241,7 +241,7 @@ def test_a_node_that_lost_its_journal() -> None:
 
 
 def test_other_tubes_are_led_as_before() -> None:
-    """T23.5 For all other tubes, and those made before, T17 to T22 hold alone."""
+    """T23.5 for others T17 to T22 hold alone."""
     world = VotesWorld(3)
     world.make(0, name=b"one", sync=1)
     world.make(0, name=b"passing", temporary=True)
@@ -255,8 +255,9 @@ def test_other_tubes_are_led_as_before() -> None:
 
 
 def test_a_lost_leader_is_replaced() -> None:
-    """T27.1 A voter with a complete replica stands up for a tube led by votes when the node with
-    which it stands is silent for the timeout, or gave up."""
+    """T27.1 A voter with a complete replica is a candidate when the node for which it votes is
+    silent for T, or stepped down.
+    """
     world = VotesWorld(3)
     for i in range(5):
         world.put(0, b"body %d" % i)
@@ -279,8 +280,9 @@ def test_a_lost_leader_is_replaced() -> None:
 
 
 def test_a_leader_that_was_cut_off_stops_first() -> None:
-    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters, itself
-    counted, stands with it under its epoch and has echoed a pulse"""
+    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters,
+    itself counted, votes for this node under its epoch and has echoed a pulse
+    """
     world = VotesWorld(3)
     for i in (1, 2):
         world.hold(0, i)
@@ -298,8 +300,9 @@ def test_a_leader_that_was_cut_off_stops_first() -> None:
 
 
 def test_a_promise_keeps_a_voter() -> None:
-    """T25.3 for its own timeout, by its own clock, it votes for nobody else about the tubes for
-    which it stands with that node."""
+    """T25.3 for its T, by its own clock, it votes for nobody else about the tubes for which it
+    votes for that node.
+    """
     world = VotesWorld(3)
     assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
     lose_leader(world)
@@ -310,8 +313,9 @@ def test_a_promise_keeps_a_voter() -> None:
 
 
 def test_a_leader_that_gave_up_is_not_waited_for() -> None:
-    """T25.4 The promise does not hold against that node itself, nor after that node has said that
-    it gave up"""
+    """T25.4 The promise does not hold against that node itself, nor after that node has stepped
+    down
+    """
     world = VotesWorld(3)
     assert asked(world, 0, 2, 2) == YES  # the leader itself
     world = VotesWorld(3)
@@ -321,7 +325,9 @@ def test_a_leader_that_gave_up_is_not_waited_for() -> None:
 
 
 def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
-    """T25.4 A node that stands with another node gives up all lower epochs."""
+    """T25.4 it votes for itself and neither leads nor asks for votes; or for another node, which
+    ends all lower epochs.
+    """
     world = VotesWorld(3)
     tube = world.tube(0)
     at = StandAt(tube.name, tube.maker, tube.made_ns, 2, world.id(2), False, 0)
@@ -331,8 +337,8 @@ def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
 
 
 def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
-    """T25.4 This stays so until the voter votes for another node, whatever else a candidate that
-    lost says of itself.
+    """T25.4 That word holds until the voter votes for another node, whatever else a candidate
+    that lost sends.
     """
     world = VotesWorld(3)
     tube = world.tube(0)
@@ -347,8 +353,9 @@ def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
 
 
 def test_a_node_that_starts_waits() -> None:
-    """T25.5 For its timeout after a start a node votes for nobody else than the node that it stands
-    with, for it may have promised."""
+    """T25.5 For T after a start a node votes for nobody else than before, since it may have
+    promised.
+    """
     world = VotesWorld(3)
     world.isolate(0)
     world.restart(2)
@@ -360,8 +367,9 @@ def test_a_node_that_starts_waits() -> None:
 
 
 def test_one_vote_in_an_epoch() -> None:
-    """T26.2 The vote is on its disk, under `everysec` too, before TUBE-VOTED is sent. So no node
-    votes twice in one epoch."""
+    """T26.2 The vote is on its disk, under `everysec` too, before TUBE-VOTED is sent: no node
+    votes twice in one epoch.
+    """
     world = VotesWorld(4)
     lose_leader(world)
     world.jump_ms(200)
@@ -421,7 +429,7 @@ def test_a_node_that_voted_confirms_no_older_change() -> None:
 
 
 def test_a_survey_changes_nothing() -> None:
-    """T26.4 A TUBE-VOTE that only asks (a survey) is answered the same way, and changes nothing."""
+    """T26.4 A TUBE-VOTE that only asks (a survey) is answered so too, and changes nothing."""
     world = VotesWorld(3)
     lose_leader(world)
     world.jump_ms(200)
@@ -443,8 +451,7 @@ def test_a_node_that_was_cut_off_disturbs_nobody() -> None:
 
 
 def test_a_candidate_without_a_majority_gives_up() -> None:
-    """T27.4 Without a majority within a quarter of the timeout it gives up, says so (T25.4), and
-    surveys again."""
+    """T27.4 Without a majority within T/4 it steps down, sends that, and surveys again."""
     world = VotesWorld(3)
     world.restart(0)
     for i in (1, 2):
@@ -458,7 +465,7 @@ def test_a_candidate_without_a_majority_gives_up() -> None:
 
 
 def test_no_leader_goes_on_after_a_start() -> None:
-    """T27.5 No leader goes on under its epoch after a start: it stands up like others."""
+    """T27.5 No leader continues under its epoch after a start: it is a candidate like others."""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)
@@ -470,8 +477,7 @@ def test_no_leader_goes_on_after_a_start() -> None:
 
 
 def test_a_cluster_that_starts_as_a_whole() -> None:
-    """T25.5 For its timeout after a start a node votes for nobody else than the node that it stands
-    with"""
+    """T25.5 For T after a start a node votes for nobody else than before"""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)
@@ -483,8 +489,9 @@ def test_a_cluster_that_starts_as_a_whole() -> None:
 
 
 def test_a_switchover() -> None:
-    """T27.6 when the new leader has everything on disk, the leader gives up and sends TUBE-YOURS;
-    the new leader stands up at once."""
+    """T27.6 when the new leader has everything on disk, the leader steps down and sends
+    TUBE-YOURS; the new leader is a candidate at once.
+    """
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)
@@ -512,7 +519,7 @@ def test_who_counts_for_sync() -> None:
 
 
 def test_create_waits_for_a_majority() -> None:
-    """T27.8 CREATE is answered when a majority stands with its maker"""
+    """T27.8 CREATE is answered when a majority votes for its maker"""
     world = VotesWorld(3)
     world.make(1, name=b"new", sync=2)  # it asserts the answer
     world.put(1, name=b"new")
@@ -525,8 +532,9 @@ def test_create_waits_for_a_majority() -> None:
 
 
 def test_half_of_the_voters_is_not_enough() -> None:
-    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters, itself
-    counted, stands with it under its epoch"""
+    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters,
+    itself counted, votes for this node under its epoch
+    """
     world = VotesWorld(4)
     for i in (2, 3):
         world.cut(0, i)
@@ -546,8 +554,9 @@ def reasons(world: VotesWorld, i: int) -> list[int]:
 
 def test_why_a_node_leads() -> None:
     """T11.5 Those won by what was before: `tubes_elections_silent` (the leader was silent),
-    `_gave_up` (it gave up), `_given` (it gave the tube to this node),
-    `_again` (this node led it) and `_forced` (T27.12)."""
+    `_gave_up` (it stepped down), `_given` (it gave the tube to this node), `_again` (this node
+    led it) and `_forced` (T27.12).
+    """
     world = VotesWorld(3)
     world.restart(0)
     (home,) = world.watch(2 * TIMEOUT_MS)

@@ -47,8 +47,9 @@ def goes_by(world: VotesWorld, i: int, *nodes: int) -> None:
 
 @pytest.mark.parametrize(("away", "maker"), [(0, 1), (2, 0), (2, 1)])
 def test_a_tube_that_no_majority_confirmed_takes_nothing(away: int, maker: int) -> None:
-    """T17.5 The creator of a tube that was never confirmed drops it when it hears of one that the
-    others follow before it."""
+    """T17.5 The creator of a tube that was never confirmed drops it when it learns of one that
+    precedes it.
+    """
     world = cut_off(away)
     with_task(world, maker)
     create(world, away)
@@ -67,7 +68,7 @@ def test_a_tube_that_no_majority_confirmed_takes_nothing(away: int, maker: int) 
 
 
 def test_a_follower_that_sees_the_other_tube_first_keeps_its_replica() -> None:
-    """T17.5 The other nodes follow the one that was confirmed"""
+    """T17.5 Other nodes follow, also later, a confirmed tube first"""
     world = cut_off(0)
     with_task(world, 1)
     create(world, 0)
@@ -84,7 +85,9 @@ def test_a_follower_that_sees_the_other_tube_first_keeps_its_replica() -> None:
 
 
 def test_an_empty_tube_that_was_confirmed_stays() -> None:
-    """T17.5 TUBES says so; so do a change, and an epoch above 1."""
+    """T17.5 A tube led by votes is confirmed by a lease of its leader, a change, or an epoch
+    above 1; TUBES has that.
+    """
     world = cut_off(0)
     create(world, 1)
     world.pass_ms(1000)
@@ -98,7 +101,7 @@ def test_an_empty_tube_that_was_confirmed_stays() -> None:
 
 @pytest.mark.parametrize("if_not_exists", [False, True])
 def test_a_create_that_waits_hears_of_the_other_tube(if_not_exists: bool) -> None:
-    """T17.5 If its CREATE still waits (T27.8), that ends as if the tube were known."""
+    """T17.5 a waiting CREATE ends as if the tube were known."""
     world = cut_off(0)
     with_task(world, 1)
     create(world, 0, if_not_exists=if_not_exists)
@@ -114,7 +117,7 @@ def test_a_create_that_waits_hears_of_the_other_tube(if_not_exists: bool) -> Non
 
 
 def test_a_creator_that_started_again_drops_its_tube() -> None:
-    """T17.5 One that has started since does so only for one that was confirmed."""
+    """T17.5 If it has started since, only a confirmed one precedes."""
     world = cut_off(0)
     with_task(world, 1)
     create(world, 0)
@@ -127,7 +130,7 @@ def test_a_creator_that_started_again_drops_its_tube() -> None:
 
 
 def test_a_tube_that_votes_do_not_lead_takes_no_confirmed_replica() -> None:
-    """T17.5 The other nodes follow the one that was confirmed; else one that is not led by votes"""
+    """T17.5 Other nodes follow, also later, a confirmed tube first; then one not led by votes"""
     world = cut_off(0)
     with_task(world, 1)
     create(world, 0, sync=1, failover=NO)
@@ -142,7 +145,7 @@ def test_a_tube_that_votes_do_not_lead_takes_no_confirmed_replica() -> None:
 
 
 def test_a_tube_that_was_never_confirmed_takes_none_that_votes_do_not_lead() -> None:
-    """T17.5 The other nodes follow the one that was confirmed; else one that is not led by votes"""
+    """T17.5 Other nodes follow, also later, a confirmed tube first; then one not led by votes"""
     world = cut_off(0)
     create(world, 1, sync=1, failover=NO)
     world.pass_ms(500)
@@ -157,7 +160,7 @@ def test_a_tube_that_was_never_confirmed_takes_none_that_votes_do_not_lead() -> 
 
 @pytest.mark.parametrize("first", range(6))
 def test_nodes_agree_in_whatever_order_they_hear_of_it(first: int) -> None:
-    """T17.5 The other nodes follow the one that was confirmed
+    """T17.5 Other nodes follow, also later, a confirmed tube first
 
     Of five nodes, three see each other and confirm a tube; each of the other two makes its own."""
     world = cut_off(0, count=5)
@@ -177,7 +180,7 @@ def test_nodes_agree_in_whatever_order_they_hear_of_it(first: int) -> None:
 
 
 def test_of_tubes_that_were_never_confirmed_the_first_creators_is_confirmed() -> None:
-    """T17.5 Of equal ones they follow the one whose creator has the lower node id"""
+    """T17.5 then one not led by votes; then that of the lower creator id"""
     world = cut_off(0)
     world.isolate(1)
     world.pass_ms(2 * TIMEOUT_MS)

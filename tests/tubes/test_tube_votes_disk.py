@@ -14,11 +14,10 @@ from tuque.tubes.model.errors import TubeError
 
 @pytest.mark.parametrize("is_off", [False, True])
 def test_a_voter_without_a_disk_confirms_nothing(is_off: bool) -> None:
-    """T27.9 A voter whose journal is off, or cannot be written (J6), takes no changes of such a
-    tube, and so confirms none
+    """T27.9 A voter whose journal is off, or cannot be written (J6), takes and confirms no
+    changes of such a tube
 
-    T27.9 When its journal works again, it asks for what it lacks with the next change.
-    """
+    T27.9 when it works again, it asks for what it lacks with the next change."""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)
@@ -46,7 +45,7 @@ def test_a_voter_without_a_disk_confirms_nothing(is_off: bool) -> None:
 
 
 def test_others_know_of_a_journal_that_is_off() -> None:
-    """T23.3 It also says whether the journal of its sender is off"""
+    """T23.3 It has whether the journal is off, changes with the next heartbeats"""
     world = VotesWorld(3)
     world.pass_ms(1_000)
     b = world.t(0).ballots
@@ -61,8 +60,9 @@ def test_others_know_of_a_journal_that_is_off() -> None:
 
 
 def test_a_tube_does_not_go_to_a_node_whose_journal_fails() -> None:
-    """T20.1 Nor may a node whose journal cannot be written now (K4.5): the error says so at once,
-    also during a switchover, which is then given up."""
+    """T20.1 Nor may a node whose journal cannot be written now (K4.5), with an error at once,
+    also during a switchover, which then ends.
+    """
     world = VotesWorld(3)
     world.break_disk(1)
     world.pass_ms(1_000)
@@ -115,8 +115,9 @@ def test_a_node_without_a_vote_needs_no_journal() -> None:
 
 
 def test_a_leader_whose_journal_fails_gives_up() -> None:
-    """T27.11 A leader whose journal is off, or cannot be written (J6), for longer than the timeout
-    gives up, and a node whose journal is off or cannot be written does not stand up"""
+    """T27.11 A leader whose journal is off, or cannot be written, for longer than T steps down,
+    and such a node is no candidate
+    """
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)
@@ -161,9 +162,9 @@ def test_the_only_voter_waits_for_its_journal() -> None:
 
 
 def test_a_failover_that_lost_no_answer_counts_none() -> None:
-    """T21.4 Those of them that were answered (T18.5) count as lost, in INFO too; of changes before
-    its last start it does not know, but a tube led by votes with SYNC majority answered none of
-    them."""
+    """T21.4 those answered since its last start count as lost, in INFO too: none, with votes and
+    SYNC majority.
+    """
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)
@@ -182,7 +183,9 @@ def test_a_failover_that_lost_no_answer_counts_none() -> None:
 
 
 def test_a_restart_of_a_leader_counts_none() -> None:
-    """T21.4 a tube led by votes with SYNC majority answered none of them."""
+    """T21.4 those answered since its last start count as lost, in INFO too: none, with votes and
+    SYNC majority.
+    """
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)

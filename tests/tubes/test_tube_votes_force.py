@@ -60,8 +60,8 @@ def test_force_while_votes_may_choose() -> None:
 @pytest.mark.parametrize("forced", [1, 2])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_last_resort(forced: int, restarts: bool) -> None:
-    """T27.12 What this node has of the tube then counts as whole and newer than all other replicas,
-    on its disk too; it stands up, and a majority votes as always. The log warns.
+    """T27.12 What this node has of the tube then counts as whole and newer than all other
+    replicas, on its disk too; it is a candidate, and a majority votes as always. The log warns.
 
     T27.12 Other nodes replace what they have (T18.3).
     """
@@ -114,8 +114,9 @@ def test_an_older_whole_copy_does_not_win_by_itself() -> None:
 
 
 def test_a_reply_that_takes_too_long() -> None:
-    """T27.12 The reply is that of T21.3 when the node leads the tube, or an error after twice the
-    timeout; the node goes on asking for votes."""
+    """T27.12 The reply is that of T21.3 when the node leads the tube, or an error after twice
+    the timeout; the node continues to ask for votes.
+    """
     world = without_a_copy()
     world.watch(7 * TIMEOUT_MS)
     world.ask(1, take_by_vote, world.tube(1))

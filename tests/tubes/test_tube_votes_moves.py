@@ -11,10 +11,10 @@ from tuque.core.topics import subscribe
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_the_node_that_was_named_leads(step: int) -> None:
-    """T27.6 the new leader stands up at once. If nobody votes for it, others may.
+    """T27.6 the new leader is a candidate at once.
 
-    T27.6 They first wait for a quarter of the timeout, as after each leader that gives up, and the
-    former leader for half of it.
+    T27.6 Others wait for T/4, as after each leader that steps down, and the former leader for
+    T/2.
     """
     world = VotesWorld(3)
     world.put(0)
@@ -35,8 +35,8 @@ def test_the_node_that_was_named_leads(step: int) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_move_right_after_a_start(restarts: bool) -> None:
-    """T27.6 Within its timeout after a start (T25.5) a leader hands over no tube, since it could
-    not vote for the new leader. TUBE HOME waits, and the tube keeps running.
+    """T27.6 For T after a start a leader hands over no tube, since it could not vote: TUBE HOME
+    waits, and the tube keeps running.
     """
     world = VotesWorld(3, makes=restarts)
     if restarts:
@@ -65,7 +65,7 @@ def test_a_move_right_after_a_start(restarts: bool) -> None:
 
 
 def test_a_node_that_leaves_right_after_its_start_gives_its_tubes_later() -> None:
-    """T27.6 Within its timeout after a start (T25.5) a leader hands over no tube"""
+    """T27.6 For T after a start a leader hands over no tube"""
     world = VotesWorld(3, makes=False)
     while not all(world.in_force(i) for i in range(3)):
         world.pass_ms(100)
@@ -81,9 +81,9 @@ def test_a_node_that_leaves_right_after_its_start_gives_its_tubes_later() -> Non
 
 
 def test_tubes_of_a_topic_get_one_leader() -> None:
-    """T27.13 (cluster) The place of a node in the order of T27.2 comes from a hash of its id and
-    the tube. For a tube that is subscribed to topics (T60) it is of the id and the first of their
-    names, so that tubes of one topic get one leader if their replicas are alike.
+    """T27.13 (cluster) The order in T27.2 is by a hash of the node id and the tube; of a tube
+    subscribed to topics (T60) of the id and their first name: so tubes of one topic get one
+    leader if their replicas are alike.
     """
     world = VotesWorld(3)
     names = [b"tube%d" % i for i in range(4)]

@@ -159,6 +159,7 @@ def test_a_walk(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1_000, 1_200))
 def test_many_walks(seed: int) -> None:
-    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters, itself
-    counted, stands with it under its epoch"""
+    """T25.2 A leader of a tube led by votes is RUNNING only while a majority of the voters,
+    itself counted, votes for this node under its epoch
+    """
     Walk(seed).run(60)

@@ -27,7 +27,8 @@ def test_a_leader_in_conflict_gives_its_tubes_up() -> None:
     """K1.3 A node that refuses service gives no jobs to other nodes and takes none, leads no tube,
     gives no votes and makes no promises
 
-    K1.3 It gives up the tubes that votes made it lead
+    K1.3 It steps down from tubes that elected it, and counts among their voters as asking
+    (T29.3).
     """
     world = VotesWorld(3)
     task = world.put(0)
@@ -58,7 +59,8 @@ def test_a_node_in_conflict_gives_no_vote() -> None:
 
 
 def test_a_voter_in_conflict_stays_in_the_list() -> None:
-    """K1.3 and stays in the list of voters as one that is asking (T29.3).
+    """K1.3 It steps down from tubes that elected it, and counts among their voters as asking
+    (T29.3).
 
     T28.7 conflict (K1.3, of the node that replies)
     """
@@ -126,7 +128,7 @@ def test_jobs_on_their_way_go_back(retry: int) -> None:
 
 
 def test_who_waits_gets_no_job_before_the_refusal() -> None:
-    """K1.3 Both nodes refuse service, and say so, until the conflict is over."""
+    """K1.3 Both refuse service until it is over."""
     world = World(2)
     world.run.send("GETJOB", "FROM", "q")
     set_double(world, 0)

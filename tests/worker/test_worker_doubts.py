@@ -20,8 +20,7 @@ def test_a_late_done_of_an_old_run_ends_the_new_one(
     """
     W5.1 a late FAIL never touches a newer run.
 
-    W7.1 The job ends as ACKJOB would end it, whichever run says so
-    """
+    W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too"""
     noting, client = Noting(), world.client()
     did = noting.did
 
@@ -73,8 +72,9 @@ def test_later_neither_counts_nor_makes_the_back_off_longer(tuque_app: TestApp) 
 
 
 def test_a_task_that_kills_its_worker_is_dead_after_its_crashes(tuque_app: TestApp) -> None:
-    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as W5 says, but uses
-    up no attempt (W6.7)."""
+    """W6.1 A run is silent for RETRY: it fails with the cause `crashed`, as in W5, but uses up
+    no attempt (W6.7).
+    """
     app = App()
     runs: list[int] = []
 

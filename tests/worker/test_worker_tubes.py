@@ -91,8 +91,9 @@ def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(world: World) -
 
 
 def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(world: World) -> None:
-    """T48.1 ADDJOB to such a tube takes ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY
-    and HEADERS (W1)."""
+    """T48.1 ADDJOB to a tube of type `tasks` takes ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT,
+    ONEXPIRY and HEADERS (W1).
+    """
     noting, client = Noting(), world.client()
     world.at_work(noting.app, concurrency=2)
     limited = noting.third_time_lucky.options(limit=Limit(1), headers={"tenant": "north"})

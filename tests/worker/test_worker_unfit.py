@@ -311,7 +311,7 @@ def test_a_result_of_the_last_step_cannot_be_written(
 
 
 def test_a_child_that_expired_says_so(tuque_app: TestApp) -> None:
-    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over"""
+    """T50.3 The reason has that one is gone, that the TTL of a dead one was over"""
     late = one_more.options(ttl_s=5).call(1)
     handle = group([late]).then(told).enqueue()
     goes_on = group([late, one_more.call(1)], on_fail="continue").then(told).enqueue()

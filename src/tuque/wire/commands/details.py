@@ -6,6 +6,11 @@ and its subcommand. `spec/` has the rules of more than one command.
 
 from typing import Final
 
+from tuque.wire.commands.details_jobs import JOB_DETAILS
+from tuque.wire.commands.details_tasks import TASK_DETAILS
+from tuque.wire.commands.details_tubes import TUBE_DETAILS
+from tuque.wire.commands.details_work import WORK_DETAILS
+
 DETAILS: Final[dict[bytes, str]] = {
     b"SHOW": """
 - S1.1 Unknown: a null bulk. Known: 15 names and values: id, queue, state, repl, ttl (seconds
@@ -323,6 +328,14 @@ DETAILS: Final[dict[bytes, str]] = {
   be deleted.
 """,
 }
+
+ALL_DETAILS: Final = [  # a key may come twice
+    *DETAILS.items(),
+    *JOB_DETAILS.items(),
+    *WORK_DETAILS.items(),
+    *TASK_DETAILS.items(),
+    *TUBE_DETAILS.items(),
+]
 
 ERROR_WORDS: Final = """
 | First word | Meaning |
