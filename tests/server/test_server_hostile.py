@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -47,6 +49,7 @@ from tuque.tubes.log.receive import changes_in
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Hello
 from tuque.wire.bus.handshake import MAGIC, Conn
+from tuque.wire.commands.rows import ROWS, Row
 from world import World
 from world_strangers import CARD as THEIRS
 from world_strangers import OTHER, SECRET
@@ -277,3 +280,29 @@ def test_a_copied_task_whose_numbers_cannot_be_is_not_taken(field: str) -> None:
         setattr(task, field, value)
         tell_task(records, task)
         assert changes_in(records.take()) is None
+
+
+STOPS = ("SHUTDOWN", "DEBUG", "MONITOR", "CLIENT PAUSE", "CLUSTER RESET", "BGREWRITEAOF")
+OPTION = re.compile(r"[A-Z][A-Z-]+")
+
+
+def cut_commands(row: Row) -> Iterator[list[bytes]]:
+    """The command with each word of its syntax as its last one or its last but one."""
+    words = {b"1", *(word.encode() for word in OPTION.findall(row.syntax))}
+    name = row.name.encode().split()
+    for option, before, behind in itertools.product(sorted(words), range(5), range(2)):
+        yield [*name, *[b"1"] * before, option, *[b"1"] * behind]
+
+
+def test_a_command_that_ends_after_an_option_is_answered() -> None:
+    """C2.8 Any failure while the bytes of a client are read ends that connection and nothing else:
+    no handler reads a word that is not there."""
+    world = World(journal="off")
+    for row in ROWS:
+        if row.name.startswith(STOPS):
+            continue
+        wire = world.wire()
+        for words in cut_commands(row):
+            wire.say(encode(*words))
+            assert world.server.bugs.count == 0, words
+        wire.close()

@@ -40,6 +40,7 @@ from tuque.wire.commands.arguments import (
     PRI_MAX,
     SECONDS_MAX,
     ArgError,
+    Misuse,
     headers,
     in_range,
     not_this,
@@ -188,6 +189,8 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
     first: i64 = 1
     delay_ms: i64 = 0
     if args[1].upper() == b"DELAY":
+        if len(args) == 2:
+            raise Misuse(args[1])
         delay_ms = seconds_ms(args[2])
         first = 3
         if len(args) > 3 and args[3].upper() == b"DELAY":
