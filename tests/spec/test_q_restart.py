@@ -342,9 +342,9 @@ def test_what_was_lost_on_a_link_that_ended_late_is_asked(make_world: Make) -> N
 def test_a_node_that_began_empty_may_have_queued_jobs_since(
     make_world: Make, began: list[int]
 ) -> None:
-    """Q12.1 A node that is linked for the first time since this one started is asked about all of
-    them, also if it began without a journal: others may have given it jobs since. A node that comes
-    back without a journal is not asked: this node is new to it, and it asks.
+    """Q12.1 A node that this one links for the first time since its start is asked about all of
+    them, also if it began without a journal: others may have given it jobs since. One that comes
+    back without a journal asks itself.
     """
     world = nodes(make_world, 3, journal="off")
     world.cut(0, 1)
@@ -365,8 +365,8 @@ def test_a_node_that_began_empty_may_have_queued_jobs_since(
 def test_a_copy_that_others_reported_before_the_link_is_settled(
     make_world: Make, is_full: bool
 ) -> None:
-    """K5.1 What another node reported of the new incarnation before this node met it stays as well,
-    and the node is asked.
+    """K5.1 What others reported of it before this node met it stays as well, and the node is
+    asked.
     """
     world = nodes(make_world, 3, journal="off")
     world.isolate(0)
@@ -396,7 +396,7 @@ def test_holders_that_a_third_node_names_settle_who_serves(
     make_world: Make, is_linked: bool
 ) -> None:
     """Q12.4 If another node names a new holder of an ALO job that is queued here, that one is asked
-    in the same way: at once, or when it is linked.
+    too, at once or when it is linked.
     """
     world = nodes(make_world, 3, journal="off")
     id = world.at(0).add(replicate=3, retry=2)

@@ -256,10 +256,9 @@ def spare(n: Node, id: bytes, nodes: i64) -> None:
 def note_named(n: Node, id: bytes, nodes: i64) -> None:
     """[K5.1] Another node names holders that have restarted; this node has not met them since."""
     for slot in slots_of(nodes):
-        if n.lives.get(slot, 0) != 0:
-            named = n.losses.named.setdefault(slot, {})
-            if len(named) < NAMED_MAX:
-                named[id] = None
+        named = n.losses.named.setdefault(slot, {})
+        if len(named) < NAMED_MAX:
+            named[id] = None
 
 
 def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
