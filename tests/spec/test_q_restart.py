@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from test_a_cluster import sent
 
+from tuque.core.copies.holders import tell_holders
 from tuque.core.copies.requeue_messages import on_willqueue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED, Job
 from tuque.core.msgs import (
@@ -17,7 +18,7 @@ from tuque.core.msgs import (
     Working,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.peers import rank, set_reachable
+from tuque.core.node.peers import rank, set_due, set_reachable
 from tuque.core.queues.procedures import REQUEUE_RETRY, requeue
 from tuque.core.queues.requeue import (
     on_dequeue,
@@ -339,6 +340,88 @@ def test_what_was_lost_on_a_link_that_ended_late_is_asked(make_world: Make) -> N
     assert not is_linked(world, 0, 1) and is_linked(world, 1, 0)
     world.link()
     world.pass_ms(100)
+    assert len(queued_at(world, id)) == 1
+
+
+@pytest.mark.parametrize("began", [[1], [0, 1]])
+def test_a_node_that_began_empty_may_have_queued_jobs_since(
+    make_world: Make, began: list[int]
+) -> None:
+    """Q12.1 A node that this one links for the first time since its start is asked about all of
+    them, also if it began without a journal: others may have given it jobs since. One that comes
+    back without a journal asks itself.
+    """
+    world = nodes(make_world, 3, journal="off")
+    world.cut(0, 1)
+    for i in began:
+        restart(world, i)
+    world.link(0, 2)
+    world.link(1, 2)
+    id = world.at(2).add(replicate=3, retry=2)
+    world.isolate(2)
+    world.pass_ms(10_000)
+    assert queued_at(world, id) == [0, 1, 2]
+    world.link(0, 1)
+    world.pass_ms(100)
+    assert len(queued_at(world, id)) == 2
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_copy_that_others_reported_before_the_link_is_settled(
+    make_world: Make, is_full: bool
+) -> None:
+    """K5.1 What others reported of it before this node met it stays as well, and the node is
+    asked.
+    """
+    world = nodes(make_world, 3, journal="off")
+    world.isolate(0)
+    restart(world, 1)
+    world.link(1, 2)
+    add = ("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 2, "ASYNC")
+    id = world.at(2)(*(str(word) for word in add))
+    world.settle()
+    if is_full:
+        others = (b"%d" % i for i in range(100_000))
+        core(world, 0).losses.named[world.slot(0, 1)] = dict.fromkeys(others)
+    world.link(0, 2)
+    world.until(lambda: world.copies(id) == [0, 1, 2])
+    assert world.believed(1, id) == [1, 2], "node 0 has no link to node 1"
+    job_at(world, 0, id).repl = 2  # nor a reason to give it a copy
+    world.isolate(2)
+    world.pass_ms(10_000)
+    assert queued_at(world, id) == [0, 1, 2]
+    world.link(0, 1)
+    world.pass_ms(100)
+    assert world.believed(0, id) == ([0, 2] if is_full else [0, 1, 2])
+    assert len(queued_at(world, id)) == (3 if is_full else 2)
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_holders_that_a_third_node_names_settle_who_serves(
+    make_world: Make, is_linked: bool
+) -> None:
+    """Q12.4 If another node names a new holder of an ALO job that is queued here, that one is asked
+    too, at once or when it is linked.
+    """
+    world = nodes(make_world, 3, journal="off")
+    id = world.at(0).add(replicate=3, retry=2)
+    for i, known in ((0, (0, 2)), (1, (1, 2))):
+        job_at(world, i, id).holders = sum(1 << world.slot(i, k) for k in known)
+    third = core(world, 2)
+    set_due(third, third.jobs[id], world.now_ms + 600_000)
+    world.isolate(2)
+    world.pass_ms(10_000)
+    assert queued_at(world, id) == [0, 1], "they are linked, and do not know of each other"
+    if not is_linked:
+        world.cut(0, 1)
+    world.link(0, 2)
+    tell_holders(third, third.jobs[id], 1 << world.slot(2, 0))
+    world.settle()
+    assert world.believed(0, id) == [0, 1, 2]
+    if not is_linked:
+        assert queued_at(world, id) == [0, 1]
+        world.link(0, 1)
+        world.settle()
     assert len(queued_at(world, id)) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.ack_gc import collect
-from tuque.core.model.job import ACKED, WAIT_REPL, Job, stand_of
+from tuque.core.model.job import ACKED, QUEUED, WAIT_REPL, Job, stand_of
 from tuque.core.msgs import Ask, Holders, Lack, SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
@@ -39,6 +39,7 @@ FULL_MS: Final = 50  # delay before trying a full link again
 
 GONE_MS: Final = 60_000  # longer than a message can be in flight
 PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
+NAMED_MAX: Final = 100_000  # jobs per node; it asks about the copies that it has beyond them (K5.2)
 CLEAN_EVERY: Final = 1_000
 
 
@@ -141,6 +142,21 @@ def claim(n: Node, slot: i64, id: bytes) -> None:
     look_at(n, n.now_ms)
 
 
+def settle_with(n: Node, job: Job, nodes: i64) -> None:
+    """[Q12] Others name new holders of the job: one may have it queued, too (Q12.4)."""
+    if job.state != QUEUED or job.retry_s == 0:
+        return
+    for slot in slots_of(nodes):
+        peer = n.peers[slot]
+        peer.sure_ms = min(peer.sure_ms, since_of(job))  # the next link asks, if this one ends
+        claim(n, slot, job.id)
+
+
+def since_of(job: Job) -> i64:
+    """When the queued job was queued, or up to 500 ms later."""
+    return job.qtime_ms - i64(job.retry_s) * 1000
+
+
 def put_claims(n: Node, slot: i64, asking: Asking) -> None:
     """Send one batch about jobs queued or held here, with the state of each."""
     ids: list[bytes] = []
@@ -228,11 +244,21 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
 
 def spare(n: Node, id: bytes, nodes: i64) -> None:
     """[K5.1] The nodes become holders after their restart: scans that began then skip them."""
+    if nodes & n.losses.renewed:
+        note_named(n, id, nodes & n.losses.renewed)
     if len(n.losses.walks) == 0:
         return
     for walk in n.losses.walks:
         if (walk.kind == STRIP or walk.kind == FORGET) and (nodes & ~n.forgotten) >> walk.slot & 1:
             walk.spared[id] = None
+
+
+def note_named(n: Node, id: bytes, nodes: i64) -> None:
+    """[K5.1] Another node names holders that have restarted; this node has not met them since."""
+    for slot in slots_of(nodes):
+        named = n.losses.named.setdefault(slot, {})
+        if len(named) < NAMED_MAX:
+            named[id] = None
 
 
 def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
@@ -251,6 +277,7 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
     if not join_holders(n, job, told):
         return False
     if job.state != ACKED:
+        settle_with(n, job, new & ~n.forgotten)
         for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
             ask(n, other, job.id, False)  # K5.7
         if unsaid != 0 and job.state != WAIT_REPL and job.retry_s > 0:

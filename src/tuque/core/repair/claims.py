@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.holders import claim, repeat_soon
+from tuque.core.copies.holders import claim, repeat_soon, since_of
 from tuque.core.copies.requeue_messages import hear_of_copy, put_off
 from tuque.core.model.job import (
     ACTIVE,
@@ -222,11 +222,6 @@ def give_way(n: Node, job: Job) -> None:
     put_off(n, job, retry_due_ms(n, job))  # Q12.3
     job.marks |= QUEUED_THERE  # E1.6
     n.book.arm(job)
-
-
-def since_of(job: Job) -> i64:
-    """When the queued job was queued, or up to 500 ms later."""
-    return job.qtime_ms - i64(job.retry_s) * 1000
 
 
 def ask_queued(n: Node, slot: i64, job: Job, since_ms: i64) -> None:

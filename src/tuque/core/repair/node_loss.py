@@ -91,11 +91,15 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
     n.losses.anew &= ~(1 << slot)
     if is_empty:
         n.losses.anew |= 1 << slot
-        n.peers[slot].sure_ms = n.now_ms + 1  # nothing is queued there
         lose_transits(n, slot)
+    named = n.losses.named.pop(slot, None)
     if is_empty and known != 0:
         n.losses.unsure &= ~(1 << slot)
         begin_walk(n, STRIP, slot)  # K5.1
+        if named is None:
+            n.peers[slot].sure_ms = n.now_ms + 1  # it asks about what it has queued (Q12.1)
+        else:
+            n.losses.walks[len(n.losses.walks) - 1].named = named
         return
     n.losses.doubted |= 1 << slot
     begin_walk(n, CHECK if known != 0 else DOUBT, slot)  # K5.2
@@ -111,6 +115,7 @@ def on_forget(n: Node, slot: i64) -> None:
     forget_tombs(n, slot)
     forget_asked(n, slot)
     n.losses.parted.pop(slot, None)
+    n.losses.named.pop(slot, None)
     begin_walk(n, FORGET, slot)
 
 
@@ -204,6 +209,9 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
         return
     if walk.kind == STRIP or walk.kind == FORGET:
         doubt_away(n, walk.slot, job)
+        if job.id in walk.named and job.retry_s > 0 and job.state != WAIT_REPL:
+            ask(n, walk.slot, job.id, False)  # K5.1: it may have restarted once more since
+            return
         if job.id in walk.spared:
             return
         lose_copy(n, job, walk.slot)

@@ -127,6 +127,7 @@ class Walk:
         self.since_ms: i64 = 0  # SETTLE: the node knows of jobs queued before
         self.pos: i64 = 0
         self.spared: dict[bytes, None] = {}  # by job: the node became a holder after the scan began
+        self.named: dict[bytes, None] = {}  # by job: others had named the new incarnation before
 
 
 @final
@@ -209,6 +210,8 @@ class Losses:
         self.doubted: i64 = 0  # those of them being asked
         self.anew: i64 = 0  # set of nodes whose incarnation started without jobs
         self.renewed: i64 = 0  # set of nodes that others named in a newer incarnation (K2.3)
+        # by slot and job: others named the node as a holder, in a newer incarnation (K5.1)
+        self.named: dict[int, dict[bytes, None]] = {}
         self.must_count = False  # the journal held jobs with too few holders
         self.reach: i64 = 0  # the reachable nodes at the last check of waiting jobs
         self.asking: dict[int, Asking] = {}  # by slot
