@@ -72,9 +72,7 @@ def test_a_suspect_does_not_wait_long_for_others(world: World) -> None:
 
 
 def test_others_have_as_long_a_time_as_a_suspect_had(world: World) -> None:
-    """U2.23 As long as the suspect was there, from its delivery to its end, so long the worker runs
-    other jobs afterwards
-    """
+    """U2.23 For as long as the suspect was there the worker then runs other jobs"""
     noting = Noting()
     suspects = lost(world, noting, 3, lasts_s=2.0)
     for at in range(40):

@@ -347,7 +347,7 @@ ERROR_WORDS: Final = """
 | `MAXLEN` | the queue is longer than the producer wants |
 | `PAUSED` | the queue takes no jobs |
 | `NOJOB` | the job is not known here |
-| `NOREACH` | another node may know the job (W15.5) or its result (W15.10) |
+| `NOREACH` | a node that did not answer may know the job or its result (W15.5, W15.10) |
 | `NOWORKER` | no such worker is alive here (O13.2) |
 | `ACKED` | the job is already acknowledged, the batch committed |
 | `NOTDELIVERED` | WORKING on a job nobody works on, START of one that waits for its time |
