@@ -29,6 +29,7 @@ from tuque.wire.commands.commands import CATEGORIES, UNITS  # noqa: E402  the pa
 from tuque.wire.commands.details import (  # noqa: E402  the path is set above
     DETAILS,
     ERROR_WORDS,
+    PROTOCOL_ERRORS,
 )
 from tuque.wire.commands.rows import (  # noqa: E402  the path is set above
     BOUNDS,
@@ -81,6 +82,8 @@ def commands_md() -> str:
                 out += ["", *procedure_lines()]
             out += detail_lines(name)
     out += ["", "## Error words", "", *ERROR_WORDS.strip("\n").splitlines()]
+    out += ["", "## Protocol errors", "", "After `-ERR Protocol error: ` (SPEC C2.4):", ""]
+    out += PROTOCOL_ERRORS.strip("\n").splitlines()
     return "\n".join(out) + "\n"
 
 

@@ -16,14 +16,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (
-    *("worker", "histories", "operations", "cluster", "users", "security", "console"),
-    *("from-tarantool-queue", "commands"),
+DOCS = (  # pages that hold rules of their subject, at their end
+    "worker",
+    "histories",
+    "operations",
+    "cluster",
+    "users",
+    "security",
+    "console",
+    "from-tarantool-queue",
+    "commands",
 )
-BOOKS = (
-    *sorted((ROOT / "spec").glob("*.md")),
-    *(ROOT / "docs" / f"{page}.md" for page in PAGES),
-)
+BOOKS = [*sorted((ROOT / "spec").glob("*.md")), *((ROOT / "docs" / f"{n}.md") for n in DOCS)]
 WITHOUT_HEADINGS = "docs/"
 TEXTS = "src/tuque/wire/commands/details"  # rules themselves: they implement nothing
 CODE = ROOT / "src" / "tuque"

@@ -519,7 +519,7 @@ def test_an_idle_connection_proves_itself(connect: Connect, node: ScriptedNode) 
 def test_a_forgotten_connection_costs_a_second_and_no_doubt(
     connect: Connect, node: ScriptedNode
 ) -> None:
-    """U14.1 Else the call goes over a new connection, and there is no doubt whether it was done."""
+    """U14.1 Else the call goes over a new connection."""
     node.answers |= {"ADDJOB": ADDED, "PING": None}
     client = connect(node.url)
     assert client.addjob("q", b"b") == ID

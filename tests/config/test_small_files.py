@@ -127,7 +127,7 @@ TEXTS: dict[str, tuple[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("mark", [b"", BOM_UTF8])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_marks_and_line_ends(tmp_path: Path, kind: str, mark: bytes, end: str) -> None:
-    """C1.13 A file that an operator gives may begin with the mark of UTF-8, and its lines may end
+    """C1.13 A file that an operator gives may begin with a BOM of UTF-8, and its lines may end
     with CR LF or LF: also files of users, of keys and of secrets.
     """
     text, read = TEXTS[kind]

@@ -145,8 +145,8 @@ def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
 
 
 def test_streams_that_cannot_be_seen_are_waited_for(tmp_path: Path) -> None:
-    """E5.3 If the checkpoint was removed, the stream is forgotten. If it cannot be seen from where
-    compaction runs, the stream counts as having read nothing.
+    """E5.3 A stream without its checkpoint is forgotten; one that cannot be seen from where
+    compaction runs counts as having read nothing.
     """
     before = filled(tmp_path)
     compact(tmp_path, "2026-01-02", 0.0)

@@ -191,9 +191,9 @@ def test_nodes_have_their_addresses(found: pipeline.Figures) -> None:
 
 
 def test_reasons_without_a_row_are_counted(tmp_path: Path) -> None:
-    """H6.4 The table and `summary.json` have the 20 most frequent, and for each queue that can be
-    chosen one row for its other ones, with how many they are (`reasons`), so that the rows of each
-    choice add up to its dead letters. Of those with one instant the greatest id is the latest job.
+    """H6.4 The table and `summary.json` have the 20 most frequent, and for each queue that can
+    be chosen one row for its other ones, with how many they are (`reasons`), so that the rows of
+    each choice add up to its dead letters.
     """
     log = Written(tmp_path / "events", "n1")
     events = log.start(START_MS)

@@ -362,7 +362,8 @@ def acked_at(world: World, id: bytes) -> list[int]:
 def test_one_event_of_an_ack_at_any_node(make_world: Make, copies: int, command: str) -> None:
     """E1.13 (cluster) If the node that got ACKJOB, FASTACK or DONE has no copy of the job (A3.4,
     A7.2), a holder writes acked, and counts the ack: the origin of the job if it is a holder and
-    reachable, else the first by node id of those that are."""
+    reachable, else the first reachable one by node id.
+    """
     world = make_world(4, events=True)
     for at in world.numbers():
         id = spread(world, copies, retry=60)
@@ -382,8 +383,8 @@ def test_one_event_of_an_ack_at_any_node(make_world: Make, copies: int, command:
 def test_the_event_does_not_depend_on_which_message_is_first(
     make_world: Make, command: str
 ) -> None:
-    """E1.13 The messages that spread such an ack say that nobody has written the event; a holder
-    that does not write it passes that on to a holder that does, until it confirms.
+    """E1.13 The messages that spread such an ack ask for the event; a holder that does not write
+    it passes that on to a holder that does, until it confirms.
     """
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
@@ -399,7 +400,7 @@ def test_the_event_does_not_depend_on_which_message_is_first(
 
 @pytest.mark.parametrize("command", ["ACKJOB", "FASTACK"])
 def test_the_event_where_the_origin_is_down(make_world: Make, command: str) -> None:
-    """E1.13 else the first by node id of those that are."""
+    """E1.13 else the first reachable one by node id."""
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
     first = min((1, 2), key=lambda i: world.node(i).core.node_id)

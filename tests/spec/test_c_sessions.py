@@ -185,9 +185,9 @@ def test_any_cut(world: World) -> None:
     ],
 )
 def test_broken_streams(world: World, data: bytes, error: bytes) -> None:
-    """C2.4 A stream that breaks the format gets one of these errors, after `-ERR Protocol error:
-    `, and the connection is closed. The commands before it are answered first. The broken
-    command changes nothing.
+    """C2.4 A stream that breaks the format gets `-ERR Protocol error: ` and what it broke
+    (docs/commands.md, Protocol errors), and the connection is closed. The commands before it are
+    answered first. The broken command changes nothing.
     """
     line = world.wire()
     reply = line.answer(PING + data)

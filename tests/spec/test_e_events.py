@@ -71,8 +71,8 @@ def test_why_a_job_is_queued_again(world: World) -> None:
 
 
 def test_ends_tell_it_all(world: World) -> None:
-    """E1.2 acked, expired, dead, deleted and cancelled also have due (added and delay), first and
-    last delivery time, the counts, size and delay, so that a reader needs no join.
+    """E1.2 acked, expired, dead, deleted and cancelled also have due (added and delay), first
+    and last delivery time, the counts, size and delay: no join is needed.
     """
     world.run("DELJOB", world.add())
     job_id = world.add(RETRY=1)

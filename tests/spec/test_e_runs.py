@@ -32,11 +32,11 @@ def told(world: World, id: bytes) -> list[tuple[str, int, str]]:
 
 
 def test_events_of_runs(world: World) -> None:
-    """E1.7 Runs (W) have rows beside these: run-started, run-released, run-failed, run-crashed,
+    """E1.7 Runs (W) have rows in addition: run-started, run-released, run-failed, run-crashed,
     run-timed-out, run-done and replayed. Their number of the delivery is that of the attempt.
 
-    E1.7 Their reason is the worker (started, released, done), why the run failed, or the cause of
-    the death of a letter that is replayed.
+    E1.7 Their reason is the worker (started, released, done), why the run failed, or the cause
+    of death of a letter that is replayed.
     """
     id = world.add(ATTEMPTS=4, RETRY=10, TIMELIMIT=15)
     world.get()

@@ -98,8 +98,8 @@ def test_jobs_come_back(world: World, how: str) -> None:
 
 
 def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(world: World) -> None:
-    """E1.2 acked, expired, dead, deleted and cancelled also have due (added and delay), first and
-    last delivery time, the counts, size and delay, so that a reader needs no join.
+    """E1.2 acked, expired, dead, deleted and cancelled also have due (added and delay), first
+    and last delivery time, the counts, size and delay: no join is needed.
 
     J5.3 Counters are restored.
     """

@@ -108,8 +108,8 @@ def test_failing_work_ends_at_the_limit(world: World) -> None:
 
 
 def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """M2.5 The log has when a level is reached, and when a lower one holds after 5 s, with what
-    is used and by what.
+    """M2.5 The log shows when a level is reached, and when a lower one holds after 5 s, with
+    what is used and by what.
     """
     caplog.set_level("INFO")
     one_done(world, "r" * 9_000)
@@ -133,7 +133,7 @@ def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_what_goes_for_memory_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """M3.6 The log has when results and details begin to go, and how many they were when none
+    """M3.6 The log shows when results and details begin to go, and how many they were when none
     has gone for 60 s.
     """
     caplog.set_level("INFO")

@@ -28,9 +28,10 @@ def told(world: TubesWorld, i: int) -> list[tuple[bytes, int, str]]:
 
 
 def test_by_command() -> None:
-    """E1.8 home-changed is a row of the node that becomes the leader of a tube: the queue is the
-    tube, the number of the delivery is the epoch, the reason says what became of the leader before.
-    It has no job. The first leader of a tube has none."""
+    """E1.8 (cluster) home-changed is a row of the node that becomes the leader of a tube: the
+    queue is the tube, the number of the delivery is the epoch, the reason is what became of the
+    leader before. It has no job. The first leader of a tube has none.
+    """
     world = watched(TubesWorld(3))
     world.make(0)
     world.settle()
@@ -46,7 +47,7 @@ def test_by_command() -> None:
 
 
 def test_by_votes() -> None:
-    """E1.8 the reason says what became of the leader before"""
+    """E1.8 the reason is what became of the leader before"""
     world = VotesWorld(3)
     watched(world)
     world.isolate(0)

@@ -30,7 +30,7 @@ def is_alone(did: list[str], name: str) -> bool:
 
 @pytest.mark.parametrize("kind", ["queue", "tasks"])
 def test_suspects_run_alone(world: World, kind: str) -> None:
-    """U2.23 It runs alone: its worker begins it when no other run lasts there, and begins and
+    """U2.23 It runs alone: its worker begins it when no other run lasts there, begins and
     fetches nothing while it has it.
 
     W6.7 A run that ended in silence adds one to `crashes`; `failed` stays, and so the attempt.
@@ -51,8 +51,8 @@ def test_suspects_run_alone(world: World, kind: str) -> None:
 
 
 def test_a_suspect_does_not_wait_long_for_others(world: World) -> None:
-    """U2.24 A suspect waits 2 s at most for the runs of others to end, then it is RELEASE as above,
-    and the worker goes on with other jobs.
+    """U2.24 A suspect waits 2 s at most for the runs of others to end, then it is RELEASE as
+    above, and the worker continues with other jobs.
     """
     noting = Noting()
     first = world.at_work(noting.app)
@@ -72,9 +72,7 @@ def test_a_suspect_does_not_wait_long_for_others(world: World) -> None:
 
 
 def test_others_have_as_long_a_time_as_a_suspect_had(world: World) -> None:
-    """U2.23 As long as the suspect was there, from its delivery to its end, so long the worker runs
-    other jobs afterwards
-    """
+    """U2.23 For as long as the suspect was there the worker then runs other jobs"""
     noting = Noting()
     suspects = lost(world, noting, 3, lasts_s=2.0)
     for at in range(40):

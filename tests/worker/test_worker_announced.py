@@ -37,7 +37,7 @@ def fetches(client: Client) -> bool:
 
 
 def test_a_worker_is_listed_with_what_it_runs(world: World) -> None:
-    """U6.1 The worker says WORKER HERE when it is ready"""
+    """U6.1 The worker sends WORKER HERE when it is ready and then every 3 s"""
     noting, client = Noting(), world.client()
     shift = world.at_work(noting.app, concurrency=3, grace_s=0.5, queues=("q", "other"))
     handle = noting.until_go.enqueue("x")

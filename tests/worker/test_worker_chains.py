@@ -96,8 +96,8 @@ def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path
 
 
 def test_too_few_nodes_take_the_next_step(tmp_path: Path) -> None:
-    """U11.2 While the broker takes no job of it, for a reason of its own, the worker adds it again,
-    seven times in ten seconds, or as long as the time limit allows.
+    """U11.2 the worker adds it again, seven times in ten seconds, or as long as the time limit
+    allows.
     """
     two = RealCluster(tmp_path, 2)
     two.nodes[0].start()
@@ -139,7 +139,7 @@ def test_a_run_whose_next_step_is_not_added_is_given_back() -> None:
 
 
 def test_cancel_of_a_chain(place: Path) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says."""
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as in U10.4."""
     handle = chain(tasks.plus_one.call(1), tasks.as_text).enqueue()
     assert handle.cancel() == "ended" and handle.cancel() == "over"
     with pytest.raises(JobCancelled):

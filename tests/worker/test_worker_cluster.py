@@ -68,7 +68,7 @@ def test_cancel_and_result_from_any_of_three_nodes(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_moved_leaves_all_nodes(make_world: Callable[..., World]) -> None:
-    """U6.1 It also tells both to nodes that it used before"""
+    """U6.1 It sends both also to nodes that it used before"""
     world, noting = make_world(3), Noting()
     clients = [world.client(i) for i in world.numbers()]
 

@@ -228,9 +228,9 @@ def test_the_next_process_says_how_runs_ended(
     tmp_path: Path,
     number: signal.Signals,
 ) -> None:
-    """U2.14 How a run ended is kept outside of the worker's process until the broker knows it. If
-    the process ends before, the next one says it: done, failed with the reason, or put off. The
-    traceback is lost, and so is a result of more than 512 bytes; the log has a line of that.
+    """U2.14 How a run ended is kept outside of the worker's process until the broker knows it.
+    If the process ends before, the next one reports it: done, failed with the reason, or put
+    off. The traceback is lost, and so is a result of more than 512 bytes.
     """
     large = "x" * 600
     fails, later, small, lost = (
@@ -346,9 +346,9 @@ class TestOnce:
     def test_a_worker_told_to_stop_while_the_next_process_loads_leaves_nothing_unsaid(
         self, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
     ) -> None:
-        """U2.14 If a stop signal comes before the new process of a worker can hear signals, the
-        worker starts one last process. That one runs no task: it tells the broker how the runs
-        ended, and gives back the other jobs.
+        """U2.14 If a stop signal comes before the new process can receive signals, the worker
+        starts one last process, which runs no task: it reports how the runs ended, and gives
+        back the other jobs.
         """
         for name in "ab":
             tasks.only_once_until_file.enqueue(name, "never")

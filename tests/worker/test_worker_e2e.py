@@ -285,8 +285,8 @@ def test_a_process_over_its_time_limit_is_ended(
 def test_the_next_attempt_comes_before_the_run_has_ended_here(
     client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
-    """U2.3 The next attempt may be delivered before the run has ended here. It begins after that,
-    when a place is free.
+    """U2.3 The next attempt may be delivered before; it begins when the run has ended here and a
+    place is free.
     """
     tasks.late_at_first.enqueue("x", "go")
     worker = start_worker("-c", "2")

@@ -58,8 +58,8 @@ def all_failed(handle: AnyGroupHandle[int]) -> bool:
 
 
 def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
-    """U10.3 It raises JobFailed if the group failed, with what the child said that failed first:
-    the one for which the group failed.
+    """U10.3 It raises JobFailed if the group failed, with the error of the child that failed
+    first: the one for which the group failed.
     """
     program = worker(place, node.url)
     try:
@@ -104,11 +104,10 @@ def test_cancel_and_timeout(place: Path) -> None:
 @pytest.mark.parametrize("words", [{"key": "one"}, {"unique": Unique("number")}])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_job_that_another_one_added(place: Path, words: dict[str, Any], is_async: bool) -> None:
-    """U10.1 A call with `unique` or a `key` of its own may meet a job that another one added. If
+    """U10.1 A call with `unique` or a `key` of its own may meet a job that another one added: if
     that is certain (`is_new` is False) it is added with NOCANCEL (T51.2).
 
-    U10.4 Jobs that another one had added (U10.1) go on.
-    """
+    U10.4 Jobs that another one had added (U10.1) continue."""
     app = App(tasks.app.url)
 
     @app.task(queue="orders", **words)

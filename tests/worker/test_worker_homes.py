@@ -69,8 +69,8 @@ def test_one_worker_for_tubes_at_two_nodes(
 def test_a_burst_waits_for_a_home_that_is_down(
     make_world: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in
-    one wait, no queue is unreachable, and it holds no job.
+    """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
+    queue is unreachable, and it holds no job.
     """
     world, tasks = make_world(2), Noting()
     made(world, there=1)

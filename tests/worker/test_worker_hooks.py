@@ -104,9 +104,8 @@ def test_all_of_them_run_around_a_job_that_is_done(pool: str, begin: Begin, did:
 
 @pytest.mark.parametrize("pool", ["process", "world"])
 def test_a_failure_is_told_once_and_then_what_follows(pool: str, begin: Begin, did: Did) -> None:
-    """
-    U3.3 `on_retry` runs when the broker has said that the job comes again, `on_dead` when it has
-    said that the job is a dead letter.
+    """U3.3 `on_retry` runs when the broker has replied that the job comes again, `on_dead` when
+    that it is a dead letter.
     """
     until_fact, _ = begin(pool)
     handle = tasks.breaks.enqueue("oh")
@@ -192,8 +191,8 @@ def test_a_job_that_is_no_call_dies_with_its_hook(world: World, begin: Begin, di
 def test_a_job_at_most_once_has_a_result_headers_and_hooks(
     world: World, begin: Begin, did: Did
 ) -> None:
-    """
-    U2.5 A job with RETRY 0 has no run while its task runs, and DONE says its result without one.
+    """U2.5 A job with RETRY 0 has no run while its task runs, and DONE reports its result
+    without one.
     """
     until_fact, _ = begin("world")
     done, failed = tasks.at_most_once.enqueue("x"), tasks.at_most_once.enqueue("fail")

@@ -239,7 +239,7 @@ def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) ->
 def test_what_is_not_under_the_keys_never_runs(
     keyed: Path, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """U8.2 in tubes and without ATTEMPTS a dead letter, and the reason says so."""
+    """U8.2 in tubes and without ATTEMPTS a dead letter."""
     keys, tasks.app.keys = tasks.app.keys, None
     assert keys is not None
     tasks.raises.enqueue("unsigned")

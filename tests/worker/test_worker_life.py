@@ -128,7 +128,7 @@ def test_progress_of_the_last_moment_is_kept(world: World) -> None:
 def test_a_wait_for_a_result_outlasts_an_outage(
     is_async: bool, node: RealServer, start_worker: StartWorker
 ) -> None:
-    """U1.6 A wait for a result, with a limit, goes on while the broker is away"""
+    """U1.6 A wait for a result, with a limit, continues while the broker is away"""
     done = tasks.adds.enqueue(1, 2)
     start_worker()
     assert done.result(30) == 3
@@ -196,8 +196,8 @@ def is_logged(caplog: pytest.LogCaptureFixture, words: str, times: int) -> bool:
 def test_a_job_that_the_node_does_not_know_is_dropped(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """U2.15 `-NOJOB` to WORKING: the job is over, or at a node that is not in reach; the log says
-    both. If it waits here for a place it is dropped
+    """U2.15 `-NOJOB` to WORKING: the job is over, or at an unreachable node; both are logged. If
+    it waits here for a place it is dropped
     """
     noting, client = Noting(), world.client()
     world.at_work(noting.app)

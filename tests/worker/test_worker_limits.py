@@ -73,10 +73,9 @@ async def fails_in_its_end(app: TestApp) -> None:
 def test_each_order_of_events_has_one_outcome(
     order: Callable[[TestApp], Awaitable[None]], attempts: int, tuque_app: TestApp
 ) -> None:
-    """
-    U2.11 A run over its time limit is a `timeout`, whoever saw it first: in FAIL (with CAUSE), the
-    log, hooks, spans, the result and the dead letter. So is one that raised because it was
-    cancelled at its limit.
+    """U2.11 A run over its time limit is a `timeout`, no matter who saw it first: in FAIL (with
+    CAUSE), the log, hooks, spans, the result and the dead letter. So is one that raised because
+    it was cancelled at its limit.
 
     U2.3 `-STALE`, `-CANCELLED`, `-ACKED`, `-DEAD` and `-TOOLATE` end the run here.
     """

@@ -75,9 +75,7 @@ def test_others_run_while_many_calls_are_prepared(
 
 
 def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:
-    """
-    U1.2 If one of them is refused by the program, nothing is sent.
-    """
+    """U1.2 If the program refuses one of them, nothing is sent."""
     other = App(tasks.app.url).task(queue="q", name="o")(tasks.adds.function)
     with pytest.raises(ValueError, match=r"call 1 is of o, not of e2e_tasks\.adds"):
         tasks.adds.enqueue_many([tasks.adds.call(1, 2), other.call(1, 2)])
@@ -93,9 +91,8 @@ def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_one_error_says_which_were_added(is_async: bool, client: Client) -> None:
-    """
-    U1.3 If the broker did not take all of them, `EnqueueFailed` has the handles of those that were
-    added, and an error for each other one.
+    """U1.3 If the broker did not take all of them, `EnqueueFailed` has the handles of the added
+    ones, and an error for each other one.
     """
     client.pause("closed", "in")
     call = tasks.adds.options
@@ -125,9 +122,7 @@ def test_one_error_says_which_were_added(is_async: bool, client: Client) -> None
 
 
 def test_jobs_whose_replies_are_lost_may_have_been_added(world: World) -> None:
-    """
-    U1.3 The error of a job whose reply was lost says that it may have been added.
-    """
+    """U1.3 A job whose reply was lost may have been added."""
     app = App()
     task = app.task(queue="q", name="o")(tasks.adds.function)
     worker = world.worker(app)

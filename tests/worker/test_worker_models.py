@@ -161,8 +161,7 @@ def arrived(task: Task[..., Any], codec: Codec, *args: Any) -> tuple[Any, ...]:
     ],
 )
 def test_models_arrive_as_models(codec: Codec, task: Task[..., Any], args: Any) -> None:
-    """
-    U1.4 Models of pydantic are written as `model_dump` says and come back by `model_validate`, in
+    """U1.4 Models of pydantic are written by `model_dump` and read by `model_validate`, in
     arguments, results and progress, also within lists, dictionaries, dataclasses and unions.
     """
     assert arrived(task, codec, *args) == args
@@ -183,7 +182,7 @@ def test_what_would_not_arrive_is_refused() -> None:
 
 
 def test_names_of_models_may_be_defined_later() -> None:
-    """U1.4 Models of pydantic are written as `model_dump` says and come back by `model_validate`"""
+    """U1.4 Models of pydantic are written by `model_dump` and read by `model_validate`"""
     args = (Tree(name="a", kids=[Tree(name="b")]), Early(late=Late(number=1)))
     for codec in CODECS:
         assert arrived(forward, codec, *args) == args

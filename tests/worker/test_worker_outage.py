@@ -55,9 +55,7 @@ def test_no_pause_is_longer_than_a_quarter_of_the_outage(
 
 
 def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
-    """U2.16 Other queues do not wait. NACK and DEADLETTER of its jobs are said again in the same
-    way.
-    """
+    """U2.16 Other queues do not wait. NACK and DEADLETTER of its jobs are repeated likewise."""
     assert is_about_home(NoReplica("x"), "a:1") and is_about_home(NoQuorum("x"), "a:1")
     assert not is_about_home(FewCopies("x"), "a:1"), "it is done"
     assert not is_about_home(Leaving("x"), "a:1"), "of the whole node"
@@ -67,7 +65,7 @@ def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
 def test_a_leader_that_hangs_keeps_no_working_of_another_queue(
     make_world: Callable[..., World],
 ) -> None:
-    """U2.18 WORKING is sent for each queue by itself. A leader that does not answer delays no
+    """U2.18 WORKING is sent for each queue separately: a leader that does not answer delays no
     WORKING of another queue.
     """
     world = make_world(2)

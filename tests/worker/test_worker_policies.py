@@ -38,7 +38,7 @@ def keys(options: TaskOptions, *args: Any) -> dict[str, Any]:
 
 
 def test_keys_are_made_of_arguments_and_headers() -> None:
-    """U1.8 The keys of Unique, Limit and Rate begin with the name of the task."""
+    """U1.8 Keys of Unique, Limit and Rate begin with the name of the task or policy."""
     assert keys({"unique": Unique("order")}, "n", 7) == {"unique": "invoice:[7]"}
     assert keys({"unique": Unique("order")}, "n") == {"unique": "invoice:[1]"}
     assert keys({"unique": Unique(("tenant", "order"))}, "n", 7) == {"unique": 'invoice:["n", 7]'}

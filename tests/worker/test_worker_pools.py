@@ -138,9 +138,7 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_another_jobs_cancel_is_a_failure_of_this_one(run_in: RunCalls, kind: str) -> None:
-    """U2.2 So is `tuque.errors.Cancelled` in a run that was not cancelled: it may come from a
-    command about another job.
-    """
+    """U2.2 so is `tuque.errors.Cancelled` in a run that was not cancelled."""
     outcomes = run_in(kind, call("hears_of_a_cancel"), call("hears_of_a_cancel_async"))
     for outcome in outcomes:
         assert (outcome.kind, outcome.text) == ("failed", "Cancelled: CANCELLED Job was cancelled")
@@ -150,7 +148,7 @@ def test_another_jobs_cancel_is_a_failure_of_this_one(run_in: RunCalls, kind: st
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_run_that_cannot_be_judged_has_failed(run_in: RunCalls, kind: str) -> None:
     """U2.17 If a class of its task raises while the end of the run is judged, the run has failed
-    with that exception, and the thread or process of the worker goes on.
+    with that exception, and the thread or process of the worker continues.
     """
     odd = [call("fails_unjudged", "a"), call("fails_unjudged_async", "b")] * 2
     outcomes = run_in(kind, *odd, call("fine", 1))
@@ -273,7 +271,7 @@ def test_a_thread_over_its_time_limit_is_reported(caplog: pytest.LogCaptureFixtu
 def test_a_coroutine_in_a_thread_is_reported_only_if_it_does_not_end(
     name: str, arguments: list[object], is_reported: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """U2.10 If it has not ended 1 s later, the log says so."""
+    """U2.10 if it has not ended 1 s later, that is logged."""
 
     async def main() -> Outcome:
         pool_tasks.gate.clear()
@@ -412,9 +410,9 @@ async def cancelled_once_begun(pool: Pool, name: str, out: Path, is_late: bool) 
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("name", ["cleans_up", "cleans_up_async"])
 def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_late: bool) -> None:
-    """U2.21 In `--pool process` a run that is cancelled or over its time limit hears of it first:
+    """U2.21 In `--pool process` a run that is cancelled or over its time limit is warned first:
     a coroutine is cancelled, and in a plain function `tuque.errors.Cancelled` is raised, so that
-    its `finally` runs. The process goes on with other jobs.
+    its `finally` runs. The process continues with other jobs.
     """
     out, pid = tmp_path / "out", tmp_path / "pid"
 

@@ -36,9 +36,9 @@ def _app(node: RealServer) -> None:
 
 
 def test_a_burst_ends_with_the_queues(world: World) -> None:
-    """ U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in
-    one wait, no queue is unreachable, and it holds no job. The exit code is 3 if a job failed
-    and was not done since, else 0.
+    """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
+    queue is unreachable, and it holds no job. The exit code is 3 if a job failed and was not
+    done since, else 0.
 
     U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or dead-lettered as in U2.6."""
     noting, client = Noting(), world.client()
@@ -81,9 +81,9 @@ def test_the_exit_code_of_a_burst(pool: str, start_worker: StartWorker) -> None:
 def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """ U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in
-    one wait, no queue is unreachable, and it holds no job. The exit code is 3 if a job failed
-    and was not done since, else 0.
+    """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
+    queue is unreachable, and it holds no job. The exit code is 3 if a job failed and was not
+    done since, else 0.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
     calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(15)]
@@ -100,10 +100,9 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
 def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     pool: str, start_worker: StartWorker, did: Did
 ) -> None:
-    """
-    U4.2 `--max-memory`: a child process with more is replaced after its job. A worker process with
-    more takes no further jobs, ends those that it has, and another one starts. Nothing is given
-    back or counted for that.
+    """U4.2 `--max-memory`: a child process with more is replaced after its job. A worker
+    process with more takes no further jobs, ends those that it has, and another one starts.
+    Nothing is given back or counted.
     """
     for number in range(5):
         tasks.grows.enqueue(number, 150)
@@ -142,7 +141,7 @@ def test_a_limit_below_the_idle_size_is_refused_at_the_start(
 
 
 def test_a_later_process_over_the_limit_is_not_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    """U4.6 If a later one does, the log says so and it is not replaced."""
+    """U4.6 If a later one does, that is logged and it is not replaced."""
     assert has_room(None, False) and has_room(1 << 20, False) and not own_lines(caplog)
     assert not has_room(1, False)
     assert "before its first job, --max-memory is 1: it is not replaced" in caplog.text
@@ -209,7 +208,7 @@ def test_the_health_of_a_worker_is_seen(
     U4.4 `--check` of it is 0 if it is no older than 30 s, else 1; an outage of the broker is shown
     and is no failure.
 
-    U2.14 A process that heard the signal and cannot reach the broker within its grace time is the
+    U2.14 A process that got the signal and cannot reach the broker within its grace time is the
     last one: it logs how many jobs the retry time brings back. A second signal shortens this to
     2 s.
     """
@@ -250,7 +249,7 @@ def test_the_health_of_a_worker_is_seen(
 def test_a_worker_without_its_broker_ends_after_two_signals(
     tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
-    """U2.14 A process that heard the signal and cannot reach the broker within its grace time is
+    """U2.14 A process that got the signal and cannot reach the broker within its grace time is
     the last one
     """
     path = tmp_path / "health"

@@ -54,8 +54,8 @@ def both(this: Job, error: type[Exception], words: str, result: object = 1) -> N
 def test_the_broker_takes_no_next_step(
     node: RealServer, word: str, task: Task[..., object], command: tuple[str, ...]
 ) -> None:
-    """U11.2 While the broker takes no job of it, for a reason of its own, the worker adds it again,
-    seven times in ten seconds, or as long as the time limit allows.
+    """U11.2 the worker adds it again, seven times in ten seconds, or as long as the time limit
+    allows.
     """
     tasks.app.use(f"{node.url}/?timeout=60&retries=0")
     assert node.wire()(*command) in (b"OK", b"in")
@@ -65,7 +65,7 @@ def test_the_broker_takes_no_next_step(
 
 @pytest.mark.usefixtures("place")
 def test_the_queue_of_the_next_step_is_full() -> None:
-    """U11.2 a full or paused queue, a quota"""
+    """U11.2 `-MAXLEN`, `-PAUSED`, `-QUOTA`"""
     tasks.short.enqueue(1)
     with job(headers={"tuque-chain": header_of([tasks.short.name])}, time_left=0.5) as this:
         both(this, RetryLater, "MAXLEN")
@@ -84,8 +84,8 @@ def test_a_next_step_that_is_wrong_is_a_failure() -> None:
     "following", ["group_tasks.anything", GroupEntry(["group_tasks.anything"])]
 )
 def test_the_next_step_is_too_long(node: RealServer, following: Entry) -> None:
-    """U11.2 If the next one cannot take the result (its type is another one, it cannot be written,
-    or it is too long for the broker), the step fails for good at once
+    """U11.2 If the next one cannot take the result (its type is another one, it cannot be
+    written, or it is too long for the broker), the step is FAIL FINAL at once
     """
     assert node.wire()("CONFIG", "SET", "max-body-bytes", "2000") == b"OK"
     words = "anything: ERR .* is over max-body-bytes .*; send less"
@@ -94,7 +94,7 @@ def test_the_next_step_is_too_long(node: RealServer, following: Entry) -> None:
 
 
 def test_the_results_of_a_group_cannot_be_read() -> None:
-    """U10.2 While they cannot be read, the run is given back as in U11.2."""
+    """U10.2 while they cannot be read, the run is given back as in U11.2."""
     tasks.app.use("tuque://127.0.0.1:1/?timeout=0.2")
     body = Envelope(task="add_up", args=[[]], kwargs={}, headers={GROUP_HEADER: "1"})
     with job(starts=3) as this:

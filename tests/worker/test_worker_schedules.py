@@ -50,8 +50,9 @@ def test_the_words_are_the_same_each_time() -> None:
 
 
 def test_the_life_of_the_jobs_is_that_of_the_task(node: RealServer, client: Client) -> None:
-    """U9.2 The jobs have the life that the task's options say: `attempts`, `backoff`, `dead`,
-    `keep_s`, `time_limit_s` and `headers`. The broker counts their attempts."""
+    """U9.2 The jobs have what the task's options give: `attempts`, `backoff`, `dead`, `keep_s`,
+    `time_limit_s` and `headers`. The broker counts their attempts.
+    """
     app = App(node.url)
 
     @app.task(
@@ -120,8 +121,7 @@ def test_a_worker_tells_the_broker_when_it_starts(node: RealServer, client: Clie
 def test_a_process_that_takes_the_place_of_another_sends_nothing(
     node: RealServer, client: Client
 ) -> None:
-    """U9.1 A worker does it once: when its process ended and another one takes its place (U2.14,
-    U4.2), that one does not."""
+    """U9.1 a process that replaces another one (U2.14, U4.2) does not."""
     app = app_of(node.url, "told")
     table = Box.made(1)
 
@@ -160,8 +160,7 @@ app.schedule("tick", tick.call(), every_s=60_000)
 def test_a_worker_whose_process_is_killed_leaves_a_newer_schedule(
     node: RealServer, client: Client, tmp_path: Path
 ) -> None:
-    """U9.1 A worker does it once: when its process ended and another one takes its place (U2.14,
-    U4.2), that one does not."""
+    """U9.1 a process that replaces another one (U2.14, U4.2) does not."""
     (tmp_path / "planned.py").write_text(PLANNED)
     words = ("worker", "planned:app", "--app-dir", str(tmp_path), "--url", node.url)
     program = Program(tmp_path / "worker.log", *words)

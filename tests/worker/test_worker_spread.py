@@ -150,8 +150,8 @@ def made() -> ChainHandle[str]:
 
 
 def test_a_group_in_the_middle(tuque_app: TestApp) -> None:
-    """U11.6 A later one is a group of tasks, `group(b, c)`: each of them gets the result of the
-    step before. The step after a group gets the list of its results, in their order
+    """U11.6 A later one is a group of tasks, `group(b, c)`: each gets the result of the step
+    before. The step after a group gets the list of its results, in their order
     """
     handle = made()
     with pytest.raises(ResultTimeout):
@@ -265,7 +265,7 @@ def test_the_worker_that_makes_a_group_is_killed(tuque_app: TestApp, at: str, on
 
 @pytest.mark.parametrize("child", [0, 1])
 def test_the_worker_is_killed_while_it_makes_a_group(tuque_app: TestApp, child: int) -> None:
-    """U11.7 It fails for that, or is cancelled after an hour if it has not got all of them
+    """U11.7 it fails for that, or is cancelled after an hour if it has not got all of them
     (T50.8).
     """
     handle = chain(fetch.call(2), group(double, square), join).enqueue()
@@ -283,7 +283,7 @@ def test_the_worker_is_killed_while_it_makes_a_group(tuque_app: TestApp, child: 
 
 @pytest.mark.parametrize("word", ["GROUP", "ADDJOB", "DONE"])
 def test_an_answer_is_lost_while_a_group_is_made(tuque_app: TestApp, word: str) -> None:
-    """U11.7 Refusals are as in U11.2: the run goes on where it was refused."""
+    """U11.7 Refusals are as in U11.2: the run continues where it was refused."""
     handle = chain(fetch.call(2), group(double, square), join).enqueue()
     tuque_app.lose_next_answer(word)
     rest(tuque_app, 8)
@@ -293,7 +293,7 @@ def test_an_answer_is_lost_while_a_group_is_made(tuque_app: TestApp, word: str) 
 
 @pytest.mark.parametrize("steps", range(7))
 def test_cancel_of_a_chain_with_a_group(tuque_app: TestApp, steps: int) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says. No step
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as in U10.4. No step
     begins after the reply
     """
     handle = chain(fetch.call(2), group(double, square), group(total, most), join).enqueue()
@@ -324,7 +324,7 @@ def test_cancel_when_the_group_has_been_made(tuque_app: TestApp, on_fail: Any) -
 
 
 def test_a_later_group_that_fails(tuque_app: TestApp) -> None:
-    """U11.6 If a group fails, the chain has failed, as U10.3 says."""
+    """U11.6 If a group fails, the chain has failed."""
     handle = chain(fetch.call(-5), group(double, square), join).enqueue()
     last = chain(fetch.call(-5), group(square)).enqueue()
     rest(tuque_app)

@@ -23,8 +23,8 @@ POINTS = {
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_groups_as_later_steps(node: RealServer, place: Path, pool: str) -> None:
-    """U11.6 each of them gets the result of the step before. The step after a group gets the list
-    of its results, in their order; of a group that is the last step, `result` returns that list.
+    """U11.6 each gets the result of the step before. The step after a group gets the list of its
+    results, in their order; of a group that is the last step, `result` returns that list.
     """
     program = worker(place, node.url, "--pool", pool)
     try:

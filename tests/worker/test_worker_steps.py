@@ -146,8 +146,8 @@ def test_a_worker_is_killed_in_a_step(tuque_app: TestApp, step: int, at: str) ->
 
 
 def test_a_step_waits_for_the_one_before(tuque_app: TestApp) -> None:
-    """U11.3 While the step before is open, or its outcome at a node that is not in reach, the next
-    one is put off: RELEASE DELAY 0.25, 0.5, .. 60 s.
+    """U11.3 While the step before is open, or its outcome at an unreachable node, the next one
+    is put off: RELEASE DELAY 0.25, 0.5, .. 60 s.
     """
     handle = chain(second.call(1), third).enqueue()
     tuque_app.kill_worker()
@@ -185,7 +185,7 @@ def test_cancel_when_the_next_step_has_been_added(tuque_app: TestApp) -> None:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_cancel_of_the_step_that_waits(tuque_app: TestApp, steps: int) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says."""
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as in U10.4."""
     handle = made()
     for _ in range(steps):
         tuque_app.run_one()
@@ -214,7 +214,9 @@ def test_cancel_while_a_dead_run_has_added_the_next(tuque_app: TestApp) -> None:
 
 
 def test_a_step_that_is_dead_is_replayed(tuque_app: TestApp) -> None:
-    """U11.4 A step that is dead ends the chain; once it is replayed and done, the chain goes on."""
+    """U11.4 A step that is dead ends the chain; once it is replayed and done, the chain
+    continues.
+    """
     handle = chain(first.call(-1), second, third).enqueue()
     rest(tuque_app)
     with pytest.raises(JobFailed, match="not yet"):
@@ -285,7 +287,7 @@ def test_a_group_is_the_first_step(tuque_app: TestApp) -> None:
 
 
 def test_a_group_that_fails_is_a_chain_that_fails(tuque_app: TestApp) -> None:
-    """U11.6 If a group fails, the chain has failed, as U10.3 says."""
+    """U11.6 If a group fails, the chain has failed."""
     handle = chain(group([first.call(-1), first.call(1)]), add_up, second).enqueue()
     for _ in range(4):
         rest(tuque_app, 2)
@@ -301,8 +303,8 @@ def test_a_group_that_fails_is_a_chain_that_fails(tuque_app: TestApp) -> None:
 
 
 def test_cancel_of_a_chain_that_begins_with_a_group(tuque_app: TestApp) -> None:
-    """U10.4 `cancel` cancels the children that are open, and the callback: after the reply none of
-    them begins that is at a node in reach.
+    """U10.4 `cancel` cancels the children that are open, and the callback: after the reply no
+    child at a reachable node begins.
     """
     handle = chain(group(first.call(n) for n in range(600)), add_up, second).enqueue()
     tuque_app.run_one()
@@ -316,7 +318,7 @@ def test_cancel_of_a_chain_that_begins_with_a_group(tuque_app: TestApp) -> None:
 
 
 def test_the_callback_is_the_step_that_is_cancelled(tuque_app: TestApp) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says."""
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as in U10.4."""
     handle = chain(group([first.call(1)]), add_up, second).enqueue()
     tuque_app.run_one()
     tuque_app.advance(1)
@@ -355,7 +357,7 @@ def test_the_result_of_a_callback(tuque_app: TestApp) -> None:
 
 
 def test_progress_when_the_callback_is_over(tuque_app: TestApp) -> None:
-    """U10.4 Once the callback is over, `progress` goes by its outcome, while that is kept: `done`,
+    """U10.4 Once the callback is over, `progress` is its outcome, while that is kept: `done`,
     `cancelled`, or `failed` of one that is dead. All children count as done then. If nothing is
     kept it raises NoJobGroup.
     """
@@ -418,8 +420,8 @@ def test_a_step_that_may_run_once(tuque_app: TestApp) -> None:
 
 
 def test_a_step_is_judged_by_the_one_before() -> None:
-    """U11.3 While the step before is open, or its outcome at a node that is not in reach, the next
-    one is put off
+    """U11.3 While the step before is open, or its outcome at an unreachable node, the next one
+    is put off
     """
     with job(headers={"tuque-after": "D-1"}) as this:
         this.starts = DEAD_STARTS

@@ -64,9 +64,7 @@ def worker_without(node: RealServer, place: Path, *words: str) -> Iterator[subpr
 def test_a_worker_starts_on_other_systems(pool: str, node: RealServer, tmp_path: Path) -> None:
     """U4.9 A worker needs nothing of Linux alone.
 
-    U4.9 where it shows no memory of processes,
-    `--max-memory` has no effect. The log says both at the start.
-    """
+    U4.9 where it shows no memory of processes, `--max-memory` has no effect."""
     tasks.app.use(node.url)
     with worker_without(node, tmp_path, "--pool", pool, "--max-memory", "9000") as process:
         assert tasks.adds.enqueue(1, 2).result(60) == 3

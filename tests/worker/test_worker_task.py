@@ -100,8 +100,9 @@ def test_limits_come_from_job_task_and_queue_in_that_order() -> None:
 
 
 def test_a_body_names_no_queue_for_its_dead_letter() -> None:
-    """U2.6 No body of a job names the queue of its dead letter: DEAD of ADDJOB does, which needs
-    the rights of who adds it (N2.3), else the declaration of the task."""
+    """U2.6 No body names the queue of its dead letter: DEAD of ADDJOB does, which needs the
+    rights of the producer (N2.3), else the declaration of the task.
+    """
     body = encode(Envelope(task=add.name), "json")
     forged = decode(body[:-1] + b',"dead_letter":"secrets"}')
     assert add.limits(forged, "low").dead_letter == "low.dead"

@@ -55,7 +55,7 @@ def test_a_limit_holds_for_all_jobs_of_a_key(world: World) -> None:
 
 
 def test_a_task_that_runs_already_is_given_a_limit(world: World) -> None:
-    """U1.8 Jobs of the task that are in a queue of that name already do not hinder that."""
+    """U1.8 also if jobs of the task are in a queue of that name."""
     before, noting = Noting(), Noting()
     world.worker(before.app)
     old = [before.until_go.enqueue(f"old {n}") for n in range(3)]

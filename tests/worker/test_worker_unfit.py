@@ -123,8 +123,7 @@ def test_a_worker_does_not_know_what_follows(
     tuque_app: TestApp, lacking: Task[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """U11.2 A worker that does not know the task of the next one, or of a group that follows one
-    of its tasks or its callback, does not run the step. It treats it as a job of an unknown task:
-    it gives it back (U2.4, U2.6).
+    of its tasks or its callback, treats the step as a job of an unknown task (U2.4, U2.6).
     """
     handle = chain(one_more.call(1), group(twice, one_more), total).enqueue()
     with unknown(lacking):
@@ -139,7 +138,7 @@ def test_a_worker_does_not_know_what_follows(
 
 
 def test_a_next_task_that_nobody_knows_for_long(tuque_app: TestApp) -> None:
-    """U11.2 It treats it as a job of an unknown task: it gives it back (U2.4, U2.6)."""
+    """U11.2 treats the step as a job of an unknown task (U2.4, U2.6)."""
     first = one_more.options(unknown_keep_s=60).call(1)
     handle, plain = chain(first, twice).enqueue(), chain(at_most_once.call(1), twice).enqueue()
     with unknown(twice):
@@ -234,9 +233,9 @@ def test_what_no_step_can_take_is_refused() -> None:
 def test_the_next_step_cannot_take_it(
     tuque_app: TestApp, first: Any, what: str, following: Any, why: str
 ) -> None:
-    """U11.2 If the next one cannot take the result (its type is another one, it cannot be written,
-    or it is too long for the broker), the step fails for good at once: FAIL FINAL, whatever
-    `attempts` is. The reason says that the step has run, and what the next one cannot take.
+    """U11.2 If the next one cannot take the result (its type is another one, it cannot be
+    written, or it is too long for the broker), the step is FAIL FINAL at once, whatever
+    `attempts` is. The reason names what the next one cannot take.
     """
     handle = chain(first.call(what), following).enqueue()
     rest(tuque_app)
@@ -249,7 +248,7 @@ def test_the_next_step_cannot_take_it(
 
 
 def test_what_groups_in_a_row_hand_on_may_not_fit(tuque_app: TestApp) -> None:
-    """U11.2 the step fails for good at once"""
+    """U11.2 the step is FAIL FINAL at once"""
     first = group([made_of.call("text")])
     handle = chain(first, group(total), anything).enqueue()
     rest(tuque_app)
@@ -270,10 +269,9 @@ UNWRITABLE = [
 def test_a_result_of_a_child_cannot_be_handed_on(
     tuque_app: TestApp, child: Any, what: str, why: str, later: bool
 ) -> None:
-    """U2.8 But if others wait for the result, of a child of a group (a job with the header
-    `tuque-child`) or a step of a chain (`tuque-after`), such a job fails for good: FAIL FINAL,
-    whatever `attempts` is. So does a child whose result has more than 65,536 bytes (T50.3). The
-    reason says that the task has run, and names the type.
+    """U2.8 But if others wait for the result, of a child of a group (header `tuque-child`) or a
+    step of a chain (`tuque-after`), the job is FAIL FINAL, whatever `attempts` is, as is a child
+    whose result has more than 65,536 bytes (T50.3). The reason names the type.
     """
     words = rf"rejected: the task has run, but its result, .* it runs again\): {re.escape(why)}"
     if later:
@@ -291,7 +289,7 @@ def test_a_result_of_a_child_cannot_be_handed_on(
 
 
 def test_the_longest_result_of_a_child(tuque_app: TestApp) -> None:
-    """U2.8 So does a child whose result has more than 65,536 bytes (T50.3)."""
+    """U2.8 as is a child whose result has more than 65,536 bytes (T50.3)."""
     handle = group([made_of.call("65534"), one_more.call(1)]).then(listed).enqueue()
     rest(tuque_app)
     assert handle.result(1) == "[65534, 2]"
@@ -301,7 +299,7 @@ def test_the_longest_result_of_a_child(tuque_app: TestApp) -> None:
 def test_a_result_of_the_last_step_cannot_be_written(
     tuque_app: TestApp, what: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """U2.8 a step of a chain (`tuque-after`), such a job fails for good"""
+    """U2.8 a step of a chain (`tuque-after`), the job is FAIL FINAL"""
     handle: Any = chain(named.call(what), made_of).enqueue()
     rest(tuque_app)
     with pytest.raises(JobFailed, match=f"failed after 1 attempt .*: {re.escape(why)}"):

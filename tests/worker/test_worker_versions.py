@@ -80,8 +80,8 @@ def test_a_call_of_a_newer_version_waits_for_it(
     reason: str,
     result: str,
 ) -> None:
-    """U2.19 A call that the signature of the task does not take is RELEASE as in U2.4: no attempt
-    is used up, and no hook runs. The log says why, once for each reason.
+    """U2.19 A call that the signature of the task does not take is RELEASE as in U2.4: no
+    attempt is used up, and no hook runs.
     """
     new = app_of(function, attempts=1)
     world.worker(new)
@@ -173,9 +173,7 @@ def test_at_most_once_is_at_once(world: World) -> None:
 def test_many_of_them_come_slower() -> None:
     """U2.4 A job of an unknown task is RELEASE DELAY 0.1, 0.2, 0.4, 0.8, then 1 s.
 
-    U2.4 Of more than 500 such jobs each waits longer, n / 500 s, so that a worker gets 500 of them
-    a second at most, and 60 s at most.
-    """
+    U2.4 Of n > 500 such jobs each waits n / 500 s, 60 s at most."""
     assert [put_off_s(times, 500) for times in range(6)] == [1.0] * 6
     assert [put_off_s(times, 1) for times in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert put_off_s(99, 5_000) == 10.0
@@ -246,7 +244,7 @@ def takes(hint: Any) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", NEW)
 def test_a_field_of_a_newer_version_is_not_lost(world: World, kind: str, shape: str) -> None:
-    """U2.19 A signature does not take a value with a field that its type has not"""
+    """U2.19 A signature does not take a value with a field that its type lacks"""
     if (kind, shape) == ("typed dict", "field"):
         pytest.skip("its values do not show their type")
     filled, hinted = SHAPES[shape]
@@ -265,7 +263,7 @@ def test_a_field_of_a_newer_version_is_not_lost(world: World, kind: str, shape: 
 
 
 def test_the_log_names_the_field(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """U2.19 The log says why, once for each reason."""
+    """U2.19 Each reason is logged once."""
     new = app_of(takes(SHAPES["list"][1](NEW["struct"])))
     world.worker(new)
     new.tasks["resize"].enqueue([NEW["struct"](1, 2)])
@@ -286,7 +284,7 @@ def test_a_step_may_take_a_part_of_a_result() -> None:
 
 @pytest.mark.parametrize("kind", ["struct", "dataclass"])
 def test_a_set_loses_no_field(kind: str) -> None:
-    """U2.19 A signature does not take a value with a field that its type has not"""
+    """U2.19 A signature does not take a value with a field that its type lacks"""
     task: Any = app_of(takes(of(set, OLD[kind]))).tasks["resize"]
     assert len(task.bind(Envelope("resize", [[{"x": 1}, {"x": 2}]])).args[0]) == 2
     with pytest.raises(BadArguments, match="what.*y: "):

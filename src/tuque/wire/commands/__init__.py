@@ -1,4 +1,4 @@
-"""Commands: their table, bounds and rights; words in, typed requests or errors out.
+"""Commands: their table, bounds, rights and rules; words in, typed requests or errors out.
 
 Must not know: nodes.
 """

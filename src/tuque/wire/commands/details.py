@@ -339,7 +339,7 @@ ERROR_WORDS: Final = """
 | `MAXLEN` | the queue is longer than the producer wants |
 | `PAUSED` | the queue takes no jobs |
 | `NOJOB` | the job is not known here |
-| `NOREACH` | another node may know the job (W15.5) or its result (W15.10) |
+| `NOREACH` | a node that did not answer may know the job or its result (W15.5, W15.10) |
 | `NOWORKER` | no such worker is alive here (O13.2) |
 | `ACKED` | the job is already acknowledged, the batch committed |
 | `NOTDELIVERED` | WORKING on a job nobody works on, START of one that waits for its time |
@@ -368,4 +368,19 @@ ERROR_WORDS: Final = """
 | `NOAUTH`, `OOM`, `DISKFULL`, `MISCONF`, `LOADING`, `NOPROTO`, `DENIED` | the command was refused |
 
 - C9.1 The first word of an error is one of these; clients may rely on it.
+"""
+
+PROTOCOL_ERRORS: Final = """
+- inline request over 64 KiB without a newline: `too big inline request`
+- array, bulk header line over 64 KiB: `too big mbulk count string`, `too big bulk count string`
+- array count not a number or over 1,048,576: `invalid multibulk length`
+- bulk length not a number or negative: `invalid bulk length`
+- bulk length over the limit (L1): `invalid bulk length: <length> is over max-body-bytes
+  (<limit>); send less, or raise it with CONFIG SET (at most 512mb)`
+- incoming command over `client-query-buffer-limit`: `the command is over
+  client-query-buffer-limit (<limit>)`
+- element of an array that does not start with `$`: `expected '$', got '<c>'`
+- unbalanced inline quotes: `unbalanced quotes in request`
+- before AUTH, an incoming command of over 10 arguments: `unauthenticated multibulk length`
+- before AUTH, an incoming bulk over 16 KiB: `unauthenticated bulk length`
 """
