@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 import math
+import os
 import random
 import time
 from collections import deque
@@ -70,11 +71,27 @@ def _refuse() -> str:
     raise ConfigError("keyfile has a passphrase: take a key without one")
 
 
+# ---- Forks: what a client has opened is of its own process
+
+
+class Lineage:
+    """[U14] How many forks made this process, which tells it from those that it came from (U14.3).
+
+    A pid does not: the first process of a container has that of its parent, which has it outside.
+    """
+
+    forks = 0
+
+
+def _count_fork() -> None:
+    Lineage.forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 # ---- face
 
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
