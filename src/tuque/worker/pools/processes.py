@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -114,6 +114,31 @@ class Forks:
 
 
 FORKS: Final = Forks()
+
+
+# ---- Signals while a process starts: only those that end it are heard at once (SPEC U4)
+
+HELD_BACK: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """[U4] What is started in this block keeps these signals waiting (U4.12)."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def hold_back() -> None:
+    """[U4] This process keeps them waiting until `let_in` (U4.12)."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+
+
+def let_in() -> None:
+    """[U4] This process has handlers: it hears what has waited (U4.12)."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
 
 
 # ---- Forks that come back: os.fork, and the child returns, raises or exits (SPEC U13.5)

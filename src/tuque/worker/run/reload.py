@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tuque.errors import ConfigError
 from tuque.logtext import facts
+from tuque.worker.pools.processes import held_back
 from tuque.worker.run.supervise import BOOT, PASSED_ON, exit_code
 
 log: Final = logging.getLogger("tuque.worker")
@@ -76,11 +77,12 @@ class Reloader:
         return exit_code(process.wait())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments],
-            env=self._env,
-            process_group=0,  # a terminal's signals reach it through this process, once
-        )
+        with held_back():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments],
+                env=self._env,
+                process_group=0,  # a terminal's signals reach it through this process, once
+            )
         return self._process
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:

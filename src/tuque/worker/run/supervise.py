@@ -28,7 +28,7 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.processes import end_group, ending
+from tuque.worker.pools.processes import end_group, ending, held_back, let_in
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,
@@ -71,6 +71,7 @@ class Supervisor:
         """Runs processes; returns the exit code of the last one."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
+        let_in()
         threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
         rng = random.Random()
         failures = 0
@@ -114,19 +115,20 @@ class Supervisor:
         self._box.phase = LOADING
         self._box.runs = 0
         self._box.beats_at = inf
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                BOOT,
-                json.dumps(sys.path),
-                *self._arguments,
-                f"--box={self._box.passed()}",
-            ],
-            pass_fds=(self._box.fd,),
-            env=self._env,
-            process_group=0,  # a terminal's signals reach it through this process, once
-        )
+        with held_back():
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    BOOT,
+                    json.dumps(sys.path),
+                    *self._arguments,
+                    f"--box={self._box.passed()}",
+                ],
+                pass_fds=(self._box.fd,),
+                env=self._env,
+                process_group=0,  # a terminal's signals reach it through this process, once
+            )
         self._box.is_first = False
         self._deputy.pid = self._process.pid
         code = self._process.wait()
