@@ -185,7 +185,8 @@ def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) ->
 
 def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
     """U14.3 A process that was forked uses no connection of its parent: it makes its own, also if
-    it has the pid of its parent. What it closes or ends does not stop its parent from hearing.
+    it has the pid of its parent. It holds none of them open, and what it closes or ends does not
+    stop its parent from hearing.
     """
     with Client(node.url) as client:
         client.ping()
@@ -197,6 +198,36 @@ def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert client.ping() == "PONG"
     assert node.connections == 2
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_forked_child_holds_no_connection_open(node: ScriptedNode, kind: str) -> None:
+    """U14.3 It holds none of them open: the node sees their end while the child lives."""
+    read, write = os.pipe()
+
+    def forked() -> int:
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+        return child
+
+    async def ask() -> int:
+        async with aio.Client(node.url) as client:
+            await client.ping()
+            return forked()
+
+    if kind == "asyncio":
+        child = asyncio.run(ask())
+    else:
+        with Client(node.url) as client:
+            client.ping()
+            child = forked()
+    until(lambda: not node._open)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(read)
 
 
 def test_unix_socket(connect: Connect, tmp_path: Path) -> None:

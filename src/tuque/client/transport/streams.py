@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import threading
@@ -31,7 +32,6 @@ class Link(Conn, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # of the loop
-        self._forks = Lineage.forks
         self._lost: Error | None = None
         self._poll = select.poll()
         self._replies: list[Reply] = []
@@ -117,12 +117,8 @@ class Link(Conn, asyncio.Protocol):
         return any(event & ENDED for _, event in found)
 
     def close(self) -> None:
-        """Also in another thread than that of the loop: the collector may run there.
-
-        A fork leaves the connection as it is: it shares the selector of the loop with its parent,
-        whose loop would hear nothing more of that socket.
-        """
-        if self._transport is None or self._loop is None or self._forks != Lineage.forks:
+        """Also in another thread than that of the loop: the collector may run there."""
+        if self._transport is None or self._loop is None:
             return
         with suppress(RuntimeError):  # the loop is closed already
             if threading.get_ident() == self._thread:
@@ -130,10 +126,21 @@ class Link(Conn, asyncio.Protocol):
             else:
                 self._loop.call_soon_threadsafe(self._transport.abort)
 
+    def leave(self) -> None:
+        """The number stays taken: the transport closes it once more, after it has taken it out of
+        the selector. That is also the parent's, which must hear of its socket still.
+        """
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is not None and sock.fileno() >= 0:
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nothing, sock.fileno(), inheritable=False)
+            os.close(nothing)
+
     # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        Lineage.links.add(self)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         sock = transport.get_extra_info("socket")
         if sock is None:
