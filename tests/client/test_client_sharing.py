@@ -397,9 +397,14 @@ def test_where_a_client_for_asyncio_may_be_used(node: ScriptedNode, place: str) 
     runs, or on the loop of the parent after a fork, raises RuntimeError, and nothing is sent.
     """
     is_asked = threading.Event()
+
+    def asked(words: list[bytes]) -> bytes:
+        is_asked.set()
+        return b":0\r\n"
+
     job = f"*1\r\n*3\r\n$1\r\nq\r\n${len(ID)}\r\n{ID}\r\n$1\r\nx\r\n".encode()
     node.answers["GETJOB"] = lambda words: job if is_asked.wait(10) else None
-    node.answers["QLEN"] = lambda words: is_asked.set() or b":0\r\n"
+    node.answers["QLEN"] = asked
     url = node.url.replace("127.0.0.1", "localhost")
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("aio_places.py"), place, url],
