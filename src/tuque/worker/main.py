@@ -32,7 +32,7 @@ from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.child import SIGNALS, reopen_logs, set_up_log
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.pools.processes import FORKS, handlers, hold_back, let_in
+from tuque.worker.pools.processes import FORKS, handlers, signals_blocked, unblock_signals
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
 from tuque.worker.run.holder import WorkerSettings
@@ -214,12 +214,12 @@ def worker(
     )
     if pool != "process" and box is None:  # whose children end one by one
         sys.exit(supervised(concurrency + settings.prefetch + SPARE_PLACES))
-    hold_back()
     children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
 
 
+@signals_blocked()
 def run_here(
     children: Children,
     pool: str,
@@ -418,7 +418,7 @@ def take_signals(running: Worker, pool: Pool) -> None:
     loop.add_signal_handler(signal.SIGUSR1, running.dump)
     loop.add_signal_handler(signal.SIGHUP, hang_up, pool)
     FORKS.keeps(before)
-    let_in()
+    unblock_signals()
 
 
 async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:

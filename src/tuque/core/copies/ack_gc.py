@@ -42,13 +42,7 @@ from tuque.core.node.peers import (
     translate_all,
 )
 from tuque.core.node.tables import put_body
-from tuque.core.queues.ends import (
-    end_life,
-    keep_orphan,
-    look_again,
-    outlive_holder,
-    report_done,
-)
+from tuque.core.queues.ends import end_life, keep_orphan, look_again, outlive_holder
 from tuque.core.queues.merge_work import (
     FELL,
     STANDS,
@@ -227,7 +221,7 @@ def end_untold(n: Node, job: Job, run: i64) -> bool:
     """
     if reporter_of(n, job) != 0:
         return False
-    report_done(n, job, run)
+    n.record_done(job, run)
     report_ack(n, job)
     return True
 

@@ -52,7 +52,6 @@ from tuque.core.queues.ends import (
     keep_here,
     life_of,
     note_large,
-    report_done,
 )
 from tuque.core.queues.merge_work import drop_letters, has_surplus, tell_untold
 from tuque.core.queues.procedures import policy_of
@@ -95,7 +94,7 @@ def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> 
     life = life_of(n, job.id)
     if life is not None and client == life.client:
         life.run_state = RELEASED  # its worker knows
-    report_done(n, job, run)
+    n.record_done(job, run)
     report_ack(n, job)
     if life is not None:
         drop_life(n, job, life)

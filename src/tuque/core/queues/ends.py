@@ -15,11 +15,9 @@ from tuque.core.model.work import (
     LIVE,
     Life,
     Outcome,
-    attempt_of,
 )
 from tuque.core.node.node import JOB_ENDED, Node, Wake
 from tuque.core.node.tables import fitting_reason
-from tuque.core.records.events import RUN_DONE
 
 ELSEWHERE_MS: Final = 60_000  # what DONE said of a job that is not here is kept
 ANY_REASON: Final = b"cancelled"  # of a CANCEL that gave none
@@ -314,12 +312,3 @@ def check_lives(n: Node) -> None:
     for life in lives.by_id.values():
         fat += life.fat_bytes
     assert fat == lives.fat_bytes, "bytes that may go"
-
-
-def report_done(n: Node, job: Job, run: i64) -> None:
-    """[E1] Write the event of a run that is done (E1.7); 0: DONE named none."""
-    if n.events is None or run == 0:
-        return
-    life = life_of(n, job.id)
-    worker = life.worker if life is not None and life.run == run else b""
-    n.events.run(n.now_ms, job, RUN_DONE, attempt_of(run), worker)

@@ -35,7 +35,6 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.node.tables import put_body
 from tuque.core.queues import deliver
-from tuque.core.queues.ends import report_done
 from tuque.core.queues.procedures import mark_ready
 from tuque.tubes.entries.group import (
     is_group,
@@ -290,7 +289,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.done += 1
     n.book.ack(task, n.now_ms)
     if n.events is not None:
-        report_done(n, task, n.life.done_run)
+        n.record_done(task, n.life.done_run)
         n.events.acked(n.now_ms, task, n.returned(task.id))
     end(n, t, tube, task, stats.GC_ACKED, options.ACK)
 

@@ -24,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.processes import end_group, ending, has_room, held_back, is_over
+from tuque.worker.pools.processes import end_group, ending, has_room, is_over, signals_blocked
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -263,7 +263,7 @@ class ProcessPool:
         """A process that leads a group, with its end of the socket."""
         if self._guarded < 0:
             self._guarded, self._guarding = os.pipe()
-        with held_back():
+        with signals_blocked():
             return subprocess.Popen(
                 [
                     sys.executable,

@@ -118,27 +118,24 @@ FORKS: Final = Forks()
 
 # ---- Signals while a process starts: only those that end it are heard at once (SPEC U4)
 
-HELD_BACK: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
+BLOCKED: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """[U4] What is started in this block keeps these signals waiting (U4.12)."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+def signals_blocked() -> Iterator[None]:
+    """[U4] These signals wait: for what is started in this block, until it calls
+    `unblock_signals`, and for this process (U4.12).
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def hold_back() -> None:
-    """[U4] This process keeps them waiting until `let_in` (U4.12)."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
-
-
-def let_in() -> None:
+def unblock_signals() -> None:
     """[U4] This process has handlers: it hears what has waited (U4.12)."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
 
 
 # ---- Forks that come back: os.fork, and the child returns, raises or exits (SPEC U13.5)

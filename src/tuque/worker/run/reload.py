@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tuque.errors import ConfigError
 from tuque.logtext import facts
-from tuque.worker.pools.processes import held_back
+from tuque.worker.pools.processes import signals_blocked
 from tuque.worker.run.supervise import BOOT, PASSED_ON, exit_code
 
 log: Final = logging.getLogger("tuque.worker")
@@ -77,7 +77,7 @@ class Reloader:
         return exit_code(process.wait())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        with held_back():
+        with signals_blocked():
             self._process = subprocess.Popen(
                 [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments],
                 env=self._env,

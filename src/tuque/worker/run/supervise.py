@@ -28,7 +28,7 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.processes import end_group, ending, held_back, let_in
+from tuque.worker.pools.processes import end_group, ending, signals_blocked, unblock_signals
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,
@@ -71,7 +71,7 @@ class Supervisor:
         """Runs processes; returns the exit code of the last one."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
-        let_in()
+        unblock_signals()
         threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
         rng = random.Random()
         failures = 0
@@ -115,7 +115,7 @@ class Supervisor:
         self._box.phase = LOADING
         self._box.runs = 0
         self._box.beats_at = inf
-        with held_back():
+        with signals_blocked():
             self._process = subprocess.Popen(
                 [
                     sys.executable,
