@@ -122,11 +122,11 @@ BLOCKED: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
 
 
 @contextlib.contextmanager
-def signals_blocked() -> Iterator[None]:
-    """[U4] These signals wait: for what is started in this block, until it calls
-    `unblock_signals`, and for this process (U4.12).
+def signals_blocked(numbers: Iterable[int] = BLOCKED) -> Iterator[None]:
+    """[U4] Signals wait: for what is started in this block, until it calls `unblock_signals`, and
+    for this thread (U4.12).
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
