@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from mypy_extensions import i64
 
 from sim.engine.plan import Op, Plan
-from sim.flaws.lives import at_work, editing
+from sim.flaws.lives import at_work, editing, falling_silent
 from sim.flaws.switches import Flaw, Patch, everywhere
 from sim.flaws.tubes import one_tube
 from tuque.core.life import (
@@ -165,6 +165,37 @@ def rate_is_ignored() -> list[Patch]:
     return [(dead.LetterChore, "step", step)]
 
 
+def silence_is_an_attempt() -> list[Patch]:
+    """W6.7: the loss of a worker uses up an attempt of the jobs that it had."""
+    sound = runs.fail
+
+    def fail(n: Node, job: Job, life: Life, *rest: Any) -> Any:
+        return sound(n, job, life, *rest[:5])
+
+    return everywhere(sound, fail)
+
+
+def crashes_count_twice() -> list[Patch]:
+    """W6.7: a run that ended in silence adds two to `crashes`."""
+    sound = Life.crash
+
+    def crash(self: Life, most: int) -> bool:
+        self.crashes += 1
+        return bool(sound(self, most))
+
+    return [(Life, "crash", crash)]
+
+
+def one_crash_is_the_last() -> list[Patch]:
+    """W6.7: a job is dead after its first crash, whatever `crashes-max` is."""
+    sound = Life.crash
+
+    def crash(self: Life, most: int) -> bool:
+        return bool(sound(self, 1))
+
+    return [(Life, "crash", crash)]
+
+
 def pri_is_not_set() -> list[Patch]:
     """T1.10: UPDATEJOB PRI says OK, and the task has its old pri."""
 
@@ -246,6 +277,9 @@ WORK_FLAWS: Final = [
     Flaw("w20", "WAITJOB does not name what ended", ends_are_not_named, 5, ending),
     Flaw("w21", "WAITJOB says done of all", all_ends_are_done, 5, ending),
     Flaw("w22", "UPDATEJOB changes the body otherwise", bodies_are_cut, 5, editing),
+    Flaw("w23", "the loss of a worker is an attempt", silence_is_an_attempt, 5, falling_silent),
+    Flaw("w24", "a crash counts twice", crashes_count_twice, 5, falling_silent),
+    Flaw("w25", "crashes-max is ignored", one_crash_is_the_last, 5, falling_silent),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
@@ -253,5 +287,6 @@ WORK_RULES: Final = {
     "w12": "life-count", "w13": "life-two", "w14": "life-result", "w15": "life-reason",
     "w16": "life-count", "w17": "life-count", "w18": "life-edit", "w19": "life-rate",
     "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
+    "w23": "life-crash", "w24": "life-crash", "w25": "life-crash",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip

@@ -23,6 +23,7 @@ class Run:
         self.replays = 0  # of which life of the job
         self.heard_us = asked_us  # last word of it that was accepted, when it was sent
         self.over_us = 0  # when somebody first asked to end it; 0: nobody did
+        self.is_said_to_fail = False  # a FAIL of it was sent
         self.failed_us = 0  # when its failure was confirmed
         self.deaths = 0  # of that node, so far
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sim.engine.plan import Op
+from sim.judges.life_crashes import judge_crashes
 from sim.judges.life_edits import judge_body, token_of
 from sim.judges.life_facts import END_VERBS, LifeJob, Run
 from tuque.core.model.job import ACKED
@@ -224,6 +225,11 @@ class Living:
         shell = self.cluster.machines[int(node[1:])].shell
         return shell.n.life.by_id.get(id) if shell is not None else None
 
+    def crashes_max(self, node: str) -> int:
+        """How many crashes of a job the node takes (W6.7)."""
+        shell = self.cluster.machines[int(node[1:])].shell
+        return int(shell.n.limits.crashes_max) if shell is not None else 0
+
     def judge_start(self, job: LifeJob, run: Run) -> None:
         """A run has begun: was it allowed to, and is its number right?"""
         if not self.is_calm(job.asked_us):
@@ -271,6 +277,7 @@ class Living:
         run = job.run_of(token)
         if run is not None:
             run.over_us = run.over_us or self.world.now_us
+            run.is_said_to_fail = True
         self.history.count("FAILs")
         return Call(token, b"", node, self.world.now_us, self.deaths.get(node, 0))
 
@@ -356,6 +363,7 @@ class Living:
                 "life-attempts",
                 f"{job.token!r} failed {life.failed} times at {node}, {most} runs began",
             )
+        judge_crashes(self, node, job, life)
         if life.is_dead:
             self.judge_letter(node, job, life)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import ssl
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from client_nodes import Connect, ScriptedNode
+from client_nodes import ID, Connect, ScriptedNode
 
 from certificates import Authority, needs_openssl
 from quick import is_quick
@@ -183,7 +184,10 @@ def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) ->
 
 
 def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
-    """U14.3 A process that was forked uses no connection of its parent: it makes its own."""
+    """U14.3 A process that was forked uses no connection of its parent: it makes its own, also if
+    it has the pid of its parent. It holds none of them open, and what it closes or ends does not
+    stop its parent from hearing.
+    """
     with Client(node.url) as client:
         client.ping()
         child = os.fork()
@@ -194,6 +198,36 @@ def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert client.ping() == "PONG"
     assert node.connections == 2
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_forked_child_holds_no_connection_open(node: ScriptedNode, kind: str) -> None:
+    """U14.3 It holds none of them open: the node sees their end while the child lives."""
+    read, write = os.pipe()
+
+    def forked() -> int:
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+        return child
+
+    async def ask() -> int:
+        async with aio.Client(node.url) as client:
+            await client.ping()
+            return forked()
+
+    if kind == "asyncio":
+        child = asyncio.run(ask())
+    else:
+        with Client(node.url) as client:
+            client.ping()
+            child = forked()
+    until(lambda: not node._open)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(read)
 
 
 def test_unix_socket(connect: Connect, tmp_path: Path) -> None:
@@ -335,3 +369,67 @@ def test_where_a_client_may_be_used(node: ScriptedNode, place: str) -> None:
         timeout=30,
     )
     assert (done.returncode, done.stdout) == (0, "PONG PONG\n"), done.stderr
+
+
+PARENTS_LOOP = "this event loop is the one of the parent process, which hears through it"
+AIO_PLACES = {
+    "handler_of_the_loop": ["PONG PONG"],
+    "signal_handler": ["PONG PONG"],
+    "run_in_a_signal_handler": ["asyncio.run() cannot be called from a running event loop"],
+    "collected": ["PONG PONG"],
+    "collected_beside_a_loop": ["PONG PONG"],
+    "forked": ["PONG PONG", "PONG"],
+    "forked_with_the_pid_of_its_parent": ["PONG PONG", "PONG"],
+    "forked_and_left_by_exit": ["1"],
+    "forked_in_the_loop_of_its_parent": [PARENTS_LOOP, "PONG"],
+    "at_exit": ["PONG PONG"],
+    "two_loops": ["is in use on another event loop, which runs", "PONG PONG"],
+}
+
+
+@pytest.mark.parametrize("place", AIO_PLACES)
+def test_where_a_client_for_asyncio_may_be_used(node: ScriptedNode, place: str) -> None:
+    """U14.6 So may a client for asyncio: with `asyncio.run` where no loop runs in the thread, else
+    on the loop that runs, for example with `asyncio.run_coroutine_threadsafe`. At the exit it looks
+    up a host name without a thread, since none begins any more.
+
+    U14.7 A client for asyncio serves one loop at a time. A call on another one while the first
+    runs, or on the loop of the parent after a fork, raises RuntimeError, and nothing is sent.
+    """
+    is_asked = threading.Event()
+
+    def asked(words: list[bytes]) -> bytes:
+        is_asked.set()
+        return b":0\r\n"
+
+    job = f"*1\r\n*3\r\n$1\r\nq\r\n${len(ID)}\r\n{ID}\r\n$1\r\nx\r\n".encode()
+    node.answers["GETJOB"] = lambda words: job if is_asked.wait(10) else None
+    node.answers["QLEN"] = asked
+    url = node.url.replace("127.0.0.1", "localhost")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("aio_places.py"), place, url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    said = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    for line, due in zip(said, AIO_PLACES[place], strict=True):
+        assert due in line, (said, done.stderr)
+    if place.startswith("forked_with") or place == "forked":
+        assert node.connections == 3  # of the parent, and two of the child
+
+
+def test_the_collector_ends_a_client_whose_loop_sleeps(node: ScriptedNode) -> None:
+    """U14.6, in another thread than that of the loop."""
+    loop = asyncio.new_event_loop()
+    (thread,) = in_threads(1, loop.run_forever)
+    client = aio.Client(node.url)
+    assert asyncio.run_coroutine_threadsafe(client.ping(), loop).result(10) == "PONG"
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del client
+        gc.collect()
+    until(lambda: not node._open)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()

@@ -155,7 +155,8 @@ def test_what_is_not_understood() -> None:
     with pytest.raises(NoInstant, match="letters and signs of ASCII"):
         next_after(cron("0 9 * * \xe9"), 0)
     assert next_after(cron("0\t9 * * *"), 0) == next_after(cron("0 9 * * *"), 0)
-    for text in ("", "*", "61 * * * *", "* * * * * * *", "a b c d e", "\xff * * * *"):
+    nonsense = "", "*", "61 * * * *", "* * * * * * *", "a b c d e", "\xff * * * *", "0-SUN 9 * * *"
+    for text in nonsense:
         plan = cron("* * * * *")
         plan.cron = text.encode("latin-1") or b" "
         with pytest.raises(NoInstant):

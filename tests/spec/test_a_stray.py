@@ -432,3 +432,60 @@ def test_a_holder_that_was_lost_writes_the_event_when_it_is_back(make_world: Mak
     world.link()
     world.until(lambda: world.holders(id) == [])
     assert acked_at(world, id) == [0]
+
+
+def started(world: World, id: bytes) -> bytes:
+    """The run that a worker at node 0 begins, of which the holders have heard."""
+    assert world.at(0).get() == [id]
+    ((run, *_),) = world.at(0)("START", "WORKER", "w1", id)
+    world.pass_ms(100)
+    assert isinstance(run, bytes)
+    return run
+
+
+def done_at(world: World, id: bytes) -> list[tuple[int, list[str]]]:
+    """The nodes that wrote of the end of the job, and what."""
+    told = [(i, world.node(i).kinds(id)) for i in world.numbers()]
+    ends = [(i, [kind for kind in kinds if kind in ("run-done", "acked")]) for i, kinds in told]
+    return [one for one in ends if one[1]]
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_the_run_of_a_done_at_any_node(make_world: Make, copies: int) -> None:
+    """E1.13 Before an acked after DONE with a run it writes run-done (E1.7), as a node with a copy
+    does.
+    """
+    world = make_world(4, events=True)
+    for at in world.numbers():
+        id = spread(world, copies, retry=60)
+        run = started(world, id)
+        for _ in range(2):
+            world.at(at)("DONE", id, run)
+            world.settle()
+        assert world.holders(id) == []
+        assert done_at(world, id) == [(at if at < copies else 0, ["run-done", "acked"])]
+    told = [told for n in world.cores if n.events for told in map(Told, n.events.full)]
+    workers = [reason for one in told for reason in one.reason]
+    assert workers.count(b"w1") == 2 * len(world.nodes)  # run-started, run-done
+
+
+@pytest.mark.parametrize("command", ["DONE", "ACKJOB"])
+def test_a_run_that_another_holder_passes_on(make_world: Make, command: str) -> None:
+    """E1.13 Before an acked after DONE with a run it writes run-done (E1.7), as a node with a copy
+    does.
+
+    So with what another
+    holder passes on. ACKJOB names no run, though one lasts.
+    """
+    world = make_world(4, events=True)
+    id = spread(world, 3, retry=60)
+    run = started(world, id)
+    world.hold(3, 0)  # what the other holders say arrives before
+    world.at(3)(command, id, *([run] if command == "DONE" else []))
+    world.settle()
+    kinds = ["run-done", "acked"] if command == "DONE" else ["acked"]
+    assert done_at(world, id) == [(0, kinds)]
+    world.release(3, 0)
+    world.settle()
+    assert world.holders(id) == []
+    assert done_at(world, id) == [(0, kinds)]

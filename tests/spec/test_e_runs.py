@@ -77,6 +77,23 @@ def test_events_of_runs(world: World) -> None:
     assert world.node().kinds(id)[-1] == "acked", "what ends the job stays its end"
 
 
+def test_events_of_runs_of_tasks(world: World) -> None:
+    """E1.7, of a tube of type tasks as well."""
+    world.run("TUBE", "CREATE", "t", "tasks")
+    id = world.add("t", "b", *NO_WAIT, RETRY=10)
+    world.get("t")
+    world.run("FAIL", id, start(world, id), "DELAY", 0, "REASON", "no net")
+    world.get("t")
+    world.run("DONE", id, start(world, id, "w2"))
+    assert told(world, id) == [
+        ("run-started", 1, "w1"),
+        ("run-failed", 1, "no net"),
+        ("run-started", 2, "w2"),
+        ("run-done", 2, "w2"),
+    ]
+    assert world.node().kinds(id)[-1] == "acked"
+
+
 @pytest.mark.parametrize("queue", ["q", "t"])
 @pytest.mark.parametrize("how", ["waiting", "RELEASE", "FAIL", "NACK", "START", "silence"])
 def test_a_cancelled_job_in_the_events(world: World, queue: str, how: str) -> None:

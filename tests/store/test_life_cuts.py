@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from journal_lab import PATH, cut, segment
+from journal_lab import PATH, START_MS, cut, segment
 from life_lab import LifeLab
 
+from tuque.core.model.work import FAILED, LIVE
 from tuque.store.disk import WHOLE_PREFIX, MemoryDisk
 from tuque.store.repair import check_dir, repair_dir
 
@@ -130,3 +134,45 @@ def test_power_cut_at_every_operation(count: int) -> None:
     lab.turn()
     assert disk.ops > 0.8 * count
     assert wrong == []
+
+
+def recorded(name: str) -> MemoryDisk:
+    """A disk with the files of a journal that an older version wrote: paths, then base85 lines."""
+    files: dict[str, str] = {}
+    path = ""
+    for line in Path(__file__).with_name(name).read_text().splitlines():
+        if line.startswith(" "):
+            files[path] += line.strip()
+        else:
+            files[path := line] = ""
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    for path, text in files.items():
+        disk.write(disk.open_append(path), zlib.decompress(base64.b85decode(text)))
+    return disk
+
+
+def test_the_journal_of_an_older_version_loads() -> None:
+    """J1.4 Version 1 has no lives (W13.1) and no votes (T22.4); version 2, of Tuque 0.3.0, no
+    `crashes` (W6.7) and no ONEXPIRY drop (W6.2).
+    """
+    disk = recorded("journal-0.3.0.txt")
+    assert disk.read(segment(disk), 8, 4) == b"\x02\0\0\0"
+    lab = restarted(disk, START_MS)
+    lives = {lab.n.jobs[id].queue: life for id, life in lab.n.life.by_id.items()}
+    found = {queue: (life.run_state, life.failed, life.starts) for queue, life in lives.items()}
+    none = (0, 0, 0)
+    assert found == {
+        b"failed": (FAILED, 1, 1),
+        b"running": (LIVE, 0, 1),
+        b"graves": (FAILED, 1, 1),
+        b"waiting": none,
+    }
+    assert not any(life.crashes or life.terms.drops for life in lives.values())
+    (outcome,) = lab.n.life.kept.values()
+    assert outcome.result == b"its result"
+    state = lab.state()
+    lab.rewrite()
+    disk.process_crash()
+    assert disk.read(segment(disk), 8, 4) == b"\x03\0\0\0"
+    assert restarted(disk, START_MS).state() == state

@@ -89,6 +89,11 @@ async def forks_async(how: str) -> int:
 
 
 @app.task(queue="q", keep_s=60, attempts=1, time_limit_s=60)
+async def forks_in_a_thread(how: str) -> int:
+    return await asyncio.to_thread(_forked, how)
+
+
+@app.task(queue="q", keep_s=60, attempts=1, time_limit_s=60)
 async def forks_and_waits() -> int:
     child = os.fork()
     if child == 0:

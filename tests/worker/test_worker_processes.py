@@ -97,13 +97,17 @@ FORKED = {"returns": 0, "raises": 1, "exits": 7}
 def test_a_forked_child_ends_with_its_task(start_worker: StartWorker, did: Did, pool: str) -> None:
     """U13.5 A process that a task, a hook or middleware forked ends where that function ends in it:
     by return, by an exception or by `sys.exit`.
+
+    One that was forked in a thread of the loop, by `asyncio.to_thread` or `run_in_executor(None,
+    ...)`, ends where the function of that thread ends in it.
     """
-    runs = [task.enqueue(how) for how in FORKED for task in (tasks.forks, tasks.forks_async)]
+    ways = tasks.forks, tasks.forks_async, tasks.forks_in_a_thread
+    runs = [task.enqueue(how) for how in FORKED for task in ways]
     waits = tasks.forks_and_waits.enqueue()
     others = [str(number) for number in range(12)]
     last = [tasks.notes.enqueue(text) for text in others]
     worker = start_worker("-c", "1", "--pool", pool, app="process_tasks:app")
-    assert [run.result(60) for run in runs] == [code for code in FORKED.values() for _ in range(2)]
+    assert [run.result(60) for run in runs] == [code for code in FORKED.values() for _ in ways]
     assert waits.result(60) == 1
     for run in last:
         run.result(60)

@@ -248,3 +248,25 @@ def test_a_signal_while_it_starts(
     code = worker.process.wait(30)
     assert code in (-number, 128 + number)
     assert "Traceback" not in worker.text and "Abort" not in worker.text
+
+
+@pytest.mark.parametrize(("pool", "of"), [("thread", ""), ("process", ""), ("process", " child")])
+def test_other_signals_while_it_starts(
+    start_worker: StartWorker, tmp_path: Path, pool: str, of: str
+) -> None:
+    """U4.12 TSTP, USR1 and HUP that come while a worker, or a child process, loads its app wait
+    until it has handlers.
+    """
+    (tmp_path / f"hold{of}").touch()
+    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app")
+    until((tmp_path / f"loading{of}").exists)
+    for number in (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1):
+        worker.signal(number)
+    if of:
+        worker.says("log files are opened anew")  # the child has got it, too
+    (tmp_path / f"hold{of}").unlink()
+    for words in ("log files are opened anew", "quiet: no more jobs", "0 run, 0 wait"):
+        worker.says(words)
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert "ended by" not in worker.text

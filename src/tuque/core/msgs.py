@@ -168,6 +168,7 @@ class SetAck(Message, tag=10):
     left_ms: int
     outcome: bytes = b""  # of core/queues/merge_work.py
     is_untold: bool = False  # no node has written the event of this end (E1.13)
+    is_run_untold: bool = False  # nor that of the run in the outcome, which DONE named
 
 
 class LifeAt(Message, tag=33):

@@ -19,8 +19,8 @@ from tuque.store.disk import Disk
 
 WINDOW_BYTES: Final = 4 << 20
 
-VERSION: Final = 2  # raise it with any change that this program would misread (J1.4)
-OLDEST: Final = 1  # the first one that this program reads; 2 has the lives of jobs (W13)
+VERSION: Final = 3  # raise it with any change that older programs would misread (J1.4)
+OLDEST: Final = 1  # the first one that this program reads
 
 MAGIC: Final = b"TUQUEJL\n"
 SEGMENT: Final = 1

@@ -32,7 +32,7 @@ from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.child import SIGNALS, reopen_logs, set_up_log
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.pools.processes import FORKS, handlers
+from tuque.worker.pools.processes import FORKS, handlers, signals_blocked, unblock_signals
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
 from tuque.worker.run.holder import WorkerSettings
@@ -219,6 +219,7 @@ def worker(
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
 
 
+@signals_blocked()
 def run_here(
     children: Children,
     pool: str,
@@ -417,6 +418,7 @@ def take_signals(running: Worker, pool: Pool) -> None:
     loop.add_signal_handler(signal.SIGUSR1, running.dump)
     loop.add_signal_handler(signal.SIGHUP, hang_up, pool)
     FORKS.keeps(before)
+    unblock_signals()
 
 
 async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:

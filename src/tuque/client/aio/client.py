@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
@@ -126,7 +125,7 @@ class Client(Runner):
         # threads only: self._close_idle()
 
     def __del__(self) -> None:
-        if self._is_closed or self._pid != os.getpid():
+        if self._is_closed or not self._is_here():
             return
         if any(pool.open_count for pool in self._pools()):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from tuque.client.transport.face import (
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
+    Lineage,
     Slots,
     log,
     no_answer,
@@ -113,7 +113,7 @@ class Runner(Face):
     ) -> None:
         self._on_cancel = on_cancel
         self._on_order = on_order
-        self._pid = 0
+        self._forks = -1
         self._loop: asyncio.AbstractEventLoop | None = None  # asyncio only
         super().__init__(settings)
         self._start_afresh()
@@ -451,13 +451,30 @@ class Runner(Face):
     def _check_owner(self) -> None:
         """Drops connections that belong to another process, after a fork, or to another loop."""
         if not self._is_mine():
+            self._check_loop()  # asyncio only
             self._start_afresh()  # U14.3
             self._loop = asyncio.get_running_loop()  # asyncio only
+
+    def _check_loop(self) -> None:  # asyncio only
+        """[U14] RuntimeError on the loop of the parent, or beside another one that runs (U14.7)."""
+        if self._loop is asyncio.get_running_loop():
+            raise RuntimeError(
+                "this event loop is the one of the parent process, which hears through it: run "
+                "the calls of a forked process in a loop of its own, as asyncio.run makes one"
+            )
+        if self._is_here() and self._loop is not None and self._loop.is_running():
+            raise RuntimeError(
+                f"{self!r} is in use on another event loop, which runs: make a client for each loop"
+            )
 
     def _is_mine(self) -> bool:
         if self._loop is not asyncio.get_running_loop():  # asyncio only
             return False
-        return self._pid == os.getpid()
+        return self._is_here()
+
+    def _is_here(self) -> bool:
+        """Whether the connections were made by this process."""
+        return self._forks == Lineage.forks
 
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
@@ -467,4 +484,4 @@ class Runner(Face):
         self._joining = asyncio.Lock()  # asyncio only
         # threads only: self._joining = threading.RLock()  # U14.5
         self._rng.seed()  # a forked child must not repeat its parent's random numbers
-        self._pid = os.getpid()
+        self._forks = Lineage.forks

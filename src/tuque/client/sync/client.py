@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
@@ -122,7 +121,7 @@ class Client(Runner):
         self._close_idle()
 
     def __del__(self) -> None:
-        if self._is_closed or self._pid != os.getpid():
+        if self._is_closed or not self._is_here():
             return
         if any(pool.open_count for pool in self._pools()):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from tuque.client.transport.face import (
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
+    Lineage,
     Slots,
     log,
     no_answer,
@@ -113,7 +113,7 @@ class Runner(Face):
     ) -> None:
         self._on_cancel = on_cancel
         self._on_order = on_order
-        self._pid = 0
+        self._forks = -1
         super().__init__(settings)
         self._start_afresh()
 
@@ -450,7 +450,11 @@ class Runner(Face):
             self._start_afresh()  # U14.3
 
     def _is_mine(self) -> bool:
-        return self._pid == os.getpid()
+        return self._is_here()
+
+    def _is_here(self) -> bool:
+        """Whether the connections were made by this process."""
+        return self._forks == Lineage.forks
 
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
@@ -459,4 +463,4 @@ class Runner(Face):
         self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = threading.RLock()  # U14.5
         self._rng.seed()  # a forked child must not repeat its parent's random numbers
-        self._pid = os.getpid()
+        self._forks = Lineage.forks

@@ -6,11 +6,13 @@ import functools
 import inspect
 import logging
 import math
+import os
 import random
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.commands.calls import Call
@@ -70,11 +72,39 @@ def _refuse() -> str:
     raise ConfigError("keyfile has a passphrase: take a key without one")
 
 
+# ---- Forks: what a client has opened is of its own process
+
+
+class Held(Protocol):
+    """A connection."""
+
+    def leave(self) -> None:
+        """Closes the copy that a forked process has, and nothing else."""
+
+
+class Lineage:
+    """[U14] How many forks made this process, which tells it from those that it came from (U14.3).
+
+    A pid does not: the first process of a container has that of its parent, which has it outside.
+    """
+
+    forks = 0
+    links: Final[weakref.WeakSet[Held]] = weakref.WeakSet()  # that are open
+
+
+def _begin_fork() -> None:
+    """Else the node would not see the end of the parent's connections, and hold its tasks."""
+    Lineage.forks += 1
+    for link in list(Lineage.links):
+        link.leave()
+    Lineage.links.clear()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
+
+
 # ---- face
 
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import Conn
-from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, connect_error
+from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, Lineage, connect_error
 from tuque.client.transport.raw_link import keep_alive
 from tuque.client.url import Address
 from tuque.errors import Error
@@ -29,6 +29,7 @@ class Link(Conn):
         self._sock = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        Lineage.links.add(self)
 
     @classmethod
     def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
@@ -84,6 +85,9 @@ class Link(Conn):
 
     def close(self) -> None:
         self._sock.close()
+
+    def leave(self) -> None:
+        self._sock.close()  # TLS says nothing then
 
     def _received(self) -> bytes:
         received = self._sock.recv(RECEIVE_BYTES)

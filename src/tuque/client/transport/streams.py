@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import Conn
-from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, connect_error
+from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, Lineage, connect_error
 from tuque.client.transport.raw_link import keep_alive
 from tuque.client.url import Address
 from tuque.errors import Error, ProtocolError
@@ -28,6 +30,8 @@ class Link(Conn, asyncio.Protocol):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # of the loop
         self._lost: Error | None = None
         self._poll = select.poll()
         self._replies: list[Reply] = []
@@ -38,14 +42,11 @@ class Link(Conn, asyncio.Protocol):
     @classmethod
     async def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
         """Connects to a node; ConnectionError says why it failed."""
-        loop = asyncio.get_running_loop()
         link = cls(address)
         try:
-            async with asyncio.timeout(max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())):
-                if address.port == 0:
-                    await loop.create_unix_connection(lambda: link, address.host)
-                else:
-                    await loop.create_connection(lambda: link, *address, ssl=tls)
+            left_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
+            async with asyncio.timeout(left_s):
+                await link._connect(address, tls, left_s)
         except OSError as e:
             link.close()
             raise connect_error(address, e) from e
@@ -53,6 +54,19 @@ class Link(Conn, asyncio.Protocol):
             link.close()
             raise
         return link
+
+    async def _connect(self, address: Address, tls: ssl.SSLContext | None, left_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if address.port == 0:
+            await loop.create_unix_connection(lambda: self, address.host)
+            return
+        if threading.main_thread().is_alive():
+            await loop.create_connection(lambda: self, *address, ssl=tls)
+            return
+        # U14.6 the program exits: asyncio looks up names in a thread, and none begins any more
+        sock = socket.create_connection(address, left_s)
+        name = None if tls is None else address.host
+        await loop.create_connection(lambda: self, sock=sock, ssl=tls, server_hostname=name)
 
     async def exchange(
         self, commands: list[tuple[Arg, ...]], replies: list[Reply], deadline_s: float
@@ -103,14 +117,31 @@ class Link(Conn, asyncio.Protocol):
         return any(event & ENDED for _, event in found)
 
     def close(self) -> None:
-        if self._transport is not None:
-            with suppress(RuntimeError):  # the loop is closed already
+        """Also in another thread than that of the loop: the collector may run there."""
+        if self._transport is None or self._loop is None:
+            return
+        with suppress(RuntimeError):  # the loop is closed already
+            if threading.get_ident() == self._thread:
                 self._transport.abort()
+            else:
+                self._loop.call_soon_threadsafe(self._transport.abort)
+
+    def leave(self) -> None:
+        """The number stays taken: the transport closes it once more, after it has taken it out of
+        the selector. That is also the parent's, which must hear of its socket still.
+        """
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is not None and sock.fileno() >= 0:
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nothing, sock.fileno(), inheritable=False)
+            os.close(nothing)
 
     # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        Lineage.links.add(self)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         sock = transport.get_extra_info("socket")
         if sock is None:
             return

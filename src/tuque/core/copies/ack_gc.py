@@ -19,6 +19,7 @@ from tuque.core.model.job import (
     IN_TRANSIT,
     LEASED,
     QUEUED,
+    RUN_UNTOLD,
     TRIES,
     UNTOLD,
     WAIT_REPL,
@@ -29,6 +30,7 @@ from tuque.core.model.job_id import ttl_s_of
 from tuque.core.model.stats import set_why, why_of
 from tuque.core.model.task import Task
 from tuque.core.model.tombstones import ROUNDED_MS
+from tuque.core.model.work import DONE
 from tuque.core.msgs import DelJob, GotAck, SetAck
 from tuque.core.node.node import Node, Peer, Retelling
 from tuque.core.node.peers import (
@@ -212,15 +214,26 @@ def reporter_of(n: Node, job: Job) -> i64:
     return reporter
 
 
-def end_untold(n: Node, job: Job) -> bool:
-    """[E1] Write the event, and count the ack; False if another holder does (E1.13).
+def end_untold(n: Node, job: Job, run: i64) -> bool:
+    """[E1] Write the events, and count the ack; False if another holder does (E1.13).
 
-    The body and the life of the job must still be there.
+    `run` is the one that DONE named. The body and the life of the job must still be there.
     """
     if reporter_of(n, job) != 0:
         return False
+    n.record_done(job, run)
     report_ack(n, job)
     return True
+
+
+def untold_run(n: Node, m: SetAck) -> i64:
+    """[E1] The run that DONE named, whose event no node has written; 0: none (E1.13)."""
+    if not m.is_untold or len(m.outcome) == 0:
+        return 0
+    outcome = unpack_outcome(n, m.id, m.outcome)
+    if outcome is None or outcome.kind != DONE:
+        return 0
+    return outcome.run if outcome.is_claim or m.is_run_untold else 0
 
 
 def report_ack(n: Node, job: Job) -> None:
@@ -363,9 +376,14 @@ def tell_acked(n: Node, job: Job, slots: i64) -> None:
         peer = n.peers[slot]
         if may_hear(peer):
             introduce(n, slot, job.holders)
-            say(n, slot, ack_of(n, job, True) if slot == reporter else message)  # E1.13
+            say(n, slot, left_of(n, job) if slot == reporter else message)  # E1.13
         elif peer.is_linked:
             owe(n, slot, job.id)
+
+
+def left_of(n: Node, job: Job) -> SetAck:
+    """[E1] SETACK for the holder that has to write the events (E1.13)."""
+    return ack_of(n, job, True, job.marks & RUN_UNTOLD != 0)
 
 
 def owe(n: Node, slot: i64, id: bytes) -> None:
@@ -495,13 +513,16 @@ def deny(n: Node, slot: i64, id: bytes) -> None:
 
 def learn_ack(n: Node, job: Job, m: SetAck, named: i64) -> i64:
     """[A4] The job is acked elsewhere (A4.2); what became of its outcomes, as adopt_outcome."""
-    is_left = m.is_untold and not end_untold(n, job)  # E1.13
+    run = untold_run(n, m)
+    is_left = m.is_untold and not end_untold(n, job, run)  # E1.13
     met = adopt_outcome(n, job, m.outcome)
     count_all(n, job)
     job.holders |= named
     become_acked(n, job)
     if is_left:
         job.marks |= UNTOLD
+        if run != 0:
+            job.marks |= RUN_UNTOLD
     if n.records is not None:
         n.records.ack_job(job)
     return met
@@ -573,11 +594,12 @@ def ends_by_claim(n: Node, task: Task, data: bytes) -> bool:
     """
     claim = unpack_outcome(n, task.id, data) if len(data) > 0 else None
     work = n.life
-    work.result = None if claim is None else claim.result
+    if claim is not None:
+        work.result, work.done_run = claim.result, claim.run
     try:
         return policy_of(n).ack_claimed(n, task)
     finally:
-        work.result = None
+        work.result, work.done_run = None, 0
 
 
 def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
@@ -596,7 +618,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
     bit: i64 = 1 << slot
     new = join(n, job, named)
     if job.marks & UNTOLD and slot == reporter_of(n, job):
-        job.marks &= 0xFF ^ UNTOLD
+        job.marks &= TRIES
     if m.known or job.holders & bit:
         job.confirmed |= bit  # A5.2
     if not collect_if_complete(n, job):
@@ -612,7 +634,7 @@ def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:
         return
     job = n.jobs.get(m.id)
     if m.is_untold and job is not None and job.state != ACKED and not isinstance(job, Task):
-        if not end_untold(n, job):
+        if not end_untold(n, job, 0):
             say(n, reporter_of(n, job), DelJob(m.id, 0, m.left_ms, True))  # E1.13
     end_here(n, m.id, n.now_ms + m.left_ms, slot, translate_all(n, slot, m.holders), m.holders == 0)
 

@@ -5,7 +5,13 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.ack import ack_job
-from tuque.core.copies.ack_gc import hurry, on_unknown_ack, retire_concluded, unheard
+from tuque.core.copies.ack_gc import (
+    hurry,
+    on_unknown_ack,
+    report_ack,
+    retire_concluded,
+    unheard,
+)
 from tuque.core.life.cancel_update import holds_tick
 from tuque.core.model.errors import (
     NOJOB,
@@ -50,7 +56,6 @@ from tuque.core.queues.ends import (
 from tuque.core.queues.merge_work import drop_letters, has_surplus, tell_untold
 from tuque.core.queues.procedures import policy_of
 from tuque.core.queues.requeue import is_delayed, on_enqueue
-from tuque.core.records.events import RUN_DONE
 from tuque.core.tables.work import Asking
 
 FIELDS: Final = (
@@ -83,17 +88,14 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
 def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> bool:
     """[W7] As `on_done`, of a known job."""
     if isinstance(job, Task):
-        return done_task(n, job, result, client)
+        return done_task(n, job, run, result, client)
     if job.state == ACKED:
         return False
     life = life_of(n, job.id)
     if life is not None and client == life.client:
         life.run_state = RELEASED  # its worker knows
-    n.book.ack(job, n.now_ms)
-    if n.events is not None:
-        if run != 0:
-            n.events.run(n.now_ms, job, RUN_DONE, attempt_of(run), worker_of(life, run))
-        n.events.acked(n.now_ms, job, n.returned(job.id))
+    n.record_done(job, run)
+    report_ack(n, job)
     if life is not None:
         drop_life(n, job, life)
     if n.has_lives:
@@ -103,26 +105,21 @@ def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> 
     return True
 
 
-def done_task(n: Node, task: Task, result: bytes | None, client: i64) -> bool:
+def done_task(n: Node, task: Task, run: i64, result: bytes | None, client: i64) -> bool:
     """[T48] DONE of a task is an ack with a result (T48.6)."""
     life = life_of(n, task.id)
     caller: i64 = -1 if life is None else life.client
     if life is not None and client == caller:
         life.client = -1  # its worker knows
     work = n.life
-    work.result = result
+    work.result, work.done_run = result, run
     try:
         is_done = ack_job(n, task, client)
     finally:
-        work.result = None
+        work.result, work.done_run = None, 0
     if not is_done and life is not None:
         life.client = caller
     return is_done
-
-
-def worker_of(life: Life | None, run: i64) -> bytes:
-    """The worker of the run, if that is known here."""
-    return life.worker if life is not None and life.run == run else b""
 
 
 def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:

@@ -60,7 +60,8 @@ ASKED_ALL: Final = 64  # held, and nodes that are no holders are asked as well (
 LET_GO: Final = 128  # dequeued for another node that said it has the job queued (F4.2)
 
 UNTOLD: Final = 128  # of an acked job: another holder has to write the event (E1.13)
-TRIES: Final = 127  # of an acked job: bits of the number of collection attempts (A6)
+RUN_UNTOLD: Final = 64  # and that of the run in the outcome, which DONE named
+TRIES: Final = 63  # of an acked job: bits of the number of collection attempts (A6)
 
 # ranks: how close a node is to delivering the job; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due
@@ -92,7 +93,7 @@ class Job:
     body: bytes
     state: u8
     flags: u8
-    marks: u8  # see above; of an acked job: UNTOLD and TRIES
+    marks: u8  # see above; of an acked job: UNTOLD, RUN_UNTOLD and TRIES
     why: u8  # why it left its leased batch (Y3.8); what it counts as: see above
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once

@@ -14,6 +14,7 @@ from tuque.core.model.job_id import Chance, IdMaker
 from tuque.core.model.stats import Book, Ledger
 from tuque.core.model.timers import Wheel
 from tuque.core.model.tombstones import Tombs
+from tuque.core.model.work import attempt_of
 from tuque.core.msgs import (
     AnyMessage,
     GotJobs,
@@ -23,7 +24,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
-from tuque.core.records.events import Events
+from tuque.core.records.events import RUN_DONE, Events
 from tuque.core.records.jobs import Records
 from tuque.core.tables.dedupe_keys import Keys
 from tuque.core.tables.leases import Leases
@@ -378,6 +379,14 @@ class Node:
         """[E1] How often FAIL, RELEASE or silence of a run put the job back (E1.11)."""
         work = self.life.by_id.get(id)
         return 0 if work is None else work.returned
+
+    def record_done(self, job: Job, run: i64) -> None:
+        """[E1] Write the event of a run that is done (E1.7); 0: DONE named none."""
+        if self.events is None or run == 0:
+            return
+        work = self.life.by_id.get(job.id)
+        worker = work.worker if work is not None and work.run == run else b""
+        self.events.run(self.now_ms, job, RUN_DONE, attempt_of(run), worker)
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than all earlier ones on this node (G6.4)."""

@@ -89,10 +89,11 @@ def packed_outcome(n: Node, id: bytes) -> bytes:
     return w.getvalue()
 
 
-def ack_of(n: Node, job: Job, is_untold: bool = False) -> SetAck:
+def ack_of(n: Node, job: Job, is_untold: bool = False, is_run_untold: bool = False) -> SetAck:
     """[W14] SETACK of an ended job, with its outcome (W14.4)."""
     left_ms = max(1, job.expire_ms - n.now_ms)
-    return SetAck(job.id, job.holders, left_ms, packed_outcome(n, job.id), is_untold)
+    outcome = packed_outcome(n, job.id)
+    return SetAck(job.id, job.holders, left_ms, outcome, is_untold, is_run_untold)
 
 
 def unpack_life(n: Node, data: bytes) -> Life | None:

@@ -181,6 +181,7 @@ class Lives:
 
     in_hand: Outcome | None = None  # with a result that goes out in this turn and is not kept
     result: bytes | None = None  # what DONE says of the task that ends now
+    done_run: i64 = 0  # the run that it names, 0: none (E1.7)
     details_thinned: i64 = 0  # dropped for memory (M3.4)
     results_thinned: i64 = 0
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)

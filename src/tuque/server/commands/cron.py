@@ -31,7 +31,7 @@ MINUTE: Final = 60
 HOUR: Final = 3600
 ENDS: Final = {SECOND: 60, MINUTE: 60, HOUR: 24}
 WEEK: Final = tuple(sum(1 << day for day in range(1 + i, 32, 7)) for i in range(7))
-TO_SUNDAY: Final = re.compile(r"-SUN(?![^\s,/])", re.IGNORECASE)  # which cronsim takes for 0
+TO_SUNDAY: Final = re.compile(r"-SUN(?![^,/])", re.IGNORECASE)  # which cronsim takes for 0
 ALL_DAYS: Final = tuple((2 << last) - 2 for last in range(32))  # a bit for each day from 1 on
 
 
@@ -171,7 +171,8 @@ def parsed(text: str, zone: object, begin: datetime) -> Times:
 
 def times_from(text: str, begin: datetime) -> Times:
     """The times of the expression from `begin` on, in its zone. Raises CronSimError."""
-    text = TO_SUNDAY.sub("-7", text)
+    *clock, weekday = text.split() or [""]
+    text = " ".join([*clock, TO_SUNDAY.sub("-7", weekday)])
     if begin.tzinfo == GREENWICH:
         begin = begin.replace(tzinfo=UTC)  # cronsim knows this one: no clock changes
     return parsed(text, begin.tzinfo, datetime(2000, 1, 1, tzinfo=begin.tzinfo)).begin(begin)

@@ -289,6 +289,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.done += 1
     n.book.ack(task, n.now_ms)
     if n.events is not None:
+        n.record_done(task, n.life.done_run)
         n.events.acked(n.now_ms, task, n.returned(task.id))
     end(n, t, tube, task, stats.GC_ACKED, options.ACK)
 

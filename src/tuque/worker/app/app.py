@@ -202,6 +202,8 @@ class App(Hooks):
                     raise ConfigError(
                         "this app was built around a client; asyncio needs an App with a URL"
                     )
+                for old in [one for one in self._aio if one.is_closed()]:
+                    del self._aio[old]  # the client has the loop, so it would never go
                 found_s = search_s_of(self.url)
                 client = self._aio[loop] = aio.Client(self.url, search_timeout=found_s)
             return client

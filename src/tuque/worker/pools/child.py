@@ -28,7 +28,7 @@ from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
-from tuque.worker.pools.processes import FORKS, guard, handlers
+from tuque.worker.pools.processes import FORKS, guard, handlers, unblock_signals
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
@@ -252,6 +252,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGUSR2, HALTS.on_signal)
     signal.signal(signal.SIGHUP, _on_hang_up)
     FORKS.keeps(before)
+    unblock_signals()
     sock = socket.socket(fileno=int(fd))
     sock.set_inheritable(False)  # a program that outlives this process must not hold it
     FORKS.close_there(sock)

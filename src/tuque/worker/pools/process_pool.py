@@ -24,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.processes import end_group, ending, has_room, is_over
+from tuque.worker.pools.processes import end_group, ending, has_room, is_over, signals_blocked
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -263,24 +263,25 @@ class ProcessPool:
         """A process that leads a group, with its end of the socket."""
         if self._guarded < 0:
             self._guarded, self._guarding = os.pipe()
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                BOOT,
-                json.dumps(sys.path),
-                self._target,
-                self._app_dir,
-                str(theirs.fileno()),
-                str(self._guarded),
-                self._log_kind,
-                str(logging.root.level),
-                self._keys,
-            ],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(), self._guarded),
-            process_group=0,  # which ends with it (U13.4)
-        )
+        with signals_blocked():
+            return subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    BOOT,
+                    json.dumps(sys.path),
+                    self._target,
+                    self._app_dir,
+                    str(theirs.fileno()),
+                    str(self._guarded),
+                    self._log_kind,
+                    str(logging.root.level),
+                    self._keys,
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), self._guarded),
+                process_group=0,  # which ends with it (U13.4)
+            )
 
     async def _discard(self, child: Child) -> int:
         self._children.discard(child)

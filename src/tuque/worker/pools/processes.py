@@ -18,10 +18,11 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from tuque.errors import ConfigError
 from tuque.logtext import facts
@@ -35,6 +36,8 @@ FILES_MAX: Final = 4096  # that a process has open at its start
 CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
 
 Handler = Callable[[int, FrameType | None], object] | int | None
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 # ---- Forks of tasks: multiprocessing, os.fork (SPEC U13.1)
@@ -66,9 +69,13 @@ class Forks:
         self._sockets.append(sock)
 
     def leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """[U13] A child that is forked in this loop ends where it would wait there (U13.5)."""
+        """[U13] A child that is forked in this loop ends where it would wait there (U13.5).
+
+        One that is forked in a thread of the loop ends where the function ends in it.
+        """
         self._register()
         self._loops.add(loop)
+        loop.set_default_executor(LoopThreads(thread_name_prefix="asyncio"))
 
     def _register(self) -> None:
         if not self._is_registered:
@@ -109,6 +116,28 @@ class Forks:
 FORKS: Final = Forks()
 
 
+# ---- Signals while a process starts: only those that end it are heard at once (SPEC U4)
+
+BLOCKED: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
+
+
+@contextlib.contextmanager
+def signals_blocked(numbers: Iterable[int] = BLOCKED) -> Iterator[None]:
+    """[U4] Signals wait: for what is started in this block, until it calls `unblock_signals`, and
+    for this thread (U4.12).
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def unblock_signals() -> None:
+    """[U4] This process has handlers: it hears what has waited (U4.12)."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
+
+
 # ---- Forks that come back: os.fork, and the child returns, raises or exits (SPEC U13.5)
 #
 # The child is a copy of the worker with the thread of the task. It would take calls from the copy
@@ -131,6 +160,19 @@ class SameProcess:
     ) -> None:
         if os.getpid() != self._pid:
             _end_fork(err)
+
+
+class LoopThreads(ThreadPoolExecutor):
+    """The threads of a loop, for `asyncio.to_thread`: a fork of one would wait for more calls."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Runs the function in a thread."""
+
+        def run() -> R:
+            with SameProcess():  # U13.5
+                return fn(*args, **kwargs)
+
+        return super().submit(run)
 
 
 def _end_fork(err: BaseException | None) -> NoReturn:

@@ -5,20 +5,17 @@ Decides nothing about jobs: the worker stops as after a signal, and gives back w
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
-from types import FrameType
 from typing import Any, Final
 
 from tuque.errors import ConfigError
 from tuque.logtext import facts
-from tuque.worker.run.supervise import BOOT, PASSED_ON, exit_code
+from tuque.worker.run.supervise import BOOT, Relay, exit_code
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -43,8 +40,7 @@ class Reloader:
         self._env = env
         self._directory = directory
         self._limit_s = grace_s + LEAVE_S
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_stopping = False
+        self._relay = Relay()
 
     def run(self) -> int:
         """Runs until it is stopped, or until a worker ends well; the exit code of the last one.
@@ -52,8 +48,7 @@ class Reloader:
         A worker that ends with an error, such as one in its app, is started again at the next
         change.
         """
-        for number in PASSED_ON:
-            signal.signal(number, self._pass_on)
+        self._relay.begin()
         process = self._start()
         for changes in self._watchfiles.watch(
             self._directory,
@@ -63,25 +58,22 @@ class Reloader:
             raise_interrupt=False,
         ):
             code = process.poll()
-            if code is not None and (code == 0 or self._is_stopping):
+            if code is not None and (code == 0 or self._relay.is_stopping):
                 return exit_code(code)
-            if changes and not self._is_stopping:
+            if changes and not self._relay.is_stopping:
                 names = sorted({os.path.basename(path) for _, path in changes})
                 log.warning(
                     "changed: %(files)s; the worker starts anew",
                     facts("code_changed", files=", ".join(names[:5])),
                 )
                 self._end(process)
-                process = self._start()
+                if not self._relay.is_stopping:
+                    process = self._start()
         return exit_code(process.wait())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments],
-            env=self._env,
-            process_group=0,  # a terminal's signals reach it through this process, once
-        )
-        return self._process
+        words = [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments]
+        return self._relay.start(words, self._env)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
@@ -90,10 +82,3 @@ class Reloader:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT):
-            self._is_stopping = True
-        if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(self._process.pid, number)

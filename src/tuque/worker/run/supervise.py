@@ -28,7 +28,13 @@ from tuque.client.api import Job, JobInfo
 from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
-from tuque.worker.pools.processes import end_group, ending
+from tuque.worker.pools.processes import (
+    BLOCKED,
+    end_group,
+    ending,
+    signals_blocked,
+    unblock_signals,
+)
 from tuque.worker.run.crash_table import (
     ENDED,
     LEAVING,
@@ -56,6 +62,51 @@ STEADY_S: Final = 10.0  # a process that lived so long did start
 ASKED_AT_ONCE: Final = 200
 
 
+class Relay:
+    """[U4] Passes the signals of this process on to its child, also those that come while that
+    starts (U4.12).
+    """
+
+    def __init__(self) -> None:
+        self.is_stopping = False  # TERM or INT has come
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_starting = False
+        self._waiting: list[int] = []
+
+    def begin(self) -> None:
+        """Signals come here from now on."""
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        unblock_signals()
+
+    def start(
+        self, words: list[str], env: dict[str, str], fds: tuple[int, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Starts the child; it leads a group: signals of a terminal reach it through here, once."""
+        self._is_starting = True
+        with signals_blocked():
+            self._process = process = subprocess.Popen(
+                words, pass_fds=fds, env=env, process_group=0
+            )
+        self._is_starting = False
+        while self._waiting:
+            self._send(process, self._waiting.pop(0))
+        return process
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self.is_stopping = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            self._send(process, number)
+        elif self._is_starting or number in BLOCKED:
+            self._waiting.append(number)
+
+    def _send(self, process: subprocess.Popen[bytes], number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(process.pid, number)
+
+
 class Supervisor:
     """One worker process after the other, until one ends cleanly."""
 
@@ -63,29 +114,27 @@ class Supervisor:
         self._arguments = arguments
         self._env = env
         self._box = Box.made(places)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_stopping = False
+        self._relay = Relay()
         self._deputy = Deputy(self._box)
 
     def run(self) -> int:
         """Runs processes; returns the exit code of the last one."""
-        for number in PASSED_ON:
-            signal.signal(number, self._pass_on)
-        threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
+        self._relay.begin()
+        with signals_blocked(PASSED_ON):  # it would not wake this thread, which waits for the child
+            threading.Thread(target=self._deputy.run, name="heartbeats", daemon=True).start()
         rng = random.Random()
         failures = 0
         while True:
             began = time.monotonic()
-            code = self._run_one()
-            if self._box.phase == RETIRED and not self._is_stopping:
+            pid, code = self._run_one()
+            if self._box.phase == RETIRED and not self._stops():
                 failures = 0
                 continue  # U4.2
             if self._box.phase != WORKING:
-                if self._is_stopping and self._box.phase != LEAVING and self._box.entries():
+                if self._stops() and self._box.phase != LEAVING and self._box.entries():
                     return self._give_back()  # it heard no signal yet (U2.14)
                 return exit_code(code)
-            assert self._process is not None
-            end_group(self._process.pid)  # what its tasks had started (U13.4)
+            end_group(pid)  # what its tasks had started (U13.4)
             self._box.ended = ending(code)
             held = len(self._box.entries())
             log.error(
@@ -105,41 +154,24 @@ class Supervisor:
         if not self._box.entries() or self._box.is_last:
             return 1
         self._box.is_last = True
-        return exit_code(self._run_one())
+        return exit_code(self._run_one()[1])
 
     def _stops(self) -> bool:
-        return self._is_stopping
+        return self._relay.is_stopping
 
-    def _run_one(self) -> int:
+    def _run_one(self) -> tuple[int, int]:
+        """The pid of a process that has run to its end, and its exit code."""
         self._box.phase = LOADING
         self._box.runs = 0
         self._box.beats_at = inf
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                BOOT,
-                json.dumps(sys.path),
-                *self._arguments,
-                f"--box={self._box.passed()}",
-            ],
-            pass_fds=(self._box.fd,),
-            env=self._env,
-            process_group=0,  # a terminal's signals reach it through this process, once
-        )
+        box = f"--box={self._box.passed()}"
+        words = [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments, box]
+        process = self._relay.start(words, self._env, (self._box.fd,))
         self._box.is_first = False
-        self._deputy.pid = self._process.pid
-        code = self._process.wait()
+        self._deputy.pid = process.pid
+        code = process.wait()
         self._deputy.pid = None
-        return code
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT):
-            self._is_stopping = True
-        process = self._process
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(process.pid, number)
+        return process.pid, code
 
 
 def failed_starts(before: int, runs: int, lived_s: float) -> int:
