@@ -1,7 +1,7 @@
 """Short stories in which a Disque cluster loses, doubles or resurrects jobs; ours do not.
 
-Each is what somebody would do by hand on nodes. The numbers after the names are those of the flaws
-in the SPEC's table of deviations. The eighth is that of a planned restart (test_e2e_journal.py).
+Each is what somebody would do by hand on nodes. The numbers of flaws are those in
+docs/from-disque.md. The eighth is that of a planned restart (test_e2e_journal.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The flaws of the published protocol about acks: each one played out, and the job stays done.
 
-The numbers are those of spec/deviations.md.
+The numbers are those of docs/from-disque.md, F.
 """
 
 from __future__ import annotations
