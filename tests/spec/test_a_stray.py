@@ -468,8 +468,10 @@ def test_the_run_of_a_done_at_any_node(make_world: Make, copies: int) -> None:
 
 @pytest.mark.parametrize("command", ["DONE", "ACKJOB"])
 def test_a_run_that_another_holder_passes_on(make_world: Make, command: str) -> None:
-    """E1.13 Before an acked after DONE with a run it writes run-done (E1.7): so with what another
-    holder passes on. ACKJOB names no run, though one lasts.
+    """E1.13 Before an acked after DONE with a run it writes run-done (E1.7), as a node with a copy
+    does.
+
+    So with what another holder passes on. ACKJOB names no run, though one lasts.
     """
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
