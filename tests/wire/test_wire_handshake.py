@@ -22,6 +22,7 @@ from tuque.wire.bus.handshake import (
     BEFORE_BYTES,
     MAGIC,
     REFUSED,
+    SEALED_VERSION,
     Conn,
 )
 from tuque.wire.bus.seal import CODE_BYTES
@@ -145,7 +146,7 @@ def test_a_listener_can_try_secrets_and_so_they_have_128_bits() -> None:
     """B1.5: why a secret is judged. Who is dialled gets a proof, and can try secrets against it."""
     a = dialer([b"tuque"])
     greeting = a.take_out()[HEAD:]
-    fake = msgspec.msgpack.encode(Greeting(MAGIC, 4, 4, b"f" * 32))
+    fake = msgspec.msgpack.encode(Greeting(MAGIC, SEALED_VERSION, SEALED_VERSION, b"f" * 32))
     a.feed(head_of(fake, 0) + fake)
     proof = a.take_out()[HEAD:]
     code, told = proof[: seal.PROOF_BYTES], proof[seal.PROOF_BYTES :]
@@ -337,7 +338,7 @@ def test_a_card_that_cannot_be_is_refused(secrets: list[bytes], bad: dict[str, o
 @pytest.mark.parametrize("nonce", [b"", b"n" * 31, b"n" * 33])
 def test_a_challenge_that_is_too_short_is_refused(nonce: bytes) -> None:
     """B1.1: a challenge of 32 bytes"""
-    greeting = msgspec.msgpack.encode(Greeting(MAGIC, 4, 4, nonce))
+    greeting = msgspec.msgpack.encode(Greeting(MAGIC, SEALED_VERSION, SEALED_VERSION, nonce))
     conn = dialer()
     conn.take_out()
     with pytest.raises(BusError):

@@ -365,7 +365,7 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   place of -1.
 - Z3.4 A client that disconnects while it waits changes nothing.
 - Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what PUBLISH
-  makes of them. STAGE is refused from level 1 on (M2.3). They are never evicted.
+  makes of them, and a queue once. STAGE is refused from level 1 on (M2.3). They are never evicted.
 - Z6.1 Records are staged (one job of an attempt, with its position), stage-drop, published, key
   (id and end) and app (version and last use). They are absolute (J2.2) and binding (J4.2).
 - Z6.2 A PUBLISH is one record for all its jobs: a load makes them again from the staged ones. A
