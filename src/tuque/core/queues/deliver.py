@@ -210,13 +210,16 @@ def wait(
     waiter.bytes_used = size
     n.wait_bytes += size
     if until_ms > 0:
+        if until_ms < n.now_ms + LINGER_MS:
+            waiter.is_short = True
+            on_poll(n, queues)  # F1.4
         heappush(n.deadlines, (until_ms, client))
         if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:
             drop_deadlines(n)
 
 
 def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
-    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT found `lack` jobs too few (F1.1).
+    """[F1] GETJOB NOHANG found nothing, or a short wait begins, or LEASE NEXT lacks jobs (F1.1).
 
     Requests jobs from other nodes for the next call.
     """
