@@ -118,12 +118,33 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
             job.queue = last.queue
     if not is_same and job.queue not in a.queues:
         a.queues[job.queue] = None
-        size += named_bytes(job.queue)
+        name_queue(n, job.queue)
     a.jobs.append(job)
     a.bytes += size
     n.staging.bytes += size
     n.staging.count += 1
     n.life.shares.stage(a.txn, 1, size)
+
+
+def name_queue(n: Node, queue: bytes) -> None:
+    """[Z5] One more attempt has jobs for the queue; it counts once (Z5.1)."""
+    staging = n.staging
+    used = staging.queues.get(queue, 0)
+    staging.queues[queue] = used + 1
+    if used == 0:
+        staging.bytes += named_bytes(queue)
+        n.life.shares.stage(queue, 0, named_bytes(queue))
+
+
+def leave_queue(n: Node, queue: bytes) -> None:
+    """An attempt with jobs for the queue has gone."""
+    staging = n.staging
+    used = staging.queues.pop(queue)
+    if used > 1:
+        staging.queues[queue] = used - 1
+        return
+    staging.bytes -= named_bytes(queue)
+    n.life.shares.stage(queue, 0, -named_bytes(queue))
 
 
 def watch(n: Node, a: Attempt) -> None:
@@ -140,6 +161,9 @@ def drop_attempt(n: Node, a: Attempt) -> None:
     if len(attempts) == 0:
         del staging.txns[a.txn]
     a.is_gone = True
+    for queue in a.queues:
+        leave_queue(n, queue)
+    a.queues = {}
     staging.bytes -= a.bytes
     staging.count -= len(a.jobs)
     staging.attempt_count -= 1
