@@ -95,7 +95,10 @@ from tuque.server.state.client import (
     REPLY_ON,
     REPLY_SKIP,
     REPLY_SKIPPING,
+    TURN_BYTES,
     Client,
+    memory_of,
+    weigh,
 )
 from tuque.server.state.server import Server
 from tuque.tubes.groups import FIRST_MINDER
@@ -165,12 +168,15 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if s.audit is not None and account is not None:
         note_act(s, c, account, command, args, written)
         s.mark_ns = 0
+    if c.chore is not None:
+        c.chore.words_bytes = memory_of([args])  # M5.1
+        weigh(s.n, c)
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
         hold_back(s, tubes_of(s.n), c, written)  # T18.5
     if len(c.holes) > 0:
-        keep_order(c, written)
+        keep_order(s.n, c, written)
     if not c.is_dirty:
         s.touch(c)
     if len(s.n.ready) > 0:
@@ -510,6 +516,9 @@ def tell_wakes(s: Server) -> None:
         if wake.client < FIRST_MINDER and s.n.policy is not None:
             wake_group(tubes_of(s.n), wake.client)
             continue
+        if wake.why >= JOB_ENDED and s.told_bytes > TURN_BYTES:
+            put_off(s, wake)  # L2.8
+            continue
         c = s.by_number.get(wake.client)
         if c is None and len(s.takes) > 0:
             reply_take_iproto(s, wake)
@@ -522,9 +531,17 @@ def tell_wakes(s: Server) -> None:
         c.last_ms = s.n.now_ms
         if wake.why < JOB_ENDED:
             tell(s, c, wake)
+        s.note_told(c)
         s.touch(c)
         if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)
+
+
+def put_off(s: Server, wake: Wake) -> None:
+    """Reply in the next turn to a client that waits for ends of jobs."""
+    before = s.late_wakes.get(wake.client)
+    if before is None or before.why == JOB_ENDED:
+        s.late_wakes[int(wake.client)] = wake
 
 
 def tell(s: Server, c: Client, wake: Wake) -> None:

@@ -60,6 +60,10 @@ def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
 def run_chores(s: Server) -> None:
     """[L2] Continue long commands until the turn's share is used (L2.2)."""
     n = s.n
+    if s.has_parted:
+        s.has_parted = False
+        s.chores = drop_parted(s.chores)
+        s.resting = drop_parted(s.resting)
     if s.paused_until_ms > n.now_ms:
         return
     if len(s.resting) > 0:
@@ -70,7 +74,7 @@ def run_chores(s: Server) -> None:
         if has_run and n.work >= TURN_WORK:
             return
         chore = s.chores.pop(0)
-        if chore.is_over or (chore.c.is_closed and not chore.goes_on):
+        if chore.is_over:
             chore.drop()
             continue
         has_run = True
@@ -89,6 +93,17 @@ def run_chores(s: Server) -> None:
         if not chore.is_over:
             line = s.resting if chore.wake_ms > n.now_ms else s.chores
             line.append(chore)
+
+
+def drop_parted(chores: list[Chore]) -> list[Chore]:
+    """Those whose client is there, and those that go on without it; the others end now (L2.2)."""
+    kept: list[Chore] = []
+    for chore in chores:
+        if chore.c.is_closed and not chore.goes_on:
+            chore.drop()
+        else:
+            kept.append(chore)
+    return kept
 
 
 def next_chore_ms(s: Server) -> i64:
@@ -133,8 +148,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
     w.chores -= 1
     w.last_ms = s.n.now_ms
     hold_back_wired(s, t, w, chore.sync, written)  # T18.5
-    if w.has_much():
-        s.figures.much_bytes += w.out_bytes
+    s.figures.much_bytes += w.take_much()
     s.touch(w)
 
 
@@ -164,8 +178,7 @@ def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
         del c.out[written:]
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
         hold_back(s, tubes_of(s.n), c, written)  # T18.5
-    if c.has_much():
-        s.figures.much_bytes += c.out_bytes
+    s.figures.much_bytes += c.take_much()
     s.touch(c)
     if len(c.todo) > 0 or c.reader.error or c.has_ended:
         s.resumed.append(c)
