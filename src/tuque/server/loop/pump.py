@@ -90,10 +90,14 @@ class Share:
         self.noted_bytes: i64 = 0
 
     def cost(self) -> i64:
-        """Bytes read, commands run and bytes of large replies, since the start."""
+        """Bytes read, commands run and bytes of replies, since the start."""
+        return self.price() + self.s.figures.much_bytes
+
+    def price(self) -> i64:
+        """The same without replies: those of consumers do not make the bytes of others dear."""
         figures = self.s.figures
         commands = figures.commands + figures.turned_down
-        return figures.in_bytes + figures.much_bytes + COMMAND_COST * commands + self.joined
+        return figures.in_bytes + COMMAND_COST * commands + self.joined
 
     def begin(self) -> None:
         """Start a turn with a full share."""
@@ -108,7 +112,7 @@ class Share:
 
     def note_price(self) -> None:
         """See what a byte of input costs: many short commands cost more than their bytes."""
-        cost, read = self.cost(), self.s.figures.in_bytes
+        cost, read = self.price(), self.s.figures.in_bytes
         came = read - self.noted_bytes
         if 0 <= came < NOTED_READ:
             return
