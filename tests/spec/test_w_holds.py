@@ -187,9 +187,9 @@ def test_words_of_a_late_worker_while_the_job_is_held(make_world: Make) -> None:
 
 
 def test_words_at_a_holder_that_has_not_heard_of_the_cancel(make_world: Make) -> None:
-    """W16.8 CANCEL replies when the job has ended or is flagged at its node. A holder hears of it by
-    the next message: until then the job is held there, so WORKING and FAIL may still get `-ATWORK`
-    after the reply, and no run begins (W8.5).
+    """W16.8 CANCEL replies when the job has ended or is flagged at its node. A holder hears of it
+    by the next message: until then the job is held there, so WORKING and FAIL may still get
+    `-ATWORK` after the reply, and no run begins (W8.5).
     """
     world = make_world(3, journal="off")
     id, wire = add(world), world.wire(2)

@@ -103,7 +103,7 @@ def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
     attempts[name] = a
     n.staging.bytes += a.bytes
     n.staging.attempt_count += 1
-    n.life.shares.stage(txn, 0, a.bytes)
+    share(n, txn, 0, a.bytes)
     return a
 
 
@@ -123,7 +123,12 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
     a.bytes += size
     n.staging.bytes += size
     n.staging.count += 1
-    n.life.shares.stage(a.txn, 1, size)
+    share(n, a.txn, 1, size)
+
+
+def share(n: Node, name: bytes, jobs: i64, size: i64) -> None:
+    """So many jobs of so many bytes more are staged by the tenant of the transaction or queue."""
+    n.life.shares.stage(name, jobs, size)
 
 
 def name_queue(n: Node, queue: bytes) -> None:
@@ -133,7 +138,7 @@ def name_queue(n: Node, queue: bytes) -> None:
     staging.queues[queue] = used + 1
     if used == 0:
         staging.bytes += named_bytes(queue)
-        n.life.shares.stage(queue, 0, named_bytes(queue))
+        share(n, queue, 0, named_bytes(queue))
 
 
 def leave_queue(n: Node, queue: bytes) -> None:
@@ -144,7 +149,7 @@ def leave_queue(n: Node, queue: bytes) -> None:
         staging.queues[queue] = used - 1
         return
     staging.bytes -= named_bytes(queue)
-    n.life.shares.stage(queue, 0, -named_bytes(queue))
+    share(n, queue, 0, -named_bytes(queue))
 
 
 def watch(n: Node, a: Attempt) -> None:
@@ -167,7 +172,7 @@ def drop_attempt(n: Node, a: Attempt) -> None:
     staging.bytes -= a.bytes
     staging.count -= len(a.jobs)
     staging.attempt_count -= 1
-    n.life.shares.stage(a.txn, -i64(len(a.jobs)), -a.bytes)
+    share(n, a.txn, -i64(len(a.jobs)), -a.bytes)
     if len(a.jobs) > 0:
         staging.dropping.append(a.jobs)
         a.jobs = []

@@ -168,9 +168,6 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if s.audit is not None and account is not None:
         note_act(s, c, account, command, args, written)
         s.mark_ns = 0
-    if c.chore is not None:
-        c.chore.words_bytes = memory_of([args])  # M5.1
-        weigh(s.n, c)
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
@@ -339,6 +336,10 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
         least = bound_of(command.name, args).least if command.is_container else command.least
         s.n.work += least - 1  # L2.10: the loop counts the call itself
         HANDLERS[command.wire_name](s, c, args)
+    rest = c.chore
+    if rest is not None:  # it runs in slices
+        rest.words_bytes = memory_of([args])
+        weigh(s.n, c)  # M5.1
 
 
 def quiet(c: Client, written: i64) -> None:
@@ -516,7 +517,7 @@ def tell_wakes(s: Server) -> None:
         if wake.client < FIRST_MINDER and s.n.policy is not None:
             wake_group(tubes_of(s.n), wake.client)
             continue
-        if wake.why >= JOB_ENDED and s.told_bytes > TURN_BYTES:
+        if wake.why >= JOB_ENDED and s.woken_bytes > TURN_BYTES:
             put_off(s, wake)  # L2.8
             continue
         c = s.by_number.get(wake.client)
@@ -531,7 +532,7 @@ def tell_wakes(s: Server) -> None:
         c.last_ms = s.n.now_ms
         if wake.why < JOB_ENDED:
             tell(s, c, wake)
-        s.note_told(c)
+        s.note_woken(c)
         s.touch(c)
         if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)

@@ -406,7 +406,7 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
-        s.long_ns = s.told_bytes = 0
+        s.long_ns = s.woken_bytes = 0
         if len(s.late_wakes) > 0:
             s.n.wakes = list(s.late_wakes.values()) + s.n.wakes
             s.late_wakes = {}

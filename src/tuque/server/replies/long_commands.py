@@ -60,20 +60,21 @@ def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
 def run_chores(s: Server) -> None:
     """[L2] Continue long commands until the turn's share is used (L2.2)."""
     n = s.n
+    running = s.chores
     if s.has_parted:
         s.has_parted = False
-        s.chores = drop_parted(s.chores)
-        s.resting = drop_parted(s.resting)
+        drop_parted(running)
+        drop_parted(s.resting)
     if s.paused_until_ms > n.now_ms:
         return
     if len(s.resting) > 0:
         wake_rested(s)
     most = s.figures.much_bytes + TURN_BYTES
     has_run = False
-    while len(s.chores) > 0 and s.figures.much_bytes < most:  # L2.8
+    while len(running) > 0 and s.figures.much_bytes < most:  # L2.8
         if has_run and n.work >= TURN_WORK:
             return
-        chore = s.chores.pop(0)
+        chore = running.pop(0)
         if chore.is_over:
             chore.drop()
             continue
@@ -91,19 +92,19 @@ def run_chores(s: Server) -> None:
         if n.work == before:
             n.work += 1
         if not chore.is_over:
-            line = s.resting if chore.wake_ms > n.now_ms else s.chores
+            line = s.resting if chore.wake_ms > n.now_ms else running
             line.append(chore)
 
 
-def drop_parted(chores: list[Chore]) -> list[Chore]:
-    """Those whose client is there, and those that go on without it; the others end now (L2.2)."""
+def drop_parted(line: list[Chore]) -> None:
+    """End those whose client has gone, unless they go on without it, and free them (L2.2)."""
     kept: list[Chore] = []
-    for chore in chores:
-        if chore.c.is_closed and not chore.goes_on:
-            chore.drop()
+    for one in line:
+        if one.c.is_closed and not one.goes_on:
+            one.drop()
         else:
-            kept.append(chore)
-    return kept
+            kept.append(one)
+    line[:] = kept
 
 
 def next_chore_ms(s: Server) -> i64:

@@ -89,7 +89,7 @@ class Connection:
         self.has_large = False  # one of its pieces is large
         self.out_seen: i64 = 0  # pieces of it whose bytes are counted
         self.out_bytes: i64 = 0  # of these
-        self.out_told: i64 = 0  # of these, counted towards the turn
+        self.out_counted: i64 = 0  # of these, counted towards the turn
         self.gated: list[tuple[int, bytes]] = []  # with the journal number each waits for
         self.wire: list[bytes] = []  # may be sent, but the socket had no room
         self.wire_at: i64 = 0  # bytes of the first piece already sent
@@ -213,10 +213,10 @@ class Connection:
     def take_much(self) -> i64:
         """[L2.8] Bytes of its replies of this turn that do not count towards it yet; few do not."""
         self.measure_out()
-        fresh = self.out_bytes - self.out_told
+        fresh = self.out_bytes - self.out_counted
         if fresh < FEW_BYTES:
             return 0
-        self.out_told = self.out_bytes
+        self.out_counted = self.out_bytes
         return fresh
 
     def measure_out(self) -> None:
@@ -224,7 +224,7 @@ class Connection:
         out = self.out
         count: i64 = len(out)
         if count < self.out_seen:
-            self.out_seen = self.out_bytes = self.out_told = 0
+            self.out_seen = self.out_bytes = self.out_counted = 0
         if count - self.out_seen > FEW_PIECES:
             self.out_bytes += sum(map(len, out[self.out_seen :]))
         else:
@@ -244,7 +244,7 @@ class Connection:
         """The turn's output in one piece; large pieces are not copied."""
         out = self.out
         self.out = []
-        self.out_seen = self.out_bytes = self.out_told = 0
+        self.out_seen = self.out_bytes = self.out_counted = 0
         if not self.has_large:
             return [b"".join(out)]
         self.has_large = False
@@ -420,6 +420,10 @@ class Chore:
         self.wake_ms: i64 = 0  # it rests until then
         self.is_paced = False  # ends when the client stops sending, as a waiting command does
 
+    def held_bytes(self) -> i64:
+        """[M5] Memory of the command and its reply so far (M5.1)."""
+        return self.bytes_used + self.words_bytes
+
     def step(self, room: i64) -> bool:
         """Work for about `room` units, counted in n.work; True: done.
 
@@ -526,7 +530,7 @@ class Client(Connection):
 
     def chore_bytes(self) -> i64:
         """Memory of a long command, and of its reply in the making."""
-        return 0 if self.chore is None else self.chore.bytes_used + self.chore.words_bytes
+        return 0 if self.chore is None else self.chore.held_bytes()
 
     def words_bytes(self) -> i64:
         """Memory of its names, the tubes that it watches, and replies that wait in order."""

@@ -174,7 +174,7 @@ class Server:
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.has_parted = False  # the client of one of them may have gone
-        self.told_bytes: i64 = 0  # of replies to clients whose waits ended in this turn
+        self.woken_bytes: i64 = 0  # of replies to clients whose waits ended in this turn
         self.late_wakes: dict[int, Wake] = {}  # by client: their replies wait for the next turn
         self.tokens = Tokens()  # of runs
         self.idle = ""  # why it does no work, as said in the log (K6.4)
@@ -277,10 +277,10 @@ class Server:
         if self.long_ns >= TURN_NS:
             self.n.work = max(self.n.work, TURN_WORK)
 
-    def note_told(self, c: Connection) -> None:
+    def note_woken(self, c: Connection) -> None:
         """[L2] A client was told what it waited for: that counts towards the turn (L2.8)."""
         much = c.take_much()
-        self.told_bytes += much
+        self.woken_bytes += much
         self.figures.much_bytes += much
 
     def settle_guest(self) -> None:
@@ -291,7 +291,7 @@ class Server:
     def part(self, w: Wired) -> None:
         """[I6] Remove a closed IPROTO connection: its waiting calls end."""
         self.unwait(w)
-        self.has_parted = self.has_parted or w.chores > 0
+        self.has_parted = True
         del self.wired[w.fd]
         del self.wired_by_number[w.number]
 

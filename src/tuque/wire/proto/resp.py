@@ -86,7 +86,7 @@ class RequestReader:
         if strict.is_empty():
             self.strict = None
         else:
-            strict.let_go()
+            strict.release()
         return commands
 
     def look_for_long(self, commands: list[list[bytes]]) -> None:

@@ -79,7 +79,7 @@ class StrictReader:
         """Whether the buffer is empty: the next byte starts a command."""
         return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free what was read, if it is much more than the rest."""
         if self.pos > KEPT_BYTES:
             self.buf = self.buf[self.pos :]
