@@ -317,7 +317,7 @@ def test_who_found_nothing_has_looked_too(make_world: Make) -> None:
     world = make_world(3, journal="off")
     world.at(2).add(replicate=1)
     world.at(1, 7).wait()
-    world.pass_ms(300)
+    world.pass_ms(50)
     assert len(world.at(1, 7).served()) == 1, "it imports the queue"
     assert poll(world, 1) == []
     say(world.node(0).core, world.slot(0, 1), NeedJobs(b"q", 1, False))
@@ -378,6 +378,35 @@ def test_who_waits_a_moment_at_all_nodes_in_turn_gets_every_job(
             assert polls <= 12
             world.at(polls % 3).wait(timeout_ms=1)
             world.pass_ms(2 + rest_ms)
+
+
+def test_who_polls_at_all_nodes_finds_jobs_where_they_are(make_world: Make) -> None:
+    """F2.1 Nothing is given to such a sender, if the last poll here left nothing, before one and a
+    half times the longest gap between polls here lately has passed; a gap above 4 s does not count.
+    So who polls here finds what came since.
+    """
+    world = make_world(3, journal="off")
+
+    def round(*nodes: int) -> list[bytes]:
+        found = [id for i in nodes for id in world.at(i).get()]
+        world.pass_ms(1_000)
+        return found
+
+    for _ in range(3):
+        assert round(1, 2, 0) == []
+    for _ in range(5):
+        job_id = world.at(0).add(replicate=1)
+        assert round(1, 2, 0) == [job_id]
+    assert world.heard(YourJobs) == []
+    more = [world.at(0).add(replicate=1) for _ in range(2)]
+    assert round(0) == more[:1], "the poll left one"
+    assert round(1) == [] and round(1) == more[1:]
+    round(0)
+    world.at(0).add(replicate=1)
+    world.pass_ms(3_400)  # of one and a half times three seconds
+    assert world.at(1).get() == [] and len(world.heard(YourJobs)) == 1, "who polls here comes"
+    world.pass_ms(200)
+    assert len(world.heard(YourJobs)) == 2, "who polled here has not come"
 
 
 def test_a_client_that_waits_longer_takes_what_came_for_a_poll(make_world: Make) -> None:

@@ -88,7 +88,7 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
     q.jobs_out += 1
     q.atime_ms = n.now_ms
     if q.demand is not None:
-        q.demand.note_seen(n.now_ms)
+        q.demand.note_seen(n.now_ms, q.length == 0)
         if q.length == 0:
             n.asks[q.name] = None  # F1.1
 
@@ -234,7 +234,7 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
             if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
                 d.lack = lack
             d.poll_ms = n.now_ms
-            d.note_seen(n.now_ms)
+            d.note_seen(n.now_ms, True)
             n.asks[name] = None
 
 
