@@ -7,17 +7,20 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from lab import RealServer
 from raw_resp import encode
+from until import until
 
 pytestmark = pytest.mark.slow
 
 MB = 1 << 20
 MOST = 200 * MB
 ATTACKERS = 40
+CROWD = 300  # that come in one turn
 
 
 def names(number: int) -> bytes:
@@ -77,5 +80,37 @@ def test_memory_of_a_node_under_attack(
         sock.close()
     print(f"{attack.__name__}: {fixed / MB:.0f} MB at the start, {most / MB:.0f} MB at most")
     assert said.startswith("OOM used memory is above 75 %")
+    assert 0.7 * MOST < most < fixed + 1.25 * MOST
+    assert wire("DEBUG", "CHECK") == b"OK"
+
+
+def peak_bytes(server: RealServer) -> int:
+    """The most memory that the process ever had."""
+    rows = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    (row,) = [row for row in rows if row.startswith("VmHWM:")]
+    return int(row.split()[1]) << 10
+
+
+@pytest.mark.parametrize("size", [60_000, 900_000])
+def test_memory_of_a_node_that_a_crowd_attacks(
+    make_server: Callable[..., RealServer], size: int
+) -> None:
+    """L2.8 Replies count as well, those of a connection when they have 1 KiB in a turn"""
+    server = make_server("--set", f"maxmemory={MOST}")
+    wire = server.wire()
+    fixed = server.rss_bytes()
+    wire.add("shown", size * "b")
+    while isinstance(wire("ADDJOB", "jobs", 5_000 * "b", 0), bytes):
+        pass
+    socks = [send(server.port, b"") for _ in range(CROWD)]
+    server.stand_still()  # all that they ask for is there when it goes on
+    for sock in socks:
+        sock.send(encode("QPEEK", "shown", 1) * 100)
+    server.go_on()
+    until(lambda: int(wire.info("clients")["evicted_clients"]) > CROWD // 4)
+    for sock in socks:
+        sock.close()
+    most = peak_bytes(server)
+    print(f"{size} bytes: {fixed / MB:.0f} MB at the start, {most / MB:.0f} MB at most")
     assert 0.7 * MOST < most < fixed + 1.25 * MOST
     assert wire("DEBUG", "CHECK") == b"OK"

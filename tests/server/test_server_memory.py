@@ -9,7 +9,7 @@ import pytest
 
 from iproto_raw import request
 from raw_resp import encode
-from tuque.server.state.client import Connection
+from tuque.server.state.client import HOLE_BYTES, Connection
 from world import World
 from world_wires import Wire
 
@@ -124,8 +124,8 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_large_replies_of_a_turn_are_few(make_world: Callable[..., World], name: str) -> None:
-    """L2.8 A connection whose replies of a turn have more than 1 MiB runs no more in it, and these
-    bytes count as well.
+    """L2.8 A connection whose replies of a turn have more than 1 MiB runs no more in it. Replies
+    count as well, those of a connection when they have 1 KiB in a turn
     """
     world = make_world()
     assert world.run("TUBE", "CREATE", "t", "fifo") == b"OK"
@@ -138,6 +138,13 @@ def test_large_replies_of_a_turn_are_few(make_world: Callable[..., World], name:
     for wire in wires:
         wire.stop_reading()
         wire.put(pipe)
+    grown = replies_by_turn(world)
+    assert sum(grown) >= 30 * 2 * MB
+    assert max(grown) <= 9 * MB, "in one step a node takes one turn at most"
+
+
+def replies_by_turn(world: World) -> list[int]:
+    """Carry out what is to be done; the bytes of replies that each step made."""
     held: list[int] = [0]
     while world.step():
         figures, clients = world.server.figures, world.server.clients
@@ -145,9 +152,133 @@ def test_large_replies_of_a_turn_are_few(make_world: Callable[..., World], name:
         everyone: list[Connection] = [*clients.values(), *wired.values()]
         sent = int(figures.out_bytes) + sum(int(c.wire_bytes) for c in everyone)
         held.append(sent)
-    grown = [after - before for before, after in itertools.pairwise(held)]
-    assert sum(grown) >= 30 * 2 * MB
-    assert max(grown) <= 9 * MB, "in one step a node takes one turn at most"
+    return [after - before for before, after in itertools.pairwise(held)]
+
+
+def test_replies_to_many_come_in_turns(make_world: Callable[..., World]) -> None:
+    """L2.8 Replies count as well, those of a connection when they have 1 KiB in a turn"""
+    world = make_world()
+    job_id = world.add("q", "x" * 900_000)
+    wires = [world.wire() for _ in range(30)]
+    for wire in wires:
+        wire.stop_reading()
+        wire.put(encode("SHOW", job_id))
+    grown = replies_by_turn(world)
+    assert sum(grown) >= 30 * 900_000
+    assert max(grown) <= 2 * MB, "not that of each connection in one turn"
+
+
+def test_monitors_see_what_a_turn_runs(make_world: Callable[..., World]) -> None:
+    """L2.8 Replies count as well, those of a connection when they have 1 KiB in a turn, and what
+    monitors see.
+    """
+    world = make_world()
+    monitors = [world.wire() for _ in range(20)]
+    for wire in monitors:
+        assert wire("MONITOR") == b"OK"
+    for wire in [world.wire() for _ in range(9)]:
+        wire.put(encode("PING", "e" * 60) * 300)
+    grown = replies_by_turn(world)
+    assert sum(grown) >= 20 * 9 * 300 * 60
+    assert max(grown) <= 2 * MB
+
+
+def test_many_that_wait_for_one_end_are_told_in_turns(make_world: Callable[..., World]) -> None:
+    """L2.8 When replies to those who wait for ends of jobs have more than 1 MiB in a turn, the
+    other ones get theirs in the next turns.
+    """
+    world = make_world()
+    job_id = world.add("q", "b", KEEP=60)
+    world.get("q")
+    wires = [world.wire() for _ in range(60)]
+    for wire in wires:
+        assert wire("RESULT", job_id, "WAIT", 9_000) is None
+    world.wire().put(encode("DONE", job_id, "-", "RESULT", "r" * 60_000))
+    grown = replies_by_turn(world)
+    assert sum(grown) >= 60 * 60_000
+    assert max(grown) <= 2 * MB
+    assert all(b"r" * 60_000 in wire.take() for wire in wires)
+
+
+def test_what_is_sent_in_part_counts_as_a_whole(make_world: Callable[..., World]) -> None:
+    """M5.1 A client holds its input that is no whole command or has not run, its replies that are
+    not sent or wait for others
+    """
+    world = make_world()
+    wire = world.wire()
+    wire.stop_reading()
+    wire.give(encode("SHOW", world.add("q", "x" * 3 * MB)))
+    (piece,) = [piece for piece in wire.c.wire if len(piece) > 2 * MB]
+    assert wire.c.wire_at > 500_000
+    assert world.n.client_bytes >= len(piece)
+
+
+def test_what_was_read_goes(make_world: Callable[..., World]) -> None:
+    """M5.1 A client holds its input that is no whole command"""
+    world = make_world()
+    wire = world.wire()
+    wire.give(b"PING\r\n" * 10_000 + b"*2\r\n$4\r\nECHO\r\n$1")
+    strict = wire.c.reader.strict
+    assert strict is not None and strict.buf.endswith(b"$1")
+    assert len(strict.buf) < 600, "not all that came with it"
+
+
+def test_replies_behind_others_count(make_world: Callable[..., World]) -> None:
+    """M5.1 A client holds its input that is no whole command or has not run, its replies that are
+    not sent or wait for others
+    """
+    world = make_world(2)
+    wire = world.wire()
+    before = world.n.client_bytes
+    world.hold(0, 1)
+    wire.put(encode("ADDJOB", "q", "b", 0, "REPLICATE", 2))
+    for _ in range(100):
+        wire.put(encode("ADDJOB", "q", "b", 0, "x" * 4_000))
+    world.settle()
+    world.pass_ms(2_000)
+    assert wire.values() == []
+    assert world.n.client_bytes - before > 101 * (HOLE_BYTES + 100), "each error has 107 bytes"
+    world.release(0, 1)
+    assert len(wire.values()) == 101
+    world.pass_ms(2_000)
+    assert world.n.client_bytes - before < 1_000
+
+
+def test_the_words_of_a_long_command_count(make_world: Callable[..., World]) -> None:
+    """M5.1 A client holds its input that is no whole command or has not run, its replies that are
+    not sent or wait for others, the words of a long command and its reply in the making
+    """
+    world = make_world()
+    job_id, wire = world.add(), world.wire()
+    before = world.n.client_bytes
+    wire.put(encode("ACKJOB", *[job_id] * 40_000))
+    while world.step() and wire.c.chore is None:
+        pass
+    assert world.n.client_bytes - before > 40_000 * len(job_id)
+    world.settle()
+    assert wire.values() == [1]
+    assert world.n.client_bytes - before < 1_000
+
+
+def test_a_long_command_goes_with_its_client(make_world: Callable[..., World]) -> None:
+    """L2.2 If its connection closes, a command that has begun to change something runs to its end;
+    any other command stops.
+
+    And what it holds is free: the others of the line come first else.
+    """
+    world = make_world(journal="off")
+    for _ in range(2_000):
+        world.add()
+    wires = [world.wire() for _ in range(20)]
+    for wire in wires:
+        wire.put(encode("JSCAN", 0, "BUSYLOOP", "REPLY", "all"))
+    while world.step() and len(world.server.chores) < 15:
+        pass
+    for wire in wires[1:]:
+        wire.reset()
+    world.turn()
+    world.turn()
+    assert [chore.c.address for chore in world.server.chores] == [wires[0].address]
 
 
 def test_small_pieces_are_weighed(world: World) -> None:

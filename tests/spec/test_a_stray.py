@@ -128,7 +128,7 @@ def test_all_must_answer_the_same_question(make_world: Make) -> None:
 
 
 def test_a_record_without_a_job_is_no_copy(make_world: Make) -> None:
-    """A5.3 A node that itself has only such a record counts as unknown; for it, a holder that sends
+    """A5.3 A node that has only such a record counts as unknown; for it, a holder that sends
     SETACK has taken over.
     """
     world = make_world(4, journal="off")
@@ -156,8 +156,8 @@ def test_a_record_without_a_job_is_no_copy(make_world: Make) -> None:
 
 
 def test_a_copy_does_not_come_to_a_record(make_world: Make) -> None:
-    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
-    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """R2.2 Tombstone or acked record: the reply is SETACK with its holder set (none for a
+    tombstone). Nothing is stored; this is no copy.
     """
     world = make_world(3, journal="off")
     id = spread(world, 1)
@@ -305,8 +305,8 @@ def test_who_never_had_it_is_no_reason_to_forget(make_world: Make) -> None:
 
 
 def test_a_link_without_room_is_asked_again_soon(make_world: Make) -> None:
-    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room. For an
-    ack of an unknown job (A3.4) the question then starts again, after 200 to 400 ms.
+    """A6.3 If a link has no room for a SETACK, it is sent as soon as there is room. The question
+    about an unknown job (A3.4) then starts again, after 200 to 400 ms.
     """
     world = make_world(3, journal="off", bus_buffer_limit="1mb")
     id = world.at(0).add(replicate=1, retry=100)
@@ -320,7 +320,7 @@ def test_a_link_without_room_is_asked_again_soon(make_world: Make) -> None:
 
 
 def test_a_question_that_could_not_be_sent_is_no_try(make_world: Make) -> None:
-    """A6.3 For an ack of an unknown job (A3.4) the question then starts again"""
+    """A6.3 The question about an unknown job (A3.4) then starts again, after 200 to 400 ms."""
     world = make_world(3, journal="off", bus_buffer_limit="1mb")
     id = world.at(0).add(replicate=1, retry=100)
     world.fill(2, 0)
@@ -338,7 +338,7 @@ def test_a_question_that_could_not_be_sent_is_no_try(make_world: Make) -> None:
 
 
 def test_a_link_without_room_is_waited_for(make_world: Make) -> None:
-    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room."""
+    """A6.3 If a link has no room for a SETACK, it is sent as soon as there is room."""
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     ids = [spread(world, 2, retry=100) for _ in range(3)]
     world.fill(0, 1)
@@ -362,7 +362,8 @@ def acked_at(world: World, id: bytes) -> list[int]:
 def test_one_event_of_an_ack_at_any_node(make_world: Make, copies: int, command: str) -> None:
     """E1.13 (cluster) If the node that got ACKJOB, FASTACK or DONE has no copy of the job (A3.4,
     A7.2), a holder writes acked, and counts the ack: the origin of the job if it is a holder and
-    reachable, else the first by node id of those that are."""
+    reachable, else the first reachable one by node id.
+    """
     world = make_world(4, events=True)
     for at in world.numbers():
         id = spread(world, copies, retry=60)
@@ -382,8 +383,9 @@ def test_one_event_of_an_ack_at_any_node(make_world: Make, copies: int, command:
 def test_the_event_does_not_depend_on_which_message_is_first(
     make_world: Make, command: str
 ) -> None:
-    """E1.13 The messages that spread such an ack say that nobody has written the event; a holder
-    that does not write it passes that on to the one that does, until that one confirms."""
+    """E1.13 The messages that spread such an ack ask for the event; a holder that does not write
+    it passes that on to a holder that does, until it confirms.
+    """
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
     world.hold(3, 0)  # what the other holders say arrives before
@@ -398,7 +400,7 @@ def test_the_event_does_not_depend_on_which_message_is_first(
 
 @pytest.mark.parametrize("command", ["ACKJOB", "FASTACK"])
 def test_the_event_where_the_origin_is_down(make_world: Make, command: str) -> None:
-    """E1.13 else the first by node id of those that are."""
+    """E1.13 else the first reachable one by node id."""
     world = make_world(4, events=True)
     id = spread(world, 3, retry=60)
     first = min((1, 2), key=lambda i: world.node(i).core.node_id)
@@ -412,8 +414,9 @@ def test_the_event_where_the_origin_is_down(make_world: Make, command: str) -> N
 
 
 def test_a_holder_that_was_lost_writes_the_event_when_it_is_back(make_world: Make) -> None:
-    """E1.13 A holder that is lost in that moment writes it when it is back, if the one that passed
-    it on has not restarted since."""
+    """E1.13 A holder that is lost in that moment writes it when it is back, if the holder that
+    passed it on has not restarted since.
+    """
     world = make_world(3, events=True)
     id = spread(world, 2, retry=60)
     world.hold(2, 0)

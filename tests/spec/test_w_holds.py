@@ -186,6 +186,25 @@ def test_words_of_a_late_worker_while_the_job_is_held(make_world: Make) -> None:
     assert change.refused is None and bodies(world, id) == [b"new"] * 3
 
 
+def test_words_at_a_holder_that_has_not_heard_of_the_cancel(make_world: Make) -> None:
+    """W16.8 CANCEL replies when the job has ended or is flagged at its node. A holder learns of
+    it from the next message: until then the job is held there, so WORKING and FAIL may still get
+    `-ATWORK` after the reply, and no run begins (W8.5).
+    """
+    world = make_world(3, journal="off")
+    id, wire = add(world), world.wire(2)
+    world.hold(1, 2)
+    wire.send("CANCEL", id)
+    world.hold(2, 0)  # it is held at node 0, which has said so
+    world.release(1, 2)
+    assert wire.take() == [b"ended"]
+    for word in ("WORKING", "FAIL"):
+        assert str(world.at(0)(word, id, "-")).startswith("ATWORK Job is changed"), word
+    assert [str(row).split()[0] for row in world.at(0)("START", id)] == ["NOTDELIVERED"]
+    world.release(2, 0)
+    assert [str(row).split()[0] for row in world.at(0)("START", id)] == ["CANCELLED"]
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_holder_that_the_asker_does_not_know(make_world: Make, is_there: bool) -> None:
     """W16.7 Each answer lists the holders that the node knows, and the asker asks those it did not

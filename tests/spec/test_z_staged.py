@@ -349,7 +349,8 @@ def test_keys_have_an_end(world: World) -> None:
 
 def test_memory(world: World) -> None:
     """Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what
-    PUBLISH makes of them. STAGE is refused from level 1 on (M2.3). They are never evicted.
+    PUBLISH makes of them, and a queue once. STAGE is refused from level 1 on (M2.3). They are
+    never evicted.
     """
     n = world.n
     before = n.used_bytes()
@@ -369,7 +370,7 @@ def test_memory(world: World) -> None:
 
 def test_publish_needs_no_more_memory(world: World) -> None:
     """Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what
-    PUBLISH makes of them.
+    PUBLISH makes of them, and a queue once.
     """
     n = world.n
     for i in range(300):
@@ -377,6 +378,25 @@ def test_publish_needs_no_more_memory(world: World) -> None:
     before = n.used_bytes()
     assert world.run("PUBLISH", "app", 1, "t", "a") == 300
     assert n.used_bytes() < before + 1_000
+    check(n)
+
+
+def test_a_queue_of_many_attempts_counts_once(world: World) -> None:
+    """Z5.1 staged jobs as much as what PUBLISH makes of them, and a queue once."""
+    n = world.n
+    name = "q" * 1_000
+    before = n.used_bytes()
+    for i in range(50):
+        world.run("STAGE", "t", f"a{i}", 60_000, name, "x")
+    staged = n.used_bytes() - before
+    assert 6_030 < staged < 50 * 2_300 + 6_030, "the queue may have its name five times"
+    for i in range(50):
+        world.run("STAGE", "u", f"a{i}", 60_000, name, "x")
+    assert world.run("PUBLISH", "app", 1, "t", *[f"a{i}" for i in range(50)]) == 50
+    check(n)
+    assert 50 * 2_000 < n.staging.bytes < staged
+    world.run("PUBLISH", "app", 2, "u")
+    assert n.staging.queues == {} and n.staging.bytes < 1_000
     check(n)
 
 

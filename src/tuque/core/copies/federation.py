@@ -94,7 +94,8 @@ LATE_MAX: Final = 10_000  # messages kept while loading
 WISH_MS: Final = 600_000  # lifetime of a wish
 RENEW_MS: Final = 240_000  # age at which it is renewed
 STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
-STEP_HIGH_MS: Final = 1_600
+STEP_HIGH_MS: Final = 200
+SHUT_MS: Final = 1_600  # between two looks at a queue whose clients wait while nothing is asked
 FULL_MS: Final = 50  # delay before retrying a full link
 SWEEP_SOON_MS: Final = 1_000
 SWEEP_MS: Final = 30_000
@@ -463,14 +464,14 @@ def look(n: Node, d: Demand) -> None:
     if is_shut or memory_level(n) >= 2:
         take_back(n, d)  # F1.2
         if has_waiters and not n.is_leaving:
-            look_at(n, d, n.now_ms + STEP_HIGH_MS)
+            look_at(n, d, n.now_ms + SHUT_MS)
         return
     wanted: i64 = len(q.waiters) if q is not None and is_empty else 0
     if d.poll_ms + LINGER_MS > n.now_ms:
         wanted = max(wanted, d.lack - (q.length if q is not None else 0))
     if wanted > 0:
         d.idle_ms = 0
-        ask(n, d, wanted, True, has_waiters)  # F1.1
+        ask(n, d, wanted, True, q is not None and has_patient(n, q))  # F1.1
         if not has_waiters:
             look_at(n, d, d.poll_ms + LINGER_MS)
         return
@@ -483,6 +484,14 @@ def look(n: Node, d: Demand) -> None:
             take_back(n, d)
         else:
             look_at(n, d, d.idle_ms + LINGER_MS)
+
+
+def has_patient(n: Node, q: Queue) -> bool:
+    """Whether a client waits that does not only poll (F1.4)."""
+    for client in q.waiters:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
+        if not n.waiters[client].is_short:
+            return True
+    return False
 
 
 def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> None:

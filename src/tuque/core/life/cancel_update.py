@@ -662,7 +662,7 @@ def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) 
 
 
 def finish(n: Node, change: Change) -> None:
-    """The change is made, or given up: reply to those who wait."""
+    """The change is made, or given up: reply to those who wait (W16.8)."""
     change.is_over = True
     n.life.change_bytes -= change.size()
     if n.life.changes.get(change.id) is change:

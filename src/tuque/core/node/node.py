@@ -72,6 +72,7 @@ class Waiter:
         self.extras = extras  # WITH_COUNTERS, WITH_META, WITH_RUN
         self.until_ms = until_ms  # 0: for ever
         self.bytes_used: i64 = 0  # set by `wait`
+        self.is_short = False  # counts as a poll (F1.4); set by `wait`
         self.taker = taker  # client whose session takes a tube's task; -1: none (T8)
 
 

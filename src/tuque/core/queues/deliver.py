@@ -88,7 +88,7 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
     q.jobs_out += 1
     q.atime_ms = n.now_ms
     if q.demand is not None:
-        q.demand.note_seen(n.now_ms)
+        q.demand.note_seen(n.now_ms, q.length == 0)
         if q.length == 0:
             n.asks[q.name] = None  # F1.1
 
@@ -210,13 +210,16 @@ def wait(
     waiter.bytes_used = size
     n.wait_bytes += size
     if until_ms > 0:
+        if until_ms < n.now_ms + LINGER_MS:
+            waiter.is_short = True
+            on_poll(n, queues)  # F1.4
         heappush(n.deadlines, (until_ms, client))
         if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:
             drop_deadlines(n)
 
 
 def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
-    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT found `lack` jobs too few (F1.1).
+    """[F1] GETJOB NOHANG found nothing, or a short wait begins, or LEASE NEXT lacks jobs (F1.1).
 
     Requests jobs from other nodes for the next call.
     """
@@ -231,7 +234,7 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
             if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
                 d.lack = lack
             d.poll_ms = n.now_ms
-            d.note_seen(n.now_ms)
+            d.note_seen(n.now_ms, True)
             n.asks[name] = None
 
 

@@ -103,7 +103,7 @@ def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
     attempts[name] = a
     n.staging.bytes += a.bytes
     n.staging.attempt_count += 1
-    n.life.shares.stage(txn, 0, a.bytes)
+    share(n, txn, 0, a.bytes)
     return a
 
 
@@ -118,12 +118,38 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
             job.queue = last.queue
     if not is_same and job.queue not in a.queues:
         a.queues[job.queue] = None
-        size += named_bytes(job.queue)
+        name_queue(n, job.queue)
     a.jobs.append(job)
     a.bytes += size
     n.staging.bytes += size
     n.staging.count += 1
-    n.life.shares.stage(a.txn, 1, size)
+    share(n, a.txn, 1, size)
+
+
+def share(n: Node, name: bytes, jobs: i64, size: i64) -> None:
+    """So many jobs of so many bytes more are staged by the tenant of the transaction or queue."""
+    n.life.shares.stage(name, jobs, size)
+
+
+def name_queue(n: Node, queue: bytes) -> None:
+    """[Z5] One more attempt has jobs for the queue; it counts once (Z5.1)."""
+    staging = n.staging
+    used = staging.queues.get(queue, 0)
+    staging.queues[queue] = used + 1
+    if used == 0:
+        staging.bytes += named_bytes(queue)
+        share(n, queue, 0, named_bytes(queue))
+
+
+def leave_queue(n: Node, queue: bytes) -> None:
+    """An attempt with jobs for the queue has gone."""
+    staging = n.staging
+    used = staging.queues.pop(queue)
+    if used > 1:
+        staging.queues[queue] = used - 1
+        return
+    staging.bytes -= named_bytes(queue)
+    share(n, queue, 0, -named_bytes(queue))
 
 
 def watch(n: Node, a: Attempt) -> None:
@@ -140,10 +166,13 @@ def drop_attempt(n: Node, a: Attempt) -> None:
     if len(attempts) == 0:
         del staging.txns[a.txn]
     a.is_gone = True
+    for queue in a.queues:
+        leave_queue(n, queue)
+    a.queues = {}
     staging.bytes -= a.bytes
     staging.count -= len(a.jobs)
     staging.attempt_count -= 1
-    n.life.shares.stage(a.txn, -i64(len(a.jobs)), -a.bytes)
+    share(n, a.txn, -i64(len(a.jobs)), -a.bytes)
     if len(a.jobs) > 0:
         staging.dropping.append(a.jobs)
         a.jobs = []

@@ -28,6 +28,7 @@ DEMAND_BYTES: Final = 900  # of a demand, without its name
 KEPT_MAX_MS: Final = 600_000  # how long jobs that came for a poll wait for the next one here
 STANDING_MS: Final = 500  # a request for a poll that stands as long is one of who polls often
 LINGER_MS: Final = 200  # how long a request outlives the last waiting client
+GAP_MAX_MS: Final = 4_000  # clients that poll at longer intervals are not waited for
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
 
@@ -275,12 +276,22 @@ class Demand:
         self.poll_ms: i64 = 0  # when a client last polled in vain
         self.lack: i64 = 1  # how many jobs it lacked
         self.seen_ms: i64 = 0  # when a client here last polled, or got a job
+        self.gap_ms: i64 = 0  # the longest time between two of these lately; 0: too long
+        self.gap_at_ms: i64 = 0  # when that was
+        self.was_empty = False  # the last one left nothing
         self.imported_ms: i64 = 0  # when jobs last came from other nodes
         self.looks: dict[int, int] = {}  # how often other nodes' clients polled since `seen_ms`
         self.look_ms: i64 = 0  # its next instant in n.looks; 0: none
 
-    def note_seen(self, now_ms: i64) -> None:
-        """A client here polled, or got a job."""
+    def note_seen(self, now_ms: i64, is_empty: bool) -> None:
+        """A client here polled, or got a job; `is_empty`: and left nothing."""
+        self.was_empty = is_empty
+        gap = now_ms - self.seen_ms
+        if gap > GAP_MAX_MS:
+            self.gap_ms = 0
+        elif 8 * gap >= 7 * self.gap_ms or self.gap_at_ms + 4 * self.gap_ms < now_ms:
+            self.gap_ms = gap
+            self.gap_at_ms = now_ms
         self.seen_ms = now_ms
         if len(self.looks) > 0:
             self.looks = {}
@@ -293,7 +304,13 @@ class Demand:
         until_ms = self.seen_ms + LINGER_MS if self.rate(now_ms) > 0 else 0
         if 0 < self.seen_ms <= self.imported_ms and self.looks.get(slot, 0) < 2:
             until_ms = max(until_ms, min(self.seen_ms + KEPT_MAX_MS, asked_ms + STANDING_MS))
-        return until_ms
+        return max(until_ms, self.polled_until_ms())
+
+    def polled_until_ms(self) -> i64:
+        """[F2.1] Until when the next poll here is awaited, if the last one left nothing."""
+        if not self.was_empty:
+            return 0  # what is left is more than clients here take
+        return self.seen_ms + self.gap_ms + self.gap_ms // 2
 
     def count_imports(self, now_ms: i64, count: i64) -> None:
         """Count imported jobs (F3.4)."""
@@ -337,4 +354,6 @@ class Demand:
 
     def is_over(self, now_ms: i64) -> bool:
         """Whether the record can be dropped."""
+        if self.polled_until_ms() > now_ms:
+            return False
         return len(self.wishes) == 0 and len(self.asked) == 0 and self.rate(now_ms) == 0

@@ -23,7 +23,7 @@ PUBLISH_MAX: Final = 1_000_000  # jobs per PUBLISH (Z2.8)
 STAGED_BYTES: Final = 92
 ATTEMPT_BYTES: Final = 900
 APP_BYTES: Final = 260
-NAMED_BYTES: Final = 1_030  # of each queue that an attempt has jobs for: PUBLISH may make it
+NAMED_BYTES: Final = 1_030  # of each queue that attempts have jobs for: PUBLISH may make it
 
 FAIR: Final = 4  # a tenant with more than this part of a common bound is first to lose
 
@@ -82,7 +82,7 @@ def staged_bytes(job: Staged) -> i64:
 
 
 def named_bytes(queue: bytes) -> i64:
-    """Memory of a queue that an attempt has jobs for, and of what PUBLISH may make of it."""
+    """Memory of a queue that attempts have jobs for, and of what PUBLISH may make of it."""
     return NAMED_BYTES + 5 * len(queue)
 
 
@@ -95,7 +95,7 @@ class Attempt:
         self.name = name
         self.jobs: list[Staged] = []
         self.queues: dict[bytes, None] = {}  # of its jobs
-        self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)
+        self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)  # without its queues
         self.until_ms: i64 = 0  # expiry (Z1.4)
         self.is_named = False  # a running PUBLISH names it
         self.is_gone = False
@@ -199,6 +199,7 @@ class Staging:
     def __init__(self) -> None:
         self.txns: dict[bytes, dict[bytes, Attempt]] = {}
         self.apps: dict[bytes, App] = {}
+        self.queues: dict[bytes, int] = {}  # in how many attempts jobs for it are staged
         self.ends: list[tuple[int, int, Attempt]] = []  # heap of (instant, serial, attempt)
         self.serial: i64 = 0
         self.bytes: i64 = 0
@@ -230,10 +231,13 @@ class Staging:
         """Assert that the counters are right."""
         total: i64 = 0
         count: i64 = 0
+        uses: i64 = 0
+        for queue, used in self.queues.items():
+            total += named_bytes(queue)
+            uses += used
         for a in self.attempts():
             size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name)
-            for queue in a.queues:
-                size += named_bytes(queue)
+            uses -= len(a.queues)
             for job in a.jobs:
                 size += staged_bytes(job)
             assert size == a.bytes and not a.is_gone, "bytes of an attempt"
@@ -243,6 +247,7 @@ class Staging:
             total += APP_BYTES + len(name)
         assert total == self.bytes and count == self.count, "staged jobs"
         assert len(self.attempts()) == self.attempt_count, "attempts"
+        assert uses == 0, "queues of attempts"
 
 
 # ---- What each tenant has of the tables that all share: outcomes, dead letters, what is staged

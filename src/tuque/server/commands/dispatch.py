@@ -95,7 +95,10 @@ from tuque.server.state.client import (
     REPLY_ON,
     REPLY_SKIP,
     REPLY_SKIPPING,
+    TURN_BYTES,
     Client,
+    memory_of,
+    weigh,
 )
 from tuque.server.state.server import Server
 from tuque.tubes.groups import FIRST_MINDER
@@ -170,7 +173,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
         hold_back(s, tubes_of(s.n), c, written)  # T18.5
     if len(c.holes) > 0:
-        keep_order(c, written)
+        keep_order(s.n, c, written)
     if not c.is_dirty:
         s.touch(c)
     if len(s.n.ready) > 0:
@@ -333,6 +336,10 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
         least = bound_of(command.name, args).least if command.is_container else command.least
         s.n.work += least - 1  # L2.10: the loop counts the call itself
         HANDLERS[command.wire_name](s, c, args)
+    rest = c.chore
+    if rest is not None:  # it runs in slices
+        rest.words_bytes = memory_of([args])
+        weigh(s.n, c)  # M5.1
 
 
 def quiet(c: Client, written: i64) -> None:
@@ -510,6 +517,9 @@ def tell_wakes(s: Server) -> None:
         if wake.client < FIRST_MINDER and s.n.policy is not None:
             wake_group(tubes_of(s.n), wake.client)
             continue
+        if wake.why >= JOB_ENDED and s.woken_bytes > TURN_BYTES:
+            put_off(s, wake)  # L2.8
+            continue
         c = s.by_number.get(wake.client)
         if c is None and len(s.takes) > 0:
             reply_take_iproto(s, wake)
@@ -522,9 +532,17 @@ def tell_wakes(s: Server) -> None:
         c.last_ms = s.n.now_ms
         if wake.why < JOB_ENDED:
             tell(s, c, wake)
+        s.note_woken(c)
         s.touch(c)
         if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)
+
+
+def put_off(s: Server, wake: Wake) -> None:
+    """Reply in the next turn to a client that waits for ends of jobs."""
+    before = s.late_wakes.get(wake.client)
+    if before is None or before.why == JOB_ENDED:
+        s.late_wakes[int(wake.client)] = wake
 
 
 def tell(s: Server, c: Client, wake: Wake) -> None:

@@ -114,7 +114,9 @@ def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
     for monitor in s.monitors:
         if not monitor.is_closed:
             where = f"0 {c.address}" if monitor.resp3 else c.address
-            monitor.out.append(f"{stamp} [{where}] {words}\r\n".encode())
+            line = f"{stamp} [{where}] {words}\r\n".encode()
+            monitor.out.append(line)
+            s.figures.much_bytes += len(line)  # L2.8
             s.touch(monitor)
 
 

@@ -73,6 +73,7 @@ class IprotoDoor:
         w.reader.feed(data)
         if not w.is_stalled:
             self.run(w)
+            s.figures.much_bytes += w.take_much()
             if w.reader.held_bytes + w.weight > LIGHT:
                 weigh(s.n, w)
         elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
@@ -93,10 +94,7 @@ class IprotoDoor:
             if s.n.work + w.requests - before >= most:
                 w.spent_turn = s.figures.turns  # L2.10
             is_spent = w.spent_turn == s.figures.turns
-            is_full = w.has_much()
-            if is_full:
-                s.figures.much_bytes += w.out_bytes
-            is_busy = is_spent or is_full or w.chores >= CHORES_MAX
+            is_busy = is_spent or w.has_much() or w.chores >= CHORES_MAX
             if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
                 w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
@@ -152,6 +150,7 @@ class IprotoDoor:
                 self.outlet.on_bug(w, error)
                 continue
             made += w.out_bytes
+            self.s.figures.much_bytes += w.take_much()
             if w.is_stalled or w.is_closed:
                 continue
             if w.is_full:

@@ -37,7 +37,7 @@ class Outlet:
         data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
         if len(c.out) > 0:
             c.out = []
-            c.out_seen = c.out_bytes = 0
+            c.out_seen = c.out_bytes = c.out_counted = 0
         size: i64 = len(data)
         if len(c.wire) > 0:
             if size > 0:

@@ -90,10 +90,14 @@ class Share:
         self.noted_bytes: i64 = 0
 
     def cost(self) -> i64:
-        """Bytes read, commands run and bytes of large replies, since the start."""
+        """Bytes read, commands run and bytes of replies, since the start."""
+        return self.price() + self.s.figures.much_bytes
+
+    def price(self) -> i64:
+        """The same without replies: those of consumers do not make the bytes of others dear."""
         figures = self.s.figures
         commands = figures.commands + figures.turned_down
-        return figures.in_bytes + figures.much_bytes + COMMAND_COST * commands + self.joined
+        return figures.in_bytes + COMMAND_COST * commands + self.joined
 
     def begin(self) -> None:
         """Start a turn with a full share."""
@@ -108,7 +112,7 @@ class Share:
 
     def note_price(self) -> None:
         """See what a byte of input costs: many short commands cost more than their bytes."""
-        cost, read = self.cost(), self.s.figures.in_bytes
+        cost, read = self.price(), self.s.figures.in_bytes
         came = read - self.noted_bytes
         if 0 <= came < NOTED_READ:
             return
@@ -334,7 +338,7 @@ class Pump:
         s = self.s
         if len(s.resumed) > 0 or len(s.dirty) > 0 or len(s.n.added) > 0 or len(s.n.dirty_peers) > 0:
             return 0
-        if self.iproto.has_work():
+        if self.iproto.has_work() or len(s.late_wakes) > 0:
             return 0
         if len(s.chores) > 0 and not s.is_loading and s.paused_until_ms <= s.n.now_ms:
             return 0
@@ -402,7 +406,10 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
-        s.long_ns = 0
+        s.long_ns = s.woken_bytes = 0
+        if len(s.late_wakes) > 0:
+            s.n.wakes = list(s.late_wakes.values()) + s.n.wakes
+            s.late_wakes = {}
         self.has_had_long = False
         s.mark_ns = 0
         self.share.begin()
@@ -641,6 +648,7 @@ class Pump:
         else:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
+            s.figures.much_bytes += c.take_much()
             self.reschedule(c)
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
@@ -682,7 +690,6 @@ class Pump:
                 c.put_off(commands[i:], True)
                 return
             if c.has_much():
-                s.figures.much_bytes += c.out_bytes
                 c.put_off(commands[i:], True)  # replies go out first, and others get their turn
                 return
 
@@ -704,6 +711,7 @@ class Pump:
             self.reschedule(c)
             return
         self.run_commands(c, c.take_up())
+        self.s.figures.much_bytes += c.take_much()
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)

@@ -60,17 +60,22 @@ def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
 def run_chores(s: Server) -> None:
     """[L2] Continue long commands until the turn's share is used (L2.2)."""
     n = s.n
+    running = s.chores
+    if s.has_parted:
+        s.has_parted = False
+        drop_parted(running)
+        drop_parted(s.resting)
     if s.paused_until_ms > n.now_ms:
         return
     if len(s.resting) > 0:
         wake_rested(s)
     most = s.figures.much_bytes + TURN_BYTES
     has_run = False
-    while len(s.chores) > 0 and s.figures.much_bytes < most:  # L2.8
+    while len(running) > 0 and s.figures.much_bytes < most:  # L2.8
         if has_run and n.work >= TURN_WORK:
             return
-        chore = s.chores.pop(0)
-        if chore.is_over or (chore.c.is_closed and not chore.goes_on):
+        chore = running.pop(0)
+        if chore.is_over:
             chore.drop()
             continue
         has_run = True
@@ -87,8 +92,19 @@ def run_chores(s: Server) -> None:
         if n.work == before:
             n.work += 1
         if not chore.is_over:
-            line = s.resting if chore.wake_ms > n.now_ms else s.chores
+            line = s.resting if chore.wake_ms > n.now_ms else running
             line.append(chore)
+
+
+def drop_parted(line: list[Chore]) -> None:
+    """End those whose client has gone, unless they go on without it, and free them (L2.2)."""
+    kept: list[Chore] = []
+    for one in line:
+        if one.c.is_closed and not one.goes_on:
+            one.drop()
+        else:
+            kept.append(one)
+    line[:] = kept
 
 
 def next_chore_ms(s: Server) -> i64:
@@ -133,8 +149,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
     w.chores -= 1
     w.last_ms = s.n.now_ms
     hold_back_wired(s, t, w, chore.sync, written)  # T18.5
-    if w.has_much():
-        s.figures.much_bytes += w.out_bytes
+    s.figures.much_bytes += w.take_much()
     s.touch(w)
 
 
@@ -164,8 +179,7 @@ def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
         del c.out[written:]
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
         hold_back(s, tubes_of(s.n), c, written)  # T18.5
-    if c.has_much():
-        s.figures.much_bytes += c.out_bytes
+    s.figures.much_bytes += c.take_much()
     s.touch(c)
     if len(c.todo) > 0 or c.reader.error or c.has_ended:
         s.resumed.append(c)

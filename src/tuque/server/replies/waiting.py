@@ -29,14 +29,17 @@ from tuque.server.state.client import (
     HELD_ORDER,
     HELD_ROOM,
     HOLE,
+    LIGHT,
     NOT_HELD,
     PUT,
     REPLY_OFF,
     REPLY_SKIPPING,
     WIRED,
     Client,
+    Connection,
     Pending,
     Wired,
+    weigh,
 )
 from tuque.server.state.server import Server, log
 from tuque.tubes.log.leader import copies_needed, synced
@@ -62,11 +65,20 @@ def await_copies(s: Server, c: Client) -> None:
     c.holes.append(None)
 
 
-def keep_order(c: Client, written: i64) -> None:
+def keep_order(n: Node, c: Client, written: i64) -> None:
     """Queue immediate replies behind those still pending."""
     if len(c.out) > written:
-        c.holes.append(b"".join(c.out[written:]))
+        reply = b"".join(c.out[written:])
+        c.holes.append(reply)
         del c.out[written:]
+        owe(n, c, len(reply))
+
+
+def owe(n: Node, c: Connection, size: i64) -> None:
+    """[M5] Count a reply that waits for others (M5.1)."""
+    c.owed_bytes += size
+    if size > LIGHT:
+        weigh(n, c)
 
 
 def tell_added(s: Server) -> None:
@@ -86,7 +98,8 @@ def tell_added(s: Server) -> None:
         elif one.error is not None:
             c.holes[at] = c.error_bytes(core_words(one.error))
         elif len(one.ids) > 0:
-            c.holes[at] = ids_reply(one.ids)  # for a TOPIC ADD (T62.5)
+            c.holes[at] = reply = ids_reply(one.ids)  # for a TOPIC ADD (T62.5)
+            owe(s.n, c, len(reply))
         elif len(one.id) == 0:
             c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
         elif one.serial in c.told_new:
@@ -128,7 +141,7 @@ def let_follow(s: Server, c: Client) -> None:
     s.touch(c)
     if i == count:
         c.first_serial += count
-        c.holes_head = 0
+        c.holes_head = c.owed_bytes = 0
         holes.clear()
         s.blocked -= 1
         if c.held == HELD_ORDER or c.held == HELD_MANY or c.reader.error:
@@ -138,6 +151,7 @@ def let_follow(s: Server, c: Client) -> None:
         del holes[:i]
         c.first_serial += i
         c.holes_head = 0
+        c.owed_bytes = sum([len(reply) for reply in holes if reply is not None])
     if c.held == HELD_MANY and (count - i) * 2 < HOLES_MAX:
         go_on(s, c)
 
@@ -305,6 +319,7 @@ def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
     one = enter(s, lacking, HOLE, c.number, c.first_serial + len(c.holes))
     one.reply = b"".join(c.out[written:])
     del c.out[written:]
+    owe(s.n, c, len(one.reply))
     await_copies(s, c)
 
 
@@ -316,6 +331,7 @@ def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> N
     one = enter(s, lacking, WIRED, w.number, sync)
     one.reply = b"".join(w.out[written:])
     del w.out[written:]
+    owe(s.n, w, len(one.reply))
     w.uncopied += 1
 
 
@@ -392,6 +408,7 @@ def tell(s: Server, one: Pending, error: TubeError | None) -> None:
         w = s.wired_by_number.get(one.client)
         if w is not None:
             w.uncopied -= 1
+            w.owed_bytes -= len(one.reply)
             told = None if error is None else iproto_words(error)
             w.out.append(
                 one.reply

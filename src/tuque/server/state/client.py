@@ -22,6 +22,7 @@ SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python all
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
 FEW_PIECES: Final = 8  # of a reply: they are counted one by one
+FEW_BYTES: Final = 1_024  # of replies that do not count towards the turn (L2.8)
 TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
 
 # A plain socket is read and written as a file: the methods of sockets take their arguments slower.
@@ -88,11 +89,13 @@ class Connection:
         self.has_large = False  # one of its pieces is large
         self.out_seen: i64 = 0  # pieces of it whose bytes are counted
         self.out_bytes: i64 = 0  # of these
+        self.out_counted: i64 = 0  # of these, counted towards the turn
         self.gated: list[tuple[int, bytes]] = []  # with the journal number each waits for
         self.wire: list[bytes] = []  # may be sent, but the socket had no room
         self.wire_at: i64 = 0  # bytes of the first piece already sent
         self.wire_bytes: i64 = 0
         self.held_bytes: i64 = 0  # of `gated`
+        self.owed_bytes: i64 = 0  # of replies that wait for others
         self.weight: i64 = 0  # bytes that count for it in n.client_bytes
         self.is_dirty = False  # is in server.dirty
         self.wants_write = False  # waits for room in the socket
@@ -131,7 +134,7 @@ class Connection:
         return len(self.out) == 0 and len(self.gated) == 0 and len(self.wire) == 0
 
     def chore_bytes(self) -> i64:
-        """Memory of a reply in the making."""
+        """Memory of a long command, and of its reply in the making."""
         return 0
 
     def unread_bytes(self) -> i64:
@@ -146,6 +149,7 @@ class Connection:
         """[M5] Bytes of its buffers (M5.1)."""
         pieces: i64 = len(self.wire) + len(self.gated)
         held = self.wire_bytes + self.held_bytes + PIECE_BYTES * pieces
+        held += self.owed_bytes + self.wire_at  # the first piece stays until its end is sent
         return held + self.unread_bytes() + self.chore_bytes() + self.words_bytes()
 
     def receive(self, most: i64) -> bytes:
@@ -203,10 +207,24 @@ class Connection:
 
     def has_much(self) -> bool:
         """[L2.8] Whether its replies of this turn are so long that its other requests wait."""
+        self.measure_out()
+        return self.out_bytes > TURN_BYTES
+
+    def take_much(self) -> i64:
+        """[L2.8] Bytes of its replies of this turn that do not count towards it yet; few do not."""
+        self.measure_out()
+        fresh = self.out_bytes - self.out_counted
+        if fresh < FEW_BYTES:
+            return 0
+        self.out_counted = self.out_bytes
+        return fresh
+
+    def measure_out(self) -> None:
+        """Count the bytes of the pieces that came since the last call."""
         out = self.out
         count: i64 = len(out)
         if count < self.out_seen:
-            self.out_seen = self.out_bytes = 0
+            self.out_seen = self.out_bytes = self.out_counted = 0
         if count - self.out_seen > FEW_PIECES:
             self.out_bytes += sum(map(len, out[self.out_seen :]))
         else:
@@ -215,7 +233,6 @@ class Connection:
         self.out_seen = count
         if self.out_bytes > LARGE_BYTES:
             self.has_large = True  # or many small ones
-        return self.out_bytes > TURN_BYTES
 
     def hold(self, seq: i64) -> None:
         """Hold the output until the journal's record `seq` is durable."""
@@ -227,7 +244,7 @@ class Connection:
         """The turn's output in one piece; large pieces are not copied."""
         out = self.out
         self.out = []
-        self.out_seen = self.out_bytes = 0
+        self.out_seen = self.out_bytes = self.out_counted = 0
         if not self.has_large:
             return [b"".join(out)]
         self.has_large = False
@@ -395,12 +412,17 @@ class Chore:
         self.c = c
         self.name = ""  # the command's
         self.bytes_used: i64 = 0  # of the reply so far
+        self.words_bytes: i64 = 0  # memory of the command itself
         self.is_muted = False  # nobody reads the reply (CLIENT REPLY)
         self.goes_on = False  # runs to its end even if the client has gone
         self.is_over = False
         self.sync = 0  # of an IPROTO call
         self.wake_ms: i64 = 0  # it rests until then
         self.is_paced = False  # ends when the client stops sending, as a waiting command does
+
+    def held_bytes(self) -> i64:
+        """[M5] Memory of the command and its reply so far (M5.1)."""
+        return self.bytes_used + self.words_bytes
 
     def step(self, room: i64) -> bool:
         """Work for about `room` units, counted in n.work; True: done.
@@ -507,8 +529,8 @@ class Client(Connection):
         return self.todo_bytes
 
     def chore_bytes(self) -> i64:
-        """Memory of a reply in the making."""
-        return 0 if self.chore is None else self.chore.bytes_used
+        """Memory of a long command, and of its reply in the making."""
+        return 0 if self.chore is None else self.chore.held_bytes()
 
     def words_bytes(self) -> i64:
         """Memory of its names, the tubes that it watches, and replies that wait in order."""

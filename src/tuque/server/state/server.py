@@ -19,7 +19,7 @@ from tuque.core.copies.add import settle
 from tuque.core.copies.replicate import on_producer_gone
 from tuque.core.model.job import PLAIN, AddSpec, Job
 from tuque.core.model.timers import TURN_NS, TURN_WORK
-from tuque.core.node.node import Node
+from tuque.core.node.node import Node, Wake
 from tuque.core.queues.procedures import stop_waiting
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config
@@ -74,7 +74,7 @@ class Figures:
         self.rejected: i64 = 0
         self.commands: i64 = 0
         self.turned_down: i64 = 0  # commands that were refused: they cost time, too
-        self.much_bytes: i64 = 0  # of the replies of connections that had many in one turn
+        self.much_bytes: i64 = 0  # of replies that count towards their turn (L2.8)
         self.in_bytes: i64 = 0
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
@@ -173,6 +173,9 @@ class Server:
         self.specs = Specs()
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
+        self.has_parted = False  # the client of one of them may have gone
+        self.woken_bytes: i64 = 0  # of replies to clients whose waits ended in this turn
+        self.late_wakes: dict[int, Wake] = {}  # by client: their replies wait for the next turn
         self.tokens = Tokens()  # of runs
         self.idle = ""  # why it does no work, as said in the log (K6.4)
         self.conflicts_told: i64 = 0  # of those in n.life, logged
@@ -232,6 +235,7 @@ class Server:
             c.is_blocked = False
             if c.chore is not None:
                 c.chore = None  # it goes on, or ends when the client is closed (L2.2)
+                self.has_parted = True
                 return
             self.blocked -= 1
             stop_waiting(self.n, c.number)
@@ -246,7 +250,7 @@ class Server:
         if len(c.holes) > 0:
             c.first_serial += len(c.holes)
             c.holes = []
-            c.holes_head = 0
+            c.holes_head = c.owed_bytes = 0
             c.muted = {}
             c.told_new = {}
             self.blocked -= 1
@@ -273,6 +277,12 @@ class Server:
         if self.long_ns >= TURN_NS:
             self.n.work = max(self.n.work, TURN_WORK)
 
+    def note_woken(self, c: Connection) -> None:
+        """[L2] A client was told what it waited for: that counts towards the turn (L2.8)."""
+        much = c.take_much()
+        self.woken_bytes += much
+        self.figures.much_bytes += much
+
     def settle_guest(self) -> None:
         """[I5] Guest is a client without a log-in, unless the port has users of its own (I5.5)."""
         if not self.users.is_from_file:
@@ -281,6 +291,7 @@ class Server:
     def part(self, w: Wired) -> None:
         """[I6] Remove a closed IPROTO connection: its waiting calls end."""
         self.unwait(w)
+        self.has_parted = True
         del self.wired[w.fd]
         del self.wired_by_number[w.number]
 

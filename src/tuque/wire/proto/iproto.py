@@ -166,7 +166,7 @@ class FrameReader:
 
     def memory(self) -> i64:
         """Memory of buffered input, also if it came in many small pieces."""
-        return self.held_bytes + PART_BYTES * len(self.parts)
+        return self.at + self.held_bytes + PART_BYTES * len(self.parts)
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""

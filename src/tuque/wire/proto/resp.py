@@ -85,6 +85,8 @@ class RequestReader:
             self.look_for_long(commands)
         if strict.is_empty():
             self.strict = None
+        else:
+            strict.release()
         return commands
 
     def look_for_long(self, commands: list[list[bytes]]) -> None:

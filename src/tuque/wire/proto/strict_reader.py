@@ -14,6 +14,7 @@ LONG_BULK: Final = 65_536  # only a body is longer (L2.9)
 LARGE_BULK: Final = 262_144  # copied as rarely as possible
 ARG_BYTES: Final = 48  # memory overhead per argument
 PART_BYTES: Final = 48  # and for each piece of a long one
+KEPT_BYTES: Final = 512  # read, before the rest of the input
 _NO_LENGTH: Final = 1 << 60
 
 _ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
@@ -78,9 +79,15 @@ class StrictReader:
         """Whether the buffer is empty: the next byte starts a command."""
         return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
 
+    def release(self) -> None:
+        """Free what was read, if it is much more than the rest."""
+        if self.pos > KEPT_BYTES:
+            self.buf = self.buf[self.pos :]
+            self.pos = 0
+
     def held_bytes(self) -> i64:
         """Memory of buffered input."""
-        held = len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
+        held = len(self.buf) + self.parts_bytes + self.args_bytes
         return held + PART_BYTES * len(self.parts)
 
     def next(self) -> list[bytes] | None:
