@@ -129,6 +129,14 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   `-NOREPL` at the end of the timeout; the job stays.
 - Z4.10 Of a tube only the leader answers a known key (T17.3), when as many nodes have it as SYNC
   asks for (T18.5). Its next leaders know the key, too (T18.8).
+- R6.1 As R1.10, but REPLJOB goes to n other nodes, and this node is no holder.
+- R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id. One of them,
+  chosen at random, takes over:
+  - It gets HOLDERS with all nodes that were asked, and ENQUEUE with the remaining delay and,
+    for an AMO job, custody, repeated until ENQUEUED. Then the record here is unregistered with
+    cause moved.
+  - If it is no longer linked, another one is chosen, but never for an AMO job.
+  - The other nodes asked for a copy of an ALO job get HOLDERS too.
 """,
     b"GETJOB": """
 - V1.1 Options precede FROM in any order; everything after FROM is a queue name. An unknown word:
@@ -308,6 +316,9 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   but sent to nodes that link later (P1.8). The state of a tube does not change (T17.7).
 - P3.2 A PAUSE older than the last one of that queue here, local ones included, changes nothing.
   If two have the same instant, every node keeps that which pauses more.
+- T17.7 A pause (P) of a tube belongs to its leader and moves with the leadership: each node
+  keeps what the leader last sent, also in its journal. BCAST and a PAUSE message (P3) change no
+  tube. A tube created where its name is paused is paused. A drop leaves the name paused.
 """,
     b"CLUSTER MEET": """
 - K3.1 `CLUSTER MEET host port` accepts names and addresses. The reply comes at once; `CLUSTER
