@@ -112,6 +112,10 @@ DETAILS: Final[dict[bytes, str]] = {
 - S8.2 (cluster) Section Cluster: the fields of CLUSTER INFO (S6.5), jobs that wait for copies,
   acked jobs, tombstones. Section Bus: links, their unsent frames, bytes and frames, links
   refused or closed at a limit, messages in each direction by kind. No section shows secrets.
+- W14.15 (cluster) A node that sees two outcomes of one job counts the job once
+  (`outcomes_conflicting` of INFO), with one log line a second at most. Two that differ in their
+  reasons only are not counted.
+- G9.2 INFO shows the counters of the ledger (G9.1).
 """,
     b"HISTORY": """
 - O3.1 A node keeps points of its figures in memory: one each 5 s for the last 720, and one each
@@ -300,8 +304,8 @@ DETAILS: Final[dict[bytes, str]] = {
 - C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and replies as Redis
   does, with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
   unsupported protocol version`.
-- K8.1 The priority is 1; without a link 5; suspected 10; failed, leaving or in conflict (K1.3)
-  100. Nodes in handshake are not listed.
+- K8.1 (cluster) The priority is 1; without a link 5; suspected 10; failed, leaving or in
+  conflict (K1.3) 100. Nodes in handshake are not listed.
 """,
     b"AUTH": """
 - C5.3 `AUTH password` without a password configured: `-ERR Client sent AUTH, but no password is

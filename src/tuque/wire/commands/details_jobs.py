@@ -72,6 +72,11 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   characters before, so each node can tell whose it is.
 - G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over the
   tube's name, so each node that knows the tube can tell it (T17.8).
+- R4.1 (cluster) Every 50 ms, as long as a job waits for copies, one more reachable node becomes
+  a holder, while there are fewer than 2n holders.
+- R4.2 REPLJOB goes to it, and HOLDERS with the new set to the nodes that confirmed.
+- R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms ..., at most
+  every 2 s, while the link has room.
 - R5.1 (cluster) At the timeout of an ADDJOB that waits for copies the producer gets `-NOREPL
   Timeout reached before replicating to the requested number of nodes`.
 - R5.2 DELJOB goes to every holder, to an unlinked one when it is linked again. The record is
@@ -82,6 +87,15 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   - With a timeout it waits for that: a node that comes back meanwhile takes its copy.
   - Without REPLICATE it waits for as many copies as are possible, one at least; K5.3 makes the
     missing ones.
+- R6.1 (cluster) External replication: as R1.10, but REPLJOB goes to n other nodes, and this
+  node is no holder.
+- R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id. One of them,
+  chosen at random, takes over:
+  - It gets HOLDERS with all nodes that were asked, and ENQUEUE with the remaining delay and,
+    for an AMO job, custody, repeated until ENQUEUED. Then the record here is unregistered with
+    cause moved.
+  - If it is no longer linked, another one is chosen, but never for an AMO job.
+  - The other nodes asked for a copy of an ALO job get HOLDERS too.
 - R7.1 (cluster) A client disconnects while its ADDJOB waits: as R5.2. Producers that wait are
   not affected when the node starts to leave.
 - W1.1 The job carries these options from its first copy on. Seconds are decimals here, rounded
@@ -129,14 +143,6 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   `-NOREPL` at the end of the timeout; the job stays.
 - Z4.10 Of a tube only the leader answers a known key (T17.3), when as many nodes have it as SYNC
   asks for (T18.5). Its next leaders know the key, too (T18.8).
-- R6.1 As R1.10, but REPLJOB goes to n other nodes, and this node is no holder.
-- R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id. One of them,
-  chosen at random, takes over:
-  - It gets HOLDERS with all nodes that were asked, and ENQUEUE with the remaining delay and,
-    for an AMO job, custody, repeated until ENQUEUED. Then the record here is unregistered with
-    cause moved.
-  - If it is no longer linked, another one is chosen, but never for an AMO job.
-  - The other nodes asked for a copy of an ALO job get HOLDERS too.
 """,
     b"GETJOB": """
 - V1.1 Options precede FROM in any order; everything after FROM is a queue name. An unknown word:

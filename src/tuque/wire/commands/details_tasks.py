@@ -113,6 +113,11 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 - T48.4 The START of a run may be lost with the last leader. The next leader accepts WORKING,
   PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run,
   without the name of its worker. If none of them comes, no attempt counts.
+- T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, it fails
+  with the cause `crashed` and uses up no attempt (W6.7); at its TIMELIMIT its attempt fails
+  with `timeout`. Deliveries without START are not limited (W6.4). Only silence that the leader
+  could have received counts (W6.1): each TAKEN task has a whole ttr after a start, a change to
+  RUNNING, a standstill of over a second, and a failure of the journal; its TIMELIMIT continues.
 """,
     b"RELEASE": """
 - T1.13 RELEASE with `-` gives back a task of a type without runs as in T48.5: it is READY, or

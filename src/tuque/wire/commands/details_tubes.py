@@ -231,6 +231,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T10.1 cfg sets only the given settings: ttr (0 or more, else `Invalid value of ttr: <v>`) and
   in_replicaset. While a temporary tube exists, in_replicaset stays off; while in_replicaset is
   on, no temporary tube can be created. The reply has both settings.
+- T14.3 Sessions survive a restart only with in_replicaset; clients can join them for ttr of
+  cfg, counted from the end of the load.
+- T22.3 Grants, cfg and sessions belong to each node; with in_replicaset its sessions are
+  replicated with its tasks.
 """,
     b"TUBE STATE": """
 - T10.2 state is one of the states of T19, of the tube here or of the node (T19.1).

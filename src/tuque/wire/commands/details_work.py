@@ -98,18 +98,18 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   reason is that of the CANCEL, without cause and detail.
 - W14.13 RESULT without WAIT of a job whose end is not confirmed yet waits for that, one second
   at most. Holders that have not confirmed it are asked again within 50 ms.
-- W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder becomes
+- W14.14 (cluster) RESULT and WAITJOB look again at each confirmation, and when a holder becomes
   unreachable.
-- W15.4 While a client waits, the question is repeated every second. RESULT without WAIT and
-  CANCEL wait for the answers one second at most; so do RESULT with WAIT and WAITJOB with a
-  shorter timeout, which bounds the wait for the end only. Likewise for holders yet to confirm
-  an end (W14.13).
-- W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
-  the job is not `gone`. WAITJOB waits. The waits end when the node is back, or is forgotten
-  (K6): then it counts as lost with its jobs. RESULT replies `-NOREACH Job is not known here,
-  and may be at a node that did not answer: <id>[, <id>]`, with WAIT at the timeout; so does
-  CANCEL for that id. Of more than three nodes it names three, then ` and <n> more`. While the
-  journal of this node cannot be written, the reply names that instead (J6.6).
+- W15.4 (cluster) The node asks about a job that it does not have (W15). While a client waits,
+  the question is repeated every second. RESULT without WAIT and CANCEL wait for the answers one
+  second at most; so do RESULT with WAIT and WAITJOB with a shorter timeout, which bounds the
+  wait for the end only. Likewise for holders yet to confirm an end (W14.13).
+- W15.5 (cluster) If no node that answers knows the job, but a member is not in reach or does
+  not answer, the job is not `gone`. WAITJOB waits. The waits end when the node is back, or is
+  forgotten (K6): then it counts as lost with its jobs. RESULT replies `-NOREACH Job is not
+  known here, and may be at a node that did not answer: <id>[, <id>]`, with WAIT at the timeout;
+  so does CANCEL for that id. Of more than three nodes it names three, then ` and <n> more`.
+  While the journal of this node cannot be written, the reply names that instead (J6.6).
 - W15.10 A result that this node has dropped (W7.4, M3.4), for memory or its bound, may be kept
   elsewhere. RESULT asks all linked nodes for it, one second at most, also at the end of WAIT; it
   takes an answer without the result only if none has it. If none that answers has it, and a
