@@ -28,6 +28,7 @@ from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is se
 from tuque.wire.commands.commands import CATEGORIES, UNITS  # noqa: E402  the path is set above
 from tuque.wire.commands.details import (  # noqa: E402  the path is set above
     ALL_DETAILS,
+    ARGUMENTS,
     ERROR_WORDS,
     PROTOCOL_ERRORS,
 )
@@ -82,6 +83,7 @@ def commands_md() -> str:
                 out += ["", *procedure_lines()]
             out += detail_lines(name)
     out += ["", "## Error words", "", *ERROR_WORDS.strip("\n").splitlines()]
+    out += ["", "## Arguments and replies", "", *ARGUMENTS.strip("\n").splitlines()]
     out += ["", "## Protocol errors", "", "After `-ERR Protocol error: ` (SPEC C2.4):", ""]
     out += PROTOCOL_ERRORS.strip("\n").splitlines()
     return "\n".join(out) + "\n"

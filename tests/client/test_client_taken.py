@@ -116,9 +116,8 @@ def unknown_at_first(world: World, fault: str) -> None:
 def test_who_does_not_know_a_task_names_the_leader(
     make_world: MakeWorld, word: str, fault: str
 ) -> None:
-    """T17.8 A node cannot know whether a task that it does not have has ended: commands that
-    change a job or its run are refused as in T17.3 for each id that names a tube of another node
-    (G6.8)
+    """T17.8 Commands that change a job or its run are refused as in T17.3 for each id that names
+    a tube of another node (G6.8)
     """
     world = with_tube(make_world)
     unknown_at_first(world, fault)

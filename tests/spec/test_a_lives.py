@@ -67,7 +67,8 @@ def test_a_hello_ends_all_confirmations_at_once(make_world: Make) -> None:
 
 def test_a_word_of_the_life_before_comes_late(make_world: Make) -> None:
     """K2.3 The doubt ends when the node is met in another incarnation, or has replied to a
-    heartbeat begun since: then the incarnation known here is the later one (K1.2)."""
+    heartbeat begun since (K1.2).
+    """
     world, id = half_done(make_world)
     n, slot = world.node(0).core, world.slot(0, 1)
     world.join(0, 2)
@@ -83,7 +84,8 @@ def test_a_word_of_the_life_before_comes_late(make_world: Make) -> None:
 
 def test_an_old_disk_is_the_later_life(make_world: Make) -> None:
     """K2.3 The doubt ends when the node is met in another incarnation, or has replied to a
-    heartbeat begun since: then the incarnation known here is the later one (K1.2)."""
+    heartbeat begun since (K1.2).
+    """
     world, id = half_done(make_world)
     world.beat()
     world.join(0, 2)

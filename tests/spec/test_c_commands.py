@@ -101,9 +101,8 @@ def test_config_get(world: World) -> None:
 
 
 def test_every_command_is_answered(world: World) -> None:
-    """C7.6 docs/commands.md specifies PING, CLIENT, RESET, MONITOR, CONFIG (the other steps of
-    C7), TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, DEBUG, SHUTDOWN and
-    BGREWRITEAOF.
+    """C7.6 This page specifies PING, CLIENT, RESET, MONITOR, CONFIG (the other steps of C7),
+    TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, DEBUG, SHUTDOWN and BGREWRITEAOF.
     """
     direct = {"ADDJOB", "GETJOB", "ACKJOB", "FASTACK", "DELJOB"}
     names = [row.name for row in COMMAND_ROWS]

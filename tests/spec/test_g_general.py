@@ -395,7 +395,7 @@ def test_no_option_wraps(world: World, option: str) -> None:
 
 
 def test_info_shows_the_ledger(world: World) -> None:
-    """G9.2 INFO shows the counters (S8)."""
+    """G9.2 INFO shows the counters of the ledger (G9.1)."""
     world.add()
     world.run("ACKJOB", world.add())
     text = world.run("INFO").decode()

@@ -88,9 +88,7 @@ def test_a_change_of_holders_is_kept(make_world: Make) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_lost_meanwhile(make_world: Make, victim: int) -> None:
-    """J5.11 Holders are restored, and asked when there is a link, since they may have lost their
-    copies (K5.2).
-    """
+    """J5.11 Holders are restored, and asked when there is a link (K5.2)."""
     world = make_world(2, journal="always")
     id = world.at(0).add(replicate=2)
     other = 1 - victim

@@ -51,9 +51,7 @@ def test_a_forgotten_node_is_replaced_while_another_is_away(make_world: Make) ->
 
 @pytest.mark.parametrize("why", ["took none", "added it for others"])
 def test_holders_by_belief_are_asked_when_one_is_forgotten(make_world: Make, why: str) -> None:
-    """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5):
-    others in the set may have taken no copy (R2.4, R6.1).
-    """
+    """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5)."""
     world = make_world(4, journal="off")
     if why == "took none":
         for i in (1, 2):

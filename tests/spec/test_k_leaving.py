@@ -149,8 +149,7 @@ def test_holders_by_belief_are_asked_when_one_has_left(make_world: Make) -> None
     """K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
     missing (K5.3).
 
-    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): others
-    in the set may have taken no copy (R2.4, R6.1).
+    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5).
     """
     world = make_world(4, journal="off")
     world.leave(0)

@@ -125,8 +125,8 @@ def test_a_holder_that_joins_later_is_asked(make_world: Make) -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
-    a backup (W14.8). One that has it becomes a holder (K5.6).
+    since the start (K5.3), all nodes are asked before the hold ends (W14.8). One that has it
+    becomes a holder (K5.6).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     world = old.world
@@ -143,8 +143,7 @@ def test_jobs_that_others_have_now_are_queued_once(make_world: Make, fate: str) 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_workers_have_now_are_not_queued(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
-    a backup (W14.8).
+    since the start (K5.3), all nodes are asked before the hold ends (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.take_all()
@@ -236,8 +235,7 @@ def test_a_node_is_asked_once_about_a_held_job(make_world: Make) -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_whose_outcome_is_kept_end(make_world: Make, fate: str) -> None:
     """Q11.9 If no other holder replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
-    a backup (W14.8).
+    since the start (K5.3), all nodes are asked before the hold ends (W14.8).
     """
     old = Replaced(make_world(6, cluster_node_timeout=TIMEOUT_MS), fate)
     old.ack_all()
@@ -262,8 +260,7 @@ def test_jobs_that_nobody_remembers_come_back(make_world: Make, fate: str) -> No
 
 def test_other_nodes_are_not_asked_when_a_holder_has_the_job(make_world: Make) -> None:
     """Q11.9 If no other holder replied that it has the job, or only one that got it from here
-    since the start (K5.3), all nodes are asked before the hold ends, as the journal may be from
-    a backup (W14.8).
+    since the start (K5.3), all nodes are asked before the hold ends (W14.8).
     """
     world = make_world(4, cluster_node_timeout=TIMEOUT_MS)
     id = world.at(0).add(replicate=2, retry=RETRY_S)

@@ -348,8 +348,7 @@ def test_a_node_that_began_empty_may_have_queued_jobs_since(
     make_world: Make, began: list[int]
 ) -> None:
     """Q12.1 A node that this one links for the first time since its start is asked about all of
-    them, also if it began without a journal: others may have given it jobs since. One that comes
-    back without a journal asks itself.
+    them, also if it began without a journal. One that comes back without a journal asks itself.
     """
     world = nodes(make_world, 3, journal="off")
     world.cut(0, 1)

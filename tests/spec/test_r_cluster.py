@@ -314,7 +314,8 @@ def test_surplus_is_released(make_world: Make) -> None:
 
 
 def test_one_more_node_every_50_ms(make_world: Make) -> None:
-    """R4.1 One more reachable node becomes a holder, while there are fewer than 2n holders.
+    """R4.1 (cluster) Every 50 ms, as long as a job waits for copies, one more reachable node
+    becomes a holder, while there are fewer than 2n holders.
 
     R4.2 REPLJOB goes to it, and HOLDERS with the new set to the nodes that confirmed."""
     world = make_world(6, journal="off")
@@ -417,7 +418,8 @@ def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
 
 
 def test_external_replication(make_world: Make) -> None:
-    """R6.1 As R1.10, but REPLJOB goes to n other nodes, and this node is no holder.
+    """R6.1 (cluster) External replication: as R1.10, but REPLJOB goes to n other nodes, and this
+    node is no holder.
 
     R6.2 repeated until ENQUEUED. Then the record here is unregistered with cause moved."""
     for retry_s in (10, 0):

@@ -291,8 +291,7 @@ def test_a_client_hears_of_each_confirmation(make_world: Make) -> None:
 
 def test_a_cancelled_job_is_not_done_after_a_restart(make_world: Make) -> None:
     """W13.8 With KEEP 0 the outcome of a cancelled job that has other holders, or of one that
-    DEADLETTER ended, is recorded too. A load drops it if the job is no longer in the journal:
-    all holders had confirmed it.
+    DEADLETTER ended, is recorded too. A load drops it if the job is no longer in the journal.
     """
     world = make_world(3)
     terms = Terms(3, 1_000, 60_000, 0, b"", 0, 0)

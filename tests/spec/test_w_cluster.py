@@ -289,9 +289,7 @@ def test_who_waits_at_another_holder_hears_of_a_death(make_world: Make, is_repla
 
 @pytest.mark.parametrize("how", ["final", "fail", "release"])
 def test_end_of_a_run_at_another_node(make_world: Make, how: str) -> None:
-    """W14.9 A node that queues a job whose run has ended sends LIFE before QUEUED, so that a
-    worker that gave the job up is not taken for one that has it (Q4.5).
-    """
+    """W14.9 A node that queues a job whose run has ended sends LIFE before QUEUED (Q4.5)."""
     world = make_world(3, journal="off")
     id = add(world, retry_s=300)
     world.at(0).get()
@@ -331,9 +329,7 @@ def test_replay_is_told(make_world: Make) -> None:
 
 
 def test_a_worker_whose_node_died(make_world: Make) -> None:
-    """W14.5 A worker that names a later run than the holder knows is believed: the node at which it
-    began may have died.
-    """
+    """W14.5 A worker that names a later run than the holder knows is believed."""
     world = make_world(3, journal="off")
     id = add(world)
     world.at(0).get()

@@ -204,9 +204,7 @@ def test_a_mark_without_room_is_left_out() -> None:
 
 
 def test_a_start_syncs_what_it_continues() -> None:
-    """J5.10 A start syncs the segment that it continues: what a killed process wrote may not be on
-    disk yet.
-    """
+    """J5.10 A start syncs the segment that it continues."""
     lab, _ = written(3, "everysec")
     lab.disk.process_crash()
     again = restarted(lab.disk, START_MS)

@@ -16,8 +16,8 @@ from tuque.tubes.model.voter_state import IN_FORCE, Voters
 
 @pytest.mark.parametrize("rewrites", [False, True])
 def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
-    """T22.4 All are in every snapshot. A node that starts uses that list, and its votes are as
-    they were.
+    """T22.4 The records of T22.1 are in every snapshot. A node that starts uses that list, and
+    its votes are as they were.
     """
     world = TubesWorld(3, has_journal=True)
     world.make(0)

@@ -353,9 +353,7 @@ def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
 
 
 def test_a_node_that_starts_waits() -> None:
-    """T25.5 For T after a start a node votes for nobody else than before, since it may have
-    promised.
-    """
+    """T25.5 For T after a start a node votes for nobody else than before."""
     world = VotesWorld(3)
     world.isolate(0)
     world.restart(2)

@@ -35,8 +35,8 @@ def test_the_node_that_was_named_leads(step: int) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_move_right_after_a_start(restarts: bool) -> None:
-    """T27.6 For T after a start a leader hands over no tube, since it could not vote: TUBE HOME
-    waits, and the tube keeps running.
+    """T27.6 For T after a start a leader hands over no tube: TUBE HOME waits, and the tube keeps
+    running.
     """
     world = VotesWorld(3, makes=restarts)
     if restarts:

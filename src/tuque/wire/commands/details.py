@@ -112,6 +112,10 @@ DETAILS: Final[dict[bytes, str]] = {
 - S8.2 (cluster) Section Cluster: the fields of CLUSTER INFO (S6.5), jobs that wait for copies,
   acked jobs, tombstones. Section Bus: links, their unsent frames, bytes and frames, links
   refused or closed at a limit, messages in each direction by kind. No section shows secrets.
+- W14.15 (cluster) A node that sees two outcomes of one job counts the job once
+  (`outcomes_conflicting` of INFO), with one log line a second at most. Two that differ in their
+  reasons only are not counted.
+- G9.2 INFO shows the counters of the ledger (G9.1).
 """,
     b"HISTORY": """
 - O3.1 A node keeps points of its figures in memory: one each 5 s for the last 720, and one each
@@ -300,6 +304,8 @@ DETAILS: Final[dict[bytes, str]] = {
 - C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and replies as Redis
   does, with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
   unsupported protocol version`.
+- K8.1 (cluster) The priority is 1; without a link 5; suspected 10; failed, leaving or in
+  conflict (K1.3) 100. Nodes in handshake are not listed.
 """,
     b"AUTH": """
 - C5.3 `AUTH password` without a password configured: `-ERR Client sent AUTH, but no password is
@@ -376,6 +382,36 @@ ERROR_WORDS: Final = """
 | `NOAUTH`, `OOM`, `DISKFULL`, `MISCONF`, `LOADING`, `NOPROTO`, `DENIED` | the command was refused |
 
 - C9.1 The first word of an error is one of these; clients may rely on it.
+"""
+
+ARGUMENTS: Final = """
+- C4.1 Command and option names are case-insensitive. If an option is repeated, the last one
+  wins.
+- C4.2 An integer is an optional sign and decimal digits, within 64 bits. An empty string,
+  spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
+- C4.3 Commands with several ids check all ids first (G6.3). Without any id the reply is `:0`.
+- C4.4 Queue names and bodies are any bytes, and may be empty.
+- C4.5 If an error repeats text that a client sent, line ends become spaces.
+- C4.6 A word that a command does not take there, or an option without its value: `-ERR syntax
+  error at '<word>': use <syntax>`, with the syntax of the command or subcommand as HELP has it.
+  If words are missing: `-ERR syntax error: use <syntax>`.
+- C4.7 An error about what a number, a time or a choice must be ends with what it was: `, not
+  '<word>'`. The errors of Disque keep their texts (V1.2, S4.2).
+- C4.8 No such subcommand of ACL, CLUSTER, LEASE or TUBE, or one with too few or too many
+  arguments: `-ERR Wrong <command> subcommand or number of arguments: use <syntax>`, with the
+  syntax of the subcommand, or the names of all.
+- C6.1 After `HELLO 3` both nulls are written `_`. HELLO, CONFIG GET, COMMAND DOCS and TUBE
+  INFO, STATISTICS and CFG are maps. Everything else is as in RESP2.
+- C6.2 In RESP2 a null bulk is `$-1`, a null array `*-1`, an empty array `*0`. Each command
+  defines which one it uses.
+- W1.7 Errors of the commands of W begin with `-ERR syntax error: `; then `<command> has no
+  option '<word>'`, `<option> needs a value`, `<option> is there twice`, or in such a form what
+  is missing. An option out of its range names the range and the value (R1.11), also TTL,
+  ATTEMPTS and PRI; BACKOFF what it takes, and its three values.
+- W1.8 DONE, RELEASE, START and CANCEL without a further word reply as ACKJOB does then: 0, or
+  an empty array. The client replies so without asking a node.
+- C7.6 This page specifies PING, CLIENT, RESET, MONITOR, CONFIG (the other steps of C7), TIME,
+  COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, DEBUG, SHUTDOWN and BGREWRITEAOF.
 """
 
 PROTOCOL_ERRORS: Final = """

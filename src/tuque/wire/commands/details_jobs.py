@@ -72,6 +72,11 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   characters before, so each node can tell whose it is.
 - G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over the
   tube's name, so each node that knows the tube can tell it (T17.8).
+- R4.1 (cluster) Every 50 ms, as long as a job waits for copies, one more reachable node becomes
+  a holder, while there are fewer than 2n holders.
+- R4.2 REPLJOB goes to it, and HOLDERS with the new set to the nodes that confirmed.
+- R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms ..., at most
+  every 2 s, while the link has room.
 - R5.1 (cluster) At the timeout of an ADDJOB that waits for copies the producer gets `-NOREPL
   Timeout reached before replicating to the requested number of nodes`.
 - R5.2 DELJOB goes to every holder, to an unlinked one when it is linked again. The record is
@@ -82,6 +87,15 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   - With a timeout it waits for that: a node that comes back meanwhile takes its copy.
   - Without REPLICATE it waits for as many copies as are possible, one at least; K5.3 makes the
     missing ones.
+- R6.1 (cluster) External replication: as R1.10, but REPLJOB goes to n other nodes, and this
+  node is no holder.
+- R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id. One of them,
+  chosen at random, takes over:
+  - It gets HOLDERS with all nodes that were asked, and ENQUEUE with the remaining delay and,
+    for an AMO job, custody, repeated until ENQUEUED. Then the record here is unregistered with
+    cause moved.
+  - If it is no longer linked, another one is chosen, but never for an AMO job.
+  - The other nodes asked for a copy of an ALO job get HOLDERS too.
 - R7.1 (cluster) A client disconnects while its ADDJOB waits: as R5.2. Producers that wait are
   not affected when the node starts to leave.
 - W1.1 The job carries these options from its first copy on. Seconds are decimals here, rounded
@@ -308,6 +322,9 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   but sent to nodes that link later (P1.8). The state of a tube does not change (T17.7).
 - P3.2 A PAUSE older than the last one of that queue here, local ones included, changes nothing.
   If two have the same instant, every node keeps that which pauses more.
+- T17.7 A pause (P) of a tube belongs to its leader and moves with the leadership: each node
+  keeps what the leader last sent, also in its journal. BCAST and a PAUSE message (P3) change no
+  tube. A tube created where its name is paused is paused. A drop leaves the name paused.
 """,
     b"CLUSTER MEET": """
 - K3.1 `CLUSTER MEET host port` accepts names and addresses. The reply comes at once; `CLUSTER

@@ -110,6 +110,14 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   `-NOTDELIVERED`. The run token has the attempt, how often the task was taken, and a hash of the
   token of the take (T5.1). A task that is TAKEN is `delivered` to RESULT until the leader knows
   its run.
+- T48.4 The START of a run may be lost with the last leader. The next leader accepts WORKING,
+  PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run,
+  without the name of its worker. If none of them comes, no attempt counts.
+- T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, it fails
+  with the cause `crashed` and uses up no attempt (W6.7); at its TIMELIMIT its attempt fails
+  with `timeout`. Deliveries without START are not limited (W6.4). Only silence that the leader
+  could have received counts (W6.1): each TAKEN task has a whole ttr after a start, a change to
+  RUNNING, a standstill of over a second, and a failure of the journal; its TIMELIMIT continues.
 """,
     b"RELEASE": """
 - T1.13 RELEASE with `-` gives back a task of a type without runs as in T48.5: it is READY, or
@@ -122,6 +130,11 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 - T48.7 FAIL makes a task DELAYED for the back-off (W5.4), or READY, with its keys and at its old
   place: it asks for no UNIQUE key again. If it is dead then (T48.8), the reply is `dead` and the
   name of the tube.
+- T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change, and so
+  once, it is BURIED in its tube, under its id, with cause, reason, attempts, and the first and
+  last failure. Its UNIQUE key and its place are free. RESULT, WAITJOB and groups show it once
+  as many nodes know of it as SYNC asks. Each BURIED task is a dead letter, of TUBE BURY with
+  the cause `buried`; no attempt is used up.
 """,
     b"CANCEL": """
 - T48.10 CANCEL of a task that is not TAKEN ends it, and its keys are free. One that is TAKEN is

@@ -166,6 +166,24 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   answered. If a tube is made in a cluster of three or more nodes without a list, and neither
   FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over;
   `tuque tubes` names such tubes.
+- T17.5 CREATE first sends TUBE-CLAIM to every reachable node, and continues once each has
+  replied or become unreachable.
+  - A node that claims the name itself and has the lower node id replies once its own claim has
+    ended; a claim to which it had replied before waits as well. So no `-TUBEHOME` leads to a
+    node without the tube.
+  - A node refuses if it knows a tube of that name, or, unless the type is `tasks`, jobs of a
+    plain queue. CREATE then runs again as if the tube were known.
+  - Nodes without a link can create tubes of one name. Each continues as leader of its tube,
+    replicas with tasks stay (K3.5), and INFO shows the other node as `conflict` until one is
+    dropped.
+  - A tube led by votes is confirmed by a lease of its leader, a change, or an epoch above 1;
+    TUBES has that. One that was never confirmed has no task.
+  - Other nodes follow, also later, a confirmed tube first; then one not led by votes; then that
+    of the lower creator id; of one creator the later. Of the other one they remember epoch and
+    leader until they stop; TUBES marks it.
+  - The creator of a tube that was never confirmed drops it when it learns of one that precedes
+    it; a waiting CREATE ends as if the tube were known. If it has started since, only a
+    confirmed one precedes.
 """,
     b"TUBE DROP": """
 - T2.4 A tube stays until it is dropped, even if idle. drop is refused while a client waits for a
@@ -175,6 +193,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   were paused. PAUSE then applies to what comes after the drop: the drop leaves the name paused as
   the last PAUSE said (T17.7). If the node restarts meanwhile, the tube has its remaining tasks,
   and only PAUSE pauses it.
+- T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
+  their replicas, or report another tube that they follow. A leader that has lost its memory
+  drops nothing.
 """,
     b"TUBE PUT": """
 - T7.1 A limfifottl tube with a capacity above 0 never has more tasks than that, in whatever
@@ -210,6 +231,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T10.1 cfg sets only the given settings: ttr (0 or more, else `Invalid value of ttr: <v>`) and
   in_replicaset. While a temporary tube exists, in_replicaset stays off; while in_replicaset is
   on, no temporary tube can be created. The reply has both settings.
+- T14.3 Sessions survive a restart only with in_replicaset; clients can join them for ttr of
+  cfg, counted from the end of the load.
+- T22.3 Grants, cfg and sessions belong to each node; with in_replicaset its sessions are
+  replicated with its tasks.
 """,
     b"TUBE STATE": """
 - T10.2 state is one of the states of T19, of the tube here or of the node (T19.1).
@@ -310,6 +335,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   - This holds for whatever Python can raise, SystemExit included, but not for KeyboardInterrupt.
     It also holds for what is raised when a type or a callback is loaded or registered: it neither
     ends a node nor prevents its start.
+- T14.5 A tube whose type is not installed here keeps its tasks and accepts puts. It delivers no
+  task until its type is registered (T3.6) or the node starts with it. That is logged.
 """,
     b"TUBE TASKS": """
 - T15.12 Up to n (100) tasks in that state, in the order of (pri, id).

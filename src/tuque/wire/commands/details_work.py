@@ -41,6 +41,11 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W7.5 (cluster) Such a result goes to the other holders anyway, with the acks of that moment:
   each keeps it within its own `results-max-bytes`. So it does from a node without the job
   (W14.6).
+- T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP, are among the changes
+  that followers and new replicas get (T18.2); each node keeps them within its own
+  `results-max-bytes`. The leader shows them once as many nodes have them as SYNC asks. A
+  follower with a complete replica shows them if two are enough; else it asks (W15). If it gets
+  the task from the next leader, it drops the end.
 """,
     b"FAIL": """
 - W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run. REASON over 2048 bytes
@@ -93,6 +98,18 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   reason is that of the CANCEL, without cause and detail.
 - W14.13 RESULT without WAIT of a job whose end is not confirmed yet waits for that, one second
   at most. Holders that have not confirmed it are asked again within 50 ms.
+- W14.14 (cluster) RESULT and WAITJOB look again at each confirmation, and when a holder becomes
+  unreachable.
+- W15.4 (cluster) The node asks about a job that it does not have (W15). While a client waits,
+  the question is repeated every second. RESULT without WAIT and CANCEL wait for the answers one
+  second at most; so do RESULT with WAIT and WAITJOB with a shorter timeout, which bounds the
+  wait for the end only. Likewise for holders yet to confirm an end (W14.13).
+- W15.5 (cluster) If no node that answers knows the job, but a member is not in reach or does
+  not answer, the job is not `gone`. WAITJOB waits. The waits end when the node is back, or is
+  forgotten (K6): then it counts as lost with its jobs. RESULT replies `-NOREACH Job is not
+  known here, and may be at a node that did not answer: <id>[, <id>]`, with WAIT at the timeout;
+  so does CANCEL for that id. Of more than three nodes it names three, then ` and <n> more`.
+  While the journal of this node cannot be written, the reply names that instead (J6.6).
 - W15.10 A result that this node has dropped (W7.4, M3.4), for memory or its bound, may be kept
   elsewhere. RESULT asks all linked nodes for it, one second at most, also at the end of WAIT; it
   takes an answer without the result only if none has it. If none that answers has it, and a
@@ -146,6 +163,9 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   at most 128 characters`.
 - W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the globs has
   taken the work of a turn (L2.2); the cursor is then after the last one seen.
+- W6.6 Above `dead-max-bytes` of dead letters, bodies included, the oldest ones are deleted and
+  counted. The newest one stays. A letter that alone is larger drops no other and does not count
+  with them; the next such one takes its place.
 """,
     b"LEASE": """
 - Y6.1 ACKJOB, FASTACK, DELJOB and DEADLETTER work as usual; the job leaves its batch.
