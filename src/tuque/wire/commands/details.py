@@ -412,6 +412,15 @@ ARGUMENTS: Final = """
   an empty array. The client replies so without asking a node.
 - C7.6 This page specifies PING, CLIENT, RESET, MONITOR, CONFIG (the other steps of C7), TIME,
   COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, DEBUG, SHUTDOWN and BGREWRITEAOF.
+- L2.4 More words than the bound: `-ERR too many words for '<name>': at most <n> in one
+  command`. Nothing is done.
+- L2.5 A reply of many elements ends with the element that passes 4 MiB. GETJOB and QPEEK then
+  return fewer jobs, LEASE FETCH fewer rows, JSCAN and QSCAN a cursor, BUSYLOOP or not, SLOWLOG
+  GET fewer entries. GETJOB returns at most 5,000 jobs.
+- L2.9 A word of a command has at most 65,536 bytes, unless it is a body (of ADDJOB, STAGE,
+  TUBE PUT, DEADLETTER BODY and LOADJOB, and what PING and ECHO return): `-ERR word <i> of
+  '<name>' has <n> bytes: at most 65536, only a body may have more`. Nothing is done. The name
+  of a client and of its library has at most 1,024 bytes. An error has at most 4,096 bytes.
 """
 
 PROTOCOL_ERRORS: Final = """
