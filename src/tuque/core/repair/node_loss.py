@@ -145,7 +145,7 @@ def begin_settling(n: Node, slot: i64) -> None:
     """[Q11, Q12] A link came up: the peer may have jobs queued that are held or queued here."""
     settle_link_up(n, slot)
     since_ms = n.peers[slot].sure_ms
-    if since_ms <= n.now_ms:
+    if since_ms <= n.now_ms and (len(n.jobs) > 0 or n.is_loading):
         begin_walk(n, SETTLE, slot)
         n.losses.walks[len(n.losses.walks) - 1].since_ms = since_ms
 
