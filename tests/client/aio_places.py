@@ -17,8 +17,6 @@ from typing import Any
 from tuque import aio
 
 NAME, URL = sys.argv[1:]
-if NAME == "forked_with_the_pid_of_its_parent":
-    os.getpid = lambda: 1
 client = aio.Client(URL)
 
 
@@ -115,11 +113,6 @@ def forked() -> None:
         print(await client.ping())
 
     asyncio.run(main())
-
-
-def forked_with_the_pid_of_its_parent() -> None:
-    """As in a container; `os.getpid` was replaced before the client was made."""
-    forked()
 
 
 def forked_and_left_by_exit() -> None:

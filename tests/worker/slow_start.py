@@ -1,11 +1,8 @@
-"""The app of e2e_tasks, whose import waits as long as a file says so: "hold" in a worker, "hold
-child" in its child processes.
-"""
+"""The app of e2e_tasks, whose import waits as long as a file says so."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -13,8 +10,6 @@ from e2e_tasks import app
 
 __all__ = ["app"]
 
-OF = "" if "tuque.worker.main" in sys.modules else " child"
-
-while Path(os.environ["OUT"], f"hold{OF}").exists():
-    Path(os.environ["OUT"], f"loading{OF}").touch()
+while Path(os.environ["OUT"], "hold").exists():
+    Path(os.environ["OUT"], "loading").touch()
     time.sleep(0.01)
