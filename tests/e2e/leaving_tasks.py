@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from tuque.worker import App
+from tuque.worker import App, current_job
 
 app = App()
 
@@ -22,5 +22,7 @@ def note(text: str) -> None:
 def lasts(number: int) -> None:
     """One attempt is its limit: a run that failed makes it a dead letter."""
     note(f"begin {number}")
+    time.sleep(0.05)
+    current_job().progress("half")
     time.sleep(0.05)
     note(f"end {number}")
