@@ -150,10 +150,10 @@ def test_many_jobs_go_first_in_slices(world: World) -> None:
         on_addjob(world.n, b"q", b"", spec)
     defer = encode("LEASE", "DEFER", "g", epoch, 1, "COUNT", 12_000)
     mine, other = world.wire(), world.wire()
-    mine.put(defer)
-    world.turn()
-    other.put(encode("LEASE", "NEXT", "g", epoch, 2, "COUNT", 9, "TTL", 60_000))
     with costs(world) as spent:
+        mine.put(defer)
+        world.turn()
+        other.put(encode("LEASE", "NEXT", "g", epoch, 2, "COUNT", 9, "TTL", 60_000))
         world.settle()
     assert mine.values() == [12_000] and max(work for work, _ in spent) <= TURN_WORK + PIECE
     assert other.values() == [10], "the former jobs have that number now"
