@@ -13,7 +13,7 @@ from tuque.core.queues import deliver
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Session, Tubes
 from tuque.tubes.tasks import operations, sessions
-from tuque.tubes.types import ordering, utube
+from tuque.tubes.types import driver, utube
 from tuque.tubes.work import transitions
 
 
@@ -74,13 +74,14 @@ def numbers_come_again() -> list[Patch]:
     return everywhere(sound, insert)
 
 
-def pri_is_forgotten() -> list[Patch]:
-    """Tasks go in the order of their return, whatever their pri and number."""
+def last_is_first() -> list[Patch]:
+    """The task that comes last in the order of pri and number goes first."""
+    sound = driver.is_before
 
     def is_before(a: Task, b: Task) -> bool:
-        return True
+        return sound(b, a)
 
-    return everywhere(ordering.is_before, is_before)
+    return everywhere(sound, is_before)
 
 
 def room_is_not_looked_at() -> list[Patch]:
@@ -261,7 +262,7 @@ TUBE_FLAWS: Final = [
     Flaw("t3", "a sub-queue has two TAKEN tasks", lanes_are_open, 5, keyed),
     Flaw("t4", "waiting clients are not woken", nobody_is_woken, 5, one_tube),
     Flaw("t5", "numbers are reused", numbers_come_again, 5, one_tube),
-    Flaw("t6", "the order of tasks is lost", pri_is_forgotten, 5, one_tube),
+    Flaw("t6", "the order of tasks is lost", last_is_first, 5, one_tube),
     Flaw("t7", "a full tube takes puts", room_is_not_looked_at, 10, small),
     Flaw("t8", "acks are not in the journal", ends_are_not_told, 10, powerless),
     Flaw("t9", "replies do not wait for the disk", nothing_binds, 20, powerless),

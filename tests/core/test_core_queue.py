@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from both_ways import thorough
 from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.model.rows import ROW
 from tuque.core.node.queue import Queue
 
 
@@ -56,7 +57,7 @@ class QueueAgainstList(RuleBasedStateMachine):
     def leave(self, which: int) -> None:
         job = self.inside.pop(which % len(self.inside))
         job.state = ACTIVE
-        self.queue.left()
+        self.queue.left(job)
         self.outside.append(job)
 
     @rule()
@@ -87,8 +88,8 @@ QueueAgainstList.TestCase.settings = settings(
 TestQueue = QueueAgainstList.TestCase
 
 
-def test_stale_entries_are_dropped() -> None:
-    """A hundred thousand jobs that left out of turn are not kept alive by the queue."""
+def test_nothing_is_kept_of_jobs_that_left() -> None:
+    """Jobs that left out of turn are not kept alive by the queue."""
     queue = Queue(b"q", 1, 0)
     jobs = [Job(b"%040d" % n, b"q", b"", n, 1 << 50, 1, 0, 1) for n in range(20_000)]
     for job in jobs:
@@ -96,14 +97,14 @@ def test_stale_entries_are_dropped() -> None:
         queue.push(job)
     for job in jobs[1:]:
         job.state = ACTIVE
-        queue.left()
-    assert queue.length == 1
-    assert len(queue.items) + len(queue.back) < 3000
+        queue.left(job)
+    assert queue.length == queue.jobs.count == 1
+    assert len(queue.jobs.items) <= ROW and len(queue.jobs.rows) == 0
     assert queue.pop() is jobs[0]
 
 
-def test_a_job_that_is_sent_again_meets_its_old_entry() -> None:
-    """Two entries of one id in the heap: they are told apart without comparing jobs."""
+def test_a_job_that_is_sent_again_has_its_old_place() -> None:
+    """The same id, another object: what was left is not there any more."""
     queue = Queue(b"q", 1, 0)
 
     def push(number: int) -> Job:
@@ -114,7 +115,7 @@ def test_a_job_that_is_sent_again_meets_its_old_entry() -> None:
 
     last, old = push(9), push(1)
     old.state = ACTIVE
-    queue.left()
+    queue.left(old)
     new = push(1)
     assert queue.length == 2
     assert [queue.pop(), queue.pop(), queue.pop()] == [new, last, None]

@@ -107,3 +107,17 @@ def test_a_burst_is_dealt_out_in_bounded_steps() -> None:
         assert len(some) <= 100
         fired += len(some)
     assert fired == 10_000
+
+
+def test_slots_that_start_together_share_a_step() -> None:
+    """All that one step moves to finer slots is bounded, however many slots have started."""
+    wheel = Wheel()
+    for number in range(400):
+        wheel.arm(job_due(number, START + 3_000 + number * 1_000), START)
+    now, moved = START + 500_000, []
+    while wheel.count > 0:
+        coarse = sum(len(jobs) for key, jobs in wheel.slots.items() if key & 3)
+        fired = wheel.due(now, 50)
+        moved.append(coarse - sum(len(jobs) for key, jobs in wheel.slots.items() if key & 3))
+        assert len(fired) <= 50
+    assert sum(moved) == 400 and max(moved) == 50

@@ -368,6 +368,34 @@ def test_a_large_frame_is_not_copied_once_it_is_whole() -> None:
     assert reader.held_bytes == 1
 
 
+def test_a_large_frame_is_gathered_as_it_comes() -> None:
+    """L2.12 A body over 256 KiB is not copied once it has come. What follows it is read."""
+    size = 2 * iproto.LARGE_FRAME
+    packet = b"\x82\x00\x0a\x01\x07" + b"\x81\x21\xc6" + size.to_bytes(4, "big") + bytes(size)
+    one = b"\xce" + len(packet).to_bytes(4, "big") + packet
+    stream = one + one[:100]
+    reader = FrameReader(4 * size)
+    chunks = [stream[at : at + 60_000] for at in range(0, len(stream), 60_000)]
+    tracemalloc.start()
+    try:
+        for chunk in chunks[:-1]:
+            reader.feed(chunk)
+            assert reader.next() is None
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        reader.feed(chunks[-1])
+        request = reader.next()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert request is not None and len(request.body[0x21].raw()) == size + 5
+    assert peak - before < 1 << 20
+    assert reader.held_bytes == 100 and reader.next() is None
+    reader.feed(one[100:])
+    again = reader.next()
+    assert again is not None and again.sync == 7 and reader.held_bytes == 0
+
+
 @pytest.mark.parametrize("size", [100_000, 2 * iproto.LARGE_FRAME])
 def test_what_follows_a_long_frame_is_read(size: int) -> None:
     """I2.2"""

@@ -6,6 +6,7 @@ Python, so that work which nobody counts is found, too.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from raw_resp import encode
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import PLAIN
 from tuque.core.model.task import Task
 from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.tables.work import Letters
@@ -22,7 +25,7 @@ from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.schedules import driver_of
 from tuque.tubes.tasks import operations
-from tuque.tubes.types.ordering import Firsts
+from tuque.tubes.types.driver import Firsts
 from world import World
 from world_costs import costs
 
@@ -47,13 +50,13 @@ def run(world: World, *words: Any) -> tuple[Any, Spent]:
         return world.run.ask(*words), spent
 
 
-def put_all(world: World, name: bytes, type: str, keys: int = 0) -> None:
+def put_all(world: World, name: bytes, type: str, keys: int = 0, count: int = TASKS) -> None:
     """Tasks of many priorities in a tube, of so many sub-queues."""
     world.run("TUBE", "CREATE", name, type)
     n = world.n
     t = tubes_of(n)
     spec = PutSpec()
-    for i in range(TASKS):
+    for i in range(count):
         if keys:
             spec.utube = b"%d" % (i * 7_919 % keys)
         spec.pri = i * 7_919 % PRIS
@@ -89,6 +92,145 @@ def test_the_end_of_a_tube_is_found_in_slices(world: World) -> None:
         assert [row[1] for row in rows] == [one.id for one in wanted[: abs(count)]]
         assert sum(work for work, _ in spent) >= TASKS // 4, "the walk is counted"
         assert max(work for work, _ in spent) <= TURN_WORK
+
+
+@pytest.mark.parametrize(("type", "keys"), [("fifottl", 0), ("utubettl", 2_000), ("tasks", 0)])
+def test_a_task_leaves_its_tube_for_the_cost_of_a_search(
+    world: World, type: str, keys: int
+) -> None:
+    """L2.12 Where jobs, tasks or keys wait in an order, one that comes or leaves, wherever it
+    stands, costs two searches and a bounded number of moves: nothing is sorted anew, and nothing of
+    those that left is kept.
+    """
+    put_all(world, b"t", type, keys, 2_000)
+    numbers = random.Random(1).sample(range(2_000), 2_000)
+    lines = []
+    for number in numbers[:1_990]:
+        reply, spent = run(world, "TUBE", "DELETE", "t", number)
+        assert reply is not None
+        lines.append(sum(count for _, count in spent))
+    _, spent = run(world, "TUBE", "TAKE", "t", "TIMEOUT", 0)
+    assert max(lines) <= 2 * sorted(lines)[1_000] >= sum(count for _, count in spent)
+    world.check()
+
+
+def batch_of(world: World, count: int) -> int:
+    """The epoch of a group with one batch of so many jobs."""
+    spec = settle(world.n, PLAIN)
+    for _ in range(count):
+        on_addjob(world.n, b"q", b"", spec)
+    epoch = world.run("LEASE", "OPEN", "g", "me", "q")
+    assert world.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", count, "TTL", 60_000) == count
+    return int(epoch)
+
+
+@pytest.mark.parametrize("command", ["BEGIN 1", "GONE 1 0", "DEFER 1", "SPLIT 1 19000"])
+def test_a_look_at_a_batch_costs_its_positions(world: World, command: str) -> None:
+    """L2.1 Twenty positions of a batch that are looked at or recorded are one."""
+    epoch = batch_of(world, 20_000)
+    word, *rest = command.split()
+    if word == "DEFER":
+        world.run("LEASE", "SPLIT", "g", epoch, 1, 10_000)
+    world.wire().put(encode("LEASE", word, "g", epoch, *rest) * 20)
+    with costs(world) as spent:
+        world.settle()
+    works = [work for work, _ in spent if work > 0]
+    busy = 1 if word == "SPLIT" else 20  # the second one changes nothing
+    assert sum(works) >= busy * 1_000
+    assert max(works) <= PIECE + 1_000 + 20, "one in a turn"
+
+
+def test_many_jobs_go_first_in_slices(world: World) -> None:
+    """Y11.4 Many new jobs are taken over several turns, as in Y2.7: a NEXT or DEFER of another
+    connection waits for that. If the batch or the lease ends first, they go back.
+    """
+    epoch = batch_of(world, 10)
+    spec = settle(world.n, PLAIN)
+    for _ in range(12_000):
+        on_addjob(world.n, b"q", b"", spec)
+    defer = encode("LEASE", "DEFER", "g", epoch, 1, "COUNT", 12_000)
+    mine, other = world.wire(), world.wire()
+    with costs(world) as spent:
+        mine.put(defer)
+        world.turn()
+        other.put(encode("LEASE", "NEXT", "g", epoch, 2, "COUNT", 9, "TTL", 60_000))
+        world.settle()
+    assert mine.values() == [12_000] and max(work for work, _ in spent) <= TURN_WORK + PIECE
+    assert other.values() == [10], "the former jobs have that number now"
+    g = world.n.leases.groups[b"g"]
+    assert [b.count for b in g.batches.values()] == [12_000, 10] and g.filling is None
+    world.check()
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "OPEN"])
+def test_jobs_that_were_to_go_first_go_back(world: World, ending: str) -> None:
+    """Y11.4 If the batch or the lease ends first, they go back."""
+    epoch = batch_of(world, 10)
+    spec = settle(world.n, PLAIN)
+    for _ in range(12_000):
+        on_addjob(world.n, b"q", b"", spec)
+    mine = world.wire()
+    mine.put(encode("LEASE", "DEFER", "g", epoch, 1, "COUNT", 12_000))
+    world.turn()
+    assert world.n.leases.groups[b"g"].filling is not None
+    world.run("LEASE", ending, "g", *([epoch, 1] if ending == "COMMIT" else ["you", "q"]))
+    world.settle()
+    refused = str(mine.values()[0])
+    assert refused.startswith("ACKED" if ending == "COMMIT" else "FENCED")
+    assert world.n.queues[b"q"].length == 12_000 + (0 if ending == "COMMIT" else 10)
+    assert world.n.leases.groups[b"g"].filling is None
+    world.check()
+
+
+def test_a_move_of_batches_waits_for_the_journal(make_world: Callable[..., World]) -> None:
+    """Y11.4 While more than 1 MiB of the journal is not written yet, a DEFER waits: it may add
+    much, and all replies wait for that.
+    """
+    world = make_world()
+    committer = world.server.committer
+    assert committer is not None
+    world.add()
+    epoch = world.run("LEASE", "OPEN", "g", "me", "q")
+    assert world.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 60_000) == 1
+    written = committer.thread.written_bytes
+    committer.thread.written_bytes -= 2 << 20
+    wire = world.wire()
+    wire.put(encode("LEASE", "DEFER", "g", epoch, 1))
+    world.pass_ms(50)
+    assert wire.values() == [] and len(world.server.chores) + len(world.server.resting) == 1
+    committer.thread.written_bytes += 2 << 20
+    assert committer.thread.written_bytes >= written
+    world.pass_ms(50)
+    assert wire.values() == [1]
+
+
+# ---- Bounds that are lowered
+
+
+def test_outcomes_and_letters_go_in_pieces(world: World) -> None:
+    """W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted, at most 500 at
+    once, and the others in the next turns.
+
+    W6.6 At most 500 go at once, and the others in the next turns.
+    """
+    life = world.n.life
+    for i in range(1_800):
+        id = world.add("q", "b", **({"KEEP": 600} if i % 2 else {"ATTEMPTS": 1}))
+        world.get("q")
+        run = world.run("START", id)
+        world.run("DONE", id, "-") if i % 2 else world.run("FAIL", id, run[0][0])
+    assert (len(life.kept), life.letter_count()) == (900, 900)
+    for option, count in (
+        ("results-max-bytes", lambda: len(life.kept)),
+        ("dead-max-bytes", lambda: int(life.letter_count())),
+    ):
+        world.run.put(encode("CONFIG", "SET", option, 0))
+        left = [count()]
+        for _ in range(4):
+            world.turn()
+            left.append(count())
+        falls = [a - b for a, b in itertools.pairwise(left)]
+        assert max(falls) <= 500 and left[-1] <= 1, left
 
 
 # ---- Schedules that fire rarely or never

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -173,6 +174,40 @@ def test_a_walk_looks_at_a_bounded_number_of_queues(world: World) -> None:
     pass_ms(world, 100)
     assert points(world, "5s added ready")[2][0][1:] == [5_000, 5_000]
     assert len(world.value("HISTORY QUEUES")) == 200
+
+
+def test_many_queues_get_and_lose_their_points_in_pieces(world: World) -> None:
+    """O3.8 Of many queues 500 in a turn get their point, or lose their place; the others follow
+    after 25 ms.
+    """
+    world("CONFIG SET rings-queues 3000")
+    for i in range(1_800):
+        world.add(f"queue-{i}")
+    watch = world.server.watch
+    pass_ms(world, 5_000 + 1_000)
+    assert len(watch.watched) == 1_800
+
+    def made() -> int:
+        return sum(len(w.points.short.times) for w in watch.watched.values())
+
+    before = made()
+    assert before == 1_800
+    counts = []
+    while made() < 2 * before:
+        world.jump_ms(max(watch.next_ms - world.now_ms, 0))
+        last = made()
+        world.node().turn()
+        counts.append(made() - last)
+    assert [count for count in counts if count] == [500, 500, 500, 300]
+    world("CONFIG SET metrics-queues 0")
+    world("CONFIG SET rings-queues 100")
+    left = [1_800]
+    while left[-1] > 100:
+        world.jump_ms(max(watch.next_ms - world.now_ms, 0))
+        world.node().turn()
+        left.append(len(watch.watched))
+    assert max(a - b for a, b in itertools.pairwise(left)) == 500
+    assert left[-1] == 100 and sorted(watch.shares.values()) == [100]
 
 
 @pytest.mark.parametrize("line", ["HISTORY", "HISTORY 5x", "HISTORY 5s QUEUE"])

@@ -17,7 +17,7 @@ from tuque.core.model.timers import PIECE, REPLY_BYTES, TURN_WORK
 from tuque.core.node.queue import PAUSE_OUT
 from tuque.core.queues.procedures import check, get_queue
 from tuque.server.commands.tube_admin import Statistics
-from tuque.server.log.slowlog import SLOW_BYTES_MAX
+from tuque.server.log.slowlog import SLOW_BYTES_MAX, SLOW_DROPS
 from tuque.server.replies.errors import text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
@@ -262,6 +262,9 @@ def test_slow_log_has_a_bound_in_bytes(world: World) -> None:
     rows, works, _ = value(world, world.wire(), b"SLOWLOG GET -1\r\n")
     assert 100 < len(rows) < len(log.entries)
     assert sum(len(row[3]) for row in rows) < max(works) <= TURN_WORK
+    entries = len(log.entries)
+    log.note(0, 1, words, 1)
+    assert len(log.entries) == entries + 1 - SLOW_DROPS, "the others go with later ones"
     value(world, world.wire(), b"SLOWLOG RESET\r\n")
     world.pass_ms(2_000)
     assert n.used_bytes() - before < 100_000 and len(log.entries) <= 1

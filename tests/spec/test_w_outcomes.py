@@ -84,7 +84,7 @@ def test_result_for_those_who_wait(world: World) -> None:
 
 
 def test_bound_of_outcomes(world: World) -> None:
-    """W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted."""
+    """W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted"""
     world.run("CONFIG", "SET", "results-max-bytes", 10_000)
     ids = [world.add(KEEP=600) for _ in range(20)]
     world.get(count=20)

@@ -193,7 +193,7 @@ def test_a_job_without_its_batch(world: World) -> None:
     world.n.jobs[id].flags |= LEASED
     world.n.jobs[id].state = ACTIVE
     world.n.jobs[id].qtime_ms = 0
-    world.n.queues[b"q"].left()
+    world.n.queues[b"q"].left(world.n.jobs[id])
     assert world.n.records is not None
     world.n.records.state(world.n.jobs[id])
     world.settle()

@@ -71,7 +71,7 @@ class LifeLab(Lab):
             if n.jobs[id].expire_ms <= n.now_ms and life.terms.attempts == 0:
                 del found[id]  # over: its timer fires within a ms
         for queue, letters in n.life.letters.items():
-            order = [entry for entry in letters.order if n.life.is_letter(entry)]
+            order = letters.order.listed()
             found[b"letters of " + queue] = (order, int(letters.count))
         for id, kept in n.life.kept.items():
             found[b"outcome of " + id] = (

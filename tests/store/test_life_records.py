@@ -126,7 +126,7 @@ def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outc
 def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     """A field that is new in the model must not be forgotten in the record."""
     derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms", "ended_ms", "buried_as"}
-    derived |= {"fat_bytes", "packed_bytes", "tenant"}
+    derived |= {"fat_bytes", "packed_bytes", "tenant", "came"}
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
     derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "queue", "is_shared"}

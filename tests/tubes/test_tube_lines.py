@@ -11,7 +11,6 @@ from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.queues.procedures import check
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import operations
-from tuque.tubes.types.ordering import SLACK
 from tuque.tubes.types.utube import UTube
 
 
@@ -91,7 +90,7 @@ def test_of_sub_queues_that_are_gone_nothing_is_kept(home: TubeWorld) -> None:
     for number in reversed(numbers):
         operations.delete(home.n, home.t, tube, number)
     assert isinstance(tube.driver, UTube)
-    assert tube.driver.heads.size() <= 2 * 1 + SLACK
+    assert tube.driver.heads.count == 1
     assert len(tube.driver.lanes) == 1
     assert home.n.used_bytes() - used <= 35 * 1500  # the notices
     check(home.n)

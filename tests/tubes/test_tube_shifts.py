@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from tubes_world import TubesWorld
@@ -12,11 +13,13 @@ from refusals import refused
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.task import READY, TAKEN
 from tuque.core.queues.procedures import check
+from tuque.tubes.leadership.load import FREED
 from tuque.tubes.leadership.switchover import take_home
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.tasks import admin, sessions
 from tuque.tubes.tasks.sessions import identify
+from tuque.tubes.types.utube import UTube
 
 STEP = 10
 TASKS = 45
@@ -74,6 +77,23 @@ def test_so_many_in_a_turn() -> None:
     world.settle()
     assert world.picture(0) == world.picture(1) == picture
     assert world.said(0) == b""
+
+
+def test_the_lanes_of_a_tube_that_moves_are_freed_in_pieces() -> None:
+    """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes."""
+    world = lab_with_tasks(200, type=b"utubettl")
+    driver = world.tube(0).driver
+    assert isinstance(driver, UTube)
+    left = [len(driver.lanes)]
+
+    def runs() -> bool:
+        left.append(len(driver.lanes))
+        return world.runs_at() == [1]
+
+    world.begin_move(0, 1)
+    world.step_until(runs, 0)
+    assert left[0] == 200 and left[-1] == 0
+    assert max(a - b for a, b in pairwise(left)) == FREED * STEP
 
 
 def test_tubes_share_a_turn() -> None:

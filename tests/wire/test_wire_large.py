@@ -14,11 +14,13 @@ from tuque.core.msgs import (
     GotJob,
     Pause,
     ReplJob,
+    TubeCopy,
 )
 from tuque.wire.bus.bus import (
     BusError,
     SealError,
     encoded,
+    is_large,
     parts_of,
 )
 from tuque.wire.bus.card import Card
@@ -64,6 +66,22 @@ def test_a_body_is_not_copied(queue: int, life: int, size: int) -> None:
     parts = parts_of(message)
     assert b"".join(parts) == encoded([message])
     assert any(part is message.body for part in parts)
+
+
+@given(st.integers(0, 300), st.integers(0, 1 << 50), st.lists(st.integers(0, 1 << 40), max_size=20))
+@settings(max_examples=30)
+def test_records_of_a_tube_are_not_copied(name: int, number: int, gone: list[int]) -> None:
+    """B2.8 TUBE-COPY with records of 1 MiB or more has a frame of its own as well: they are copied
+    once when they are gathered, and not on their way out.
+    """
+    records = bytes(LARGE_BODY)
+    held = [(number, b"u" * 16, b"user")]
+    message = TubeCopy(
+        b"t" * name, ID, number, number >> 30, number, number + 1, 9, number, 3, records, gone, held
+    )
+    parts = parts_of(message)
+    assert is_large(message) and b"".join(parts) == encoded([message])
+    assert any(part is records for part in parts)
 
 
 @SEALED

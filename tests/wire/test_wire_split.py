@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import PythonRespSerializer
 from streams import COMMANDS, STREAMS, cut, encode, inline, read, read_strictly
+
+from tuque.wire.proto.resp import RequestReader
 
 PLACES = st.lists(st.integers(0, 1 << 16), max_size=12)
 PIECES = st.sampled_from(
@@ -103,3 +107,24 @@ def test_the_end_of_a_large_bulk_may_be_cut_anywhere(cut_at: int) -> None:
     cuts = [10, 50, 1000, 200_000, first, first + 1, second - 100_000, second, second + 1]
     assert read(cut(data, cuts)) == (stream, "")
     assert read_strictly(cut(data, cuts)) == (stream, "")
+
+
+def test_a_large_body_is_not_copied_once_it_has_come() -> None:
+    """L2.12 A body over 256 KiB is not copied once it has come."""
+    size = 16 << 20
+    data = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$%d\r\n" % size + bytes(size) + b"\r\n$1\r\n0\r\n"
+    chunks = cut(data, list(range(60_000, len(data), 60_000)))
+    reader = RequestReader(size)
+    tracemalloc.start()
+    try:
+        for chunk in chunks[:-1]:
+            assert reader.read(chunk) == []
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        [command] = reader.read(chunks[-1])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(word) for word in command] == [6, 1, size, 1]
+    assert peak - before < 1 << 20
+    assert reader.strict is None

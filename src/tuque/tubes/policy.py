@@ -92,7 +92,7 @@ PLAIN: Final = PutSpec()  # no options
 
 @final
 class TubePolicy(Tubes):
-    """The hooks of core/node/queue_policy.py."""
+    """The hooks of core/node/queue.py."""
 
     def tube_of(self, task: Task) -> Tube:
         """The live task's tube."""

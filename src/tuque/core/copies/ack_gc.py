@@ -286,7 +286,7 @@ def become_acked(n: Node, job: Job) -> None:
     """[A1] The job is done; keep its record until the other holders know (A1.2)."""
     if job.state == QUEUED:
         set_state(job, ACKED)
-        n.queues[job.queue].left()
+        n.queues[job.queue].left(job)
     else:
         if job.state == WAIT_REPL:
             producer_done(n, job)  # A1.6

@@ -8,16 +8,20 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.leases.expiry import arm, begin_beats, reclaim, renew
+from tuque.core.leases.expiry import arm, begin_beats, give_back_all, reclaim, renew
 from tuque.core.leases.leases import no_batch, take_jobs
 from tuque.core.model.errors import NO_HALVES, Refusal
 from tuque.core.node.node import Node
 from tuque.core.records.leases import tell_batch, tell_drop, tell_group
 from tuque.core.tables.leases import (
+    BATCH_BYTES,
     DEFERS_MAX,
+    LIVE_BYTES,
+    POSITIONS_OF_UNIT,
     SPLITS_MAX,
     Batch,
     Group,
+    gone_bytes,
     is_leased,
 )
 
@@ -53,6 +57,7 @@ def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
     if found.error is not None:
         return found
     b = g.batches[seq]
+    n.work += b.count // POSITIONS_OF_UNIT
     if b.proof_at < 0:
         b.proof_at = g.proofs
         b.last_proof_at = g.proofs
@@ -136,6 +141,8 @@ def count(b: Batch) -> None:
 def tell_moved(n: Node, g: Group, batches: list[Batch]) -> None:
     """Record all of them in one frame (Y9.8)."""
     records = n.records
+    for b in batches:
+        n.work += b.count // POSITIONS_OF_UNIT
     if records is None:
         return
     tell_group(records, g)
@@ -148,16 +155,39 @@ def on_defer(
     n: Node, client: i64, g: Group, seq: i64, most: i64, body_bytes: i64
 ) -> tuple[i64, Refusal | None]:
     """[Y11] ON COMMAND LEASE DEFER: put other jobs before those of a batch (Y11.4)."""
+    fresh, error = begin_defer(n, client, g, seq)
+    if error is not None:
+        return 0, error
+    if may_defer(n, g) and most > 0:
+        take_jobs(n, client, g, fresh, most, body_bytes)
+    return end_defer(n, client, g, fresh)
+
+
+def begin_defer(n: Node, client: i64, g: Group, seq: i64) -> tuple[Batch, Refusal | None]:
+    """The batch of other jobs, still empty; or the refusal."""
     error = find_live(n, client, g, seq)
+    return Batch(seq, 1 if error is not None else g.batches[seq].parts), error
+
+
+def may_defer(n: Node, g: Group) -> bool:
+    """Whether other jobs may go first."""
+    return len(g.batches) < DEFERS_MAX and not n.is_leaving
+
+
+def end_defer(n: Node, client: i64, g: Group, fresh: Batch) -> tuple[i64, Refusal | None]:
+    """The other jobs are taken, if there are any: they go before those of the batch."""
+    seq = fresh.seq
+    error = find_live(n, client, g, seq)
+    if len(fresh.jobs) > 0 and (error is not None or not may_defer(n, g)):
+        n.leases.bytes -= gone_bytes(fresh)
+        give_back_all(n, fresh.jobs)  # another connection has changed the batches meanwhile
+        fresh.jobs = []
     if error is not None:
         return 0, error
     old = g.batches[seq]
-    if most > 0 and len(g.batches) < DEFERS_MAX and not n.is_leaving:
-        fresh = Batch(seq, old.parts)
-        take_jobs(n, client, g, fresh, most, body_bytes)
-        if len(fresh.jobs) > 0:
-            put_before(n, g, old, fresh)
-            return fresh.count, None
+    if len(fresh.jobs) > 0:
+        put_before(n, g, old, fresh)
+        return fresh.count, None
     later = [number for number in g.batches if number > seq]
     if len(later) > 0:
         rotate(n, client, g, [seq, *later])
@@ -178,7 +208,8 @@ def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
         g.batches[old.seq] = old
     else:
         n.leases.bytes -= old.bytes_used()
-    n.leases.bytes += fresh.bytes_used()
+    n.leases.bytes += BATCH_BYTES + LIVE_BYTES * fresh.count
+    n.work += (old.count + fresh.count) // POSITIONS_OF_UNIT
     n.leases.batches_made += 1
     n.leases.jobs_leased += fresh.count
     arm(n, g)

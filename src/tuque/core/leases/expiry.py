@@ -263,7 +263,7 @@ def take_again(n: Node, client: i64, job: Job) -> None:
     q = get_queue(n, job.queue)
     if job.state == QUEUED:  # else it was not returned yet
         set_state(job, ACTIVE)
-        q.left()
+        q.left(job)
     job.delivered_count += 1
     job.last_ms = n.now_ms
     job.flags |= DELIVERED | LEASED

@@ -15,7 +15,7 @@ from tuque.core.model.errors import NOPART, Refusal
 from tuque.core.model.job import WHY_MAX, Job
 from tuque.core.model.stats import why_of
 from tuque.core.node.node import Node
-from tuque.core.tables.leases import Batch, Group, is_leased
+from tuque.core.tables.leases import POSITIONS_OF_UNIT, Batch, Group, is_leased
 
 # by `Job.why`
 WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended", b"cancelled"]
@@ -68,6 +68,7 @@ def on_fetch(
     end: i64 = (part + 1) * b.count // b.parts
     rows.total = end - first
     find_rows(b, first + min(start, rows.total), end, count, body_bytes, is_columns, rows)
+    n.work += rows.gone // POSITIONS_OF_UNIT
     rows.next -= first
     return rows
 
@@ -112,6 +113,7 @@ def on_gone(
     renew(n, g)
     at: i64 = part * b.count // b.parts
     end: i64 = (part + 1) * b.count // b.parts
+    n.work += (end - at) // POSITIONS_OF_UNIT
     while at < end:
         job = b.jobs[at]
         if not is_leased(job):

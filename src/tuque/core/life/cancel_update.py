@@ -334,7 +334,7 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
         if delay_ms == 0:
             return
         job.state = ACTIVE
-        n.queues[job.queue].left()
+        n.queues[job.queue].left(job)
     job.flags &= 0xFF ^ ONCE_QUEUED
     delay_s = job.delay_s if job.flags & DELIVERED else delay_from_creation(n, job, delay_ms)
     if job.flags & DELIVERED or life_of(n, job.id) is not None:

@@ -53,27 +53,15 @@ def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
     letters = n.life.letters.get(queue)
     if letters is None:
         return found
-    at = letters.after(cursor)
-    order = letters.order
-    while at < len(order) and len(found) < most:
-        serial, id = order[at]
-        at += 1
-        job = n.jobs.get(id)
-        life = n.life.by_id.get(id)
-        if job is not None and life is not None and life.is_dead and life.serial == i64(serial):
-            found.append(Letter(job, life))
+    for id in letters.after(cursor, most):
+        found.append(Letter(n.jobs[id], n.life.by_id[id]))
     return found
 
 
 def is_last(n: Node, queue: bytes, serial: i64) -> bool:
     """[W12] Whether no letter of the queue is later than that (W12.6)."""
     letters = n.life.letters.get(queue)
-    if letters is None:
-        return True
-    order = letters.order
-    while len(order) > 0 and not n.life.is_letter(order[len(order) - 1]):
-        order.pop()  # gone
-    return letters.after(serial) >= len(order)
+    return letters is None or len(letters.after(serial, 1)) == 0
 
 
 def letter_of(n: Node, id: bytes) -> Letter | None:

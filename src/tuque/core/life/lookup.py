@@ -458,7 +458,7 @@ def move_copy(n: Node, job: Job, m: LifeAt) -> Job:
     """The copy belongs to another queue now; another node has it queued there."""
     if job.state == QUEUED:
         job.state = ACTIVE
-        n.queues[job.queue].left()
+        n.queues[job.queue].left(job)
     job.expire_ms = n.now_ms + m.left_ms
     moved = rehouse(n, job, get_queue(n, m.queue).name)
     set_due(n, moved, retry_due_ms(n, moved))

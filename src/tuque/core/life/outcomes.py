@@ -43,7 +43,7 @@ from tuque.core.model.work import (
 )
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.node.peers import journal_fails, slots_of
-from tuque.core.node.queue_policy import AWAY, SHOWN
+from tuque.core.node.queue import AWAY, SHOWN
 from tuque.core.queues.ends import (
     ELSEWHERE_MS,
     conclude_life,

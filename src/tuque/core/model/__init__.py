@@ -1,4 +1,4 @@
-"""The parts of a job: states, task, id, timers, work, tombstone, counters.
+"""The parts of a job: states, task, id, timers, orders, work, tombstone, counters.
 
 Must not know: nodes, queues and clients.
 """

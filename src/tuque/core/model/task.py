@@ -2,7 +2,7 @@
 
 A Task is in the job table under its job id, in the timer wheel, the ledger and the memory
 account like any job; its tube's policy decides what may be done with it
-(core/node/queue_policy.py). It names tube and session by value: native instances are acyclic.
+(core/node/queue.py). It names tube and session by value: native instances are acyclic.
 """
 
 from typing import Final, final
@@ -65,8 +65,6 @@ class Task(Job):
     number: i64  # its id in the tube
     status: u8
     form: u8
-    listed: u8  # orderings it is in, may be stale (tubes/types/ordering.py)
-    edition: i32  # how often its pri was changed: another record each time
     pri: i64  # smaller goes first
     subqueue: bytes
     ttl_ms: i64
@@ -107,8 +105,6 @@ class Task(Job):
         self.number = number
         self.status = 0
         self.form = u8(form)
-        self.listed = 0
-        self.edition = 0
         self.pri = pri
         self.subqueue = b""
         self.ttl_ms = MAX_MS
@@ -126,7 +122,6 @@ def with_pri(task: Task, pri: i64) -> Task:
     It is in no table and no order.
     """
     fresh = Task(task.id, task.queue, task.body, task.ctime_ns, task.number, pri, i64(task.form))
-    fresh.edition = task.edition + 1
     fresh.state = task.state
     fresh.flags = task.flags
     fresh.repl = task.repl

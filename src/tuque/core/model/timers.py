@@ -148,9 +148,10 @@ class Wheel:
             self.key1 = -1
 
     def due(self, now_ms: i64, most: i64) -> list[Job]:
-        """Up to `most` jobs that are due, their timers cancelled."""
+        """Up to `most` jobs that are due, their timers cancelled; as many move to finer slots."""
         fired: list[Job] = []
-        while len(self.starts) > 0 and len(fired) < most:
+        room = most
+        while len(self.starts) > 0 and len(fired) < most and room > 0:
             start, key = self.starts[0]
             jobs = self.slots[key & KEY_MASK]
             if len(jobs) == 0:
@@ -159,21 +160,21 @@ class Wheel:
             if key & 3:
                 if start > now_ms:
                     break
-                self.deal_out(jobs, now_ms, most)
+                room = self.deal_out(jobs, now_ms, room)
             else:
                 if start + FINE_MS > now_ms:
                     break
                 self.fire(jobs, fired, most)
         return fired
 
-    def deal_out(self, jobs: list[Job], now_ms: i64, most: i64) -> None:
-        """Move up to `most` jobs of a starting coarse slot into finer ones."""
-        left = most
-        while len(jobs) > 0 and left > 0:
+    def deal_out(self, jobs: list[Job], now_ms: i64, room: i64) -> i64:
+        """Move up to `room` jobs of a starting coarse slot into finer ones; the room left."""
+        while len(jobs) > 0 and room > 0:
             job = jobs[len(jobs) - 1]
             self.cancel(job)
             self.arm(job, now_ms)
-            left -= 1
+            room -= 1
+        return room
 
     def fire(self, jobs: list[Job], fired: list[Job], most: i64) -> None:
         """Take jobs out of a fine slot that has passed: all are due."""

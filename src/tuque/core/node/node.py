@@ -22,8 +22,7 @@ from tuque.core.msgs import (
     ReplJobs,
     YourJobs,
 )
-from tuque.core.node.queue import Queue
-from tuque.core.node.queue_policy import Policy
+from tuque.core.node.queue import Policy, Queue
 from tuque.core.records.events import RUN_DONE, Events
 from tuque.core.records.jobs import Records
 from tuque.core.tables.dedupe_keys import Keys
@@ -195,7 +194,7 @@ class Limits:
         self.default_ttl_s: i64 = 86_400
         self.default_retry_max_s: i64 = 300
         self.default_replicate: i64 = 3
-        self.timers_per_step: i64 = 10_000
+        self.timers_per_step: i64 = 5_000
         self.repair_per_second: i64 = 5_000  # jobs
         self.keys_max: i64 = 1_000_000  # Z4.6
         self.tubes_max: i64 = 10_000  # T2.7

@@ -1,20 +1,31 @@
 """One queue: the order of its jobs, waiting clients, its pause and its counters (SPEC G, V, P).
 
-Ready jobs are in `items` in the order of (ctime, id), which is the order of arrival; the few
-that come back (a retry, a NACK) are older than the tail and go to a heap. Taking the smaller
-head of the two keeps the order. A job that leaves out of order only changes its state: its
-stale entry is skipped when it reaches the head.
+Ready jobs are in the order of (ctime, id), which is mostly that of arrival: those that come back (a
+retry, a NACK) are older than the last one. A job may leave anywhere.
+
+A queue may have a policy of its own: the core calls its hooks for a Task, or for a queue whose
+`policy` is set, in place of the rules G, R, V, Q and A. The core does not know tubes, and
+tubes/policy.py is the only policy (SPEC T).
 """
 
-from heapq import heapify, heappop, heappush
-from typing import Final
+from __future__ import annotations
 
-from mypy_extensions import i64
+from typing import TYPE_CHECKING, Final, cast, final
 
-from tuque.core.model.job import QUEUED, Job
+from mypy_extensions import i64, mypyc_attr
+
+from tuque.core.model.job import Job
+from tuque.core.model.rows import Rows
 from tuque.core.model.stats import NO_TALLY
-from tuque.core.node.queue_policy import Policy
+from tuque.core.model.task import Task
+from tuque.core.msgs import TubeMessage
 from tuque.core.tables.repair import Demand
+
+if TYPE_CHECKING:
+    from tuque.core.model.errors import Refusal
+    from tuque.core.model.job import AddSpec
+    from tuque.core.model.work import Failure, Life, Outcome
+    from tuque.core.node.node import Node
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
@@ -22,7 +33,24 @@ PAUSE_BCAST: Final = 4  # in the journal: it was broadcast to all nodes
 QUEUE_BYTES: Final = 750  # an empty queue: its object, lists, table entries
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
-_GONE: Final = Job(b"", b"", b"", 0, 0, 0, 0, 0)  # fills slots already taken
+# whether a node may show how a task ended (T48.6)
+SHOWN: Final = 0
+NOT_YET: Final = 1  # too few nodes have it
+AWAY: Final = 2  # the leader knows
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Arrivals(Rows):
+    """Jobs, the oldest first."""
+
+    def before(self, a: object, b: object) -> bool:
+        """Whether the job `a` comes first."""
+        one = cast("Job", a)
+        other = cast("Job", b)
+        if one.ctime_ns != other.ctime_ns:
+            return one.ctime_ns < other.ctime_ns
+        return one.id < other.id
 
 
 class Queue:
@@ -35,10 +63,7 @@ class Queue:
         self.ctime_ms: i64 = now_ms
         self.atime_ms: i64 = now_ms  # last enqueue or fetch
         self.check_ms: i64 = 0  # when it is looked whether it is idle (M4.1)
-        self.items: list[Job] = []
-        self.head: i64 = 0
-        self.back: list[tuple[int, bytes, int, Job]] = []
-        self.put_back: i64 = 0  # entries of `back` ever made; numbers them
+        self.jobs = Arrivals()
         self.length: i64 = 0
         self.pause: i64 = 0
         self.jobs_in: i64 = 0
@@ -52,124 +77,40 @@ class Queue:
         self.reply_name = b"$%d\r\n%s\r\n$40\r\n" % (len(name), name)  # of longer replies
 
     def push(self, job: Job) -> None:
-        """Insert a job whose state is QUEUED already."""
-        items = self.items
-        size: i64 = len(items)
-        if size == self.head or _before(items[size - 1], job):
-            items.append(job)
-        else:
-            # A job can return while its old entry is still here: the number tells the two apart, as
-            # jobs cannot be compared.
-            self.put_back += 1
-            heappush(self.back, (job.ctime_ns, job.id, int(self.put_back), job))
+        """Insert a job whose state is QUEUED already, and that is not here."""
+        self.jobs.add(job)
         self.length += 1
-        self.drop_stale()
 
     def pop(self) -> Job | None:
         """Take the first job, None if there is none. The caller changes its state."""
         job = self.first()
-        if job is None:
-            return None
-        if len(self.back) > 0 and self.back[0][3] is job:
-            heappop(self.back)
-        else:
-            self.advance()
-        self.length -= 1
+        if job is not None:
+            self.jobs.drop_top()
+            self.length -= 1
         return job
 
     def first(self) -> Job | None:
         """The job that `pop` would take."""
-        items = self.items
-        while self.head < len(items) and items[self.head].state != QUEUED:
-            self.advance()
-        back = self.back
-        while len(back) > 0 and back[0][3].state != QUEUED:
-            heappop(back)
-        if self.head < len(items):
-            job = items[self.head]
-            if len(back) == 0 or not _before(back[0][3], job):
-                return job
-        if len(back) > 0:
-            return back[0][3]
-        return None
+        jobs = self.jobs
+        return cast("Job", jobs.items[jobs.head]) if jobs.count > 0 else None
 
     def next_ones(self) -> list[Job]:
         """What goes next, for figures: the first job. Of a tube there may be several (S2.4)."""
         job = self.first()
         return [] if job is None else [job]
 
-    def advance(self) -> None:
-        """Free the slot at the head; drop all free slots once there are many."""
-        items = self.items
-        items[self.head] = _GONE
-        self.head += 1
-        if self.head == len(items):
-            items.clear()
-            self.head = 0
-        elif self.head >= 1024 and self.head * 2 >= len(items):
-            del items[: self.head]
-            self.head = 0
-
-    def left(self) -> None:
+    def left(self, job: Job) -> None:
         """A queued job left out of order; its state has changed already."""
+        self.jobs.remove(job)
         self.length -= 1
-        if self.length == 0:
-            self.items = []
-            self.head = 0
-            self.back = []
-        else:
-            self.drop_stale()
-
-    def drop_stale(self) -> None:
-        """Compact if most entries are stale: they keep removed jobs in memory."""
-        size: i64 = len(self.items) - self.head + len(self.back)
-        if size > 2 * self.length + 1024:
-            self.compact()
-
-    def compact(self) -> None:
-        """Drop stale and duplicate entries."""
-        items: list[Job] = []
-        i = self.head
-        while i < len(self.items):
-            if self.items[i].state == QUEUED:
-                items.append(self.items[i])
-            i += 1
-        back: list[tuple[int, bytes, int, Job]] = []
-        seen: dict[bytes, None] = {}
-        for entry in self.back:
-            if entry[3].state == QUEUED and entry[1] not in seen:
-                seen[entry[1]] = None
-                back.append(entry)
-        heapify(back)
-        self.items = items
-        self.head = 0
-        self.back = back
 
     def peek(self, most: i64) -> list[Job]:
         """The first `most` jobs in order, without changes; reads no others."""
-        found: list[Job] = []
-        i = self.head
-        while i < len(self.items) and len(found) < most:
-            job = self.items[i]
-            if job.state == QUEUED:
-                found.append(job)
-            i += 1
-        if len(self.back) == 0:
-            return found
-        return _merge(found, _first(self.back, most), most)
+        return self.jobs.firsts(most)
 
     def peek_last(self, most: i64) -> list[Job]:
-        """The last `most` jobs, newest first, without changes."""
-        if len(self.back) > 0:
-            return _merge(self.items[self.head :], self.back, self.length)[: -most - 1 : -1]
-        found: list[Job] = []
-        i: i64 = len(self.items) - 1
-        while i >= self.head and len(found) < most:
-            job = self.items[i]
-            if job.state == QUEUED:
-                found.append(job)
-            i -= 1
-        return found
+        """The last `most` jobs, newest first, without changes; reads no others."""
+        return self.jobs.lasts(most)
 
 
 def queue_bytes(q: Queue) -> i64:
@@ -177,52 +118,232 @@ def queue_bytes(q: Queue) -> i64:
     return QUEUE_BYTES + 4 * len(q.name)
 
 
-def _before(a: Job, b: Job) -> bool:
-    """Whether `a` comes first in queue order."""
-    if a.ctime_ns != b.ctime_ns:
-        return a.ctime_ns < b.ctime_ns
-    return a.id < b.id
+# ---- What a queue with a policy of its own does (SPEC T)
 
 
-def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64) -> list[Job]:
-    """Merge `found` and the returned jobs, without duplicates, at most `most`."""
-    keyed = [entry for entry in back if entry[3].state == QUEUED]
-    for job in found:
-        if job.state == QUEUED:
-            keyed.append((job.ctime_ns, job.id, 0, job))
-    keyed.sort(key=_order)
-    merged: list[Job] = []
-    for entry in keyed:
-        if len(merged) == most:
-            break
-        if len(merged) == 0 or merged[len(merged) - 1] is not entry[3]:
-            merged.append(entry[3])
-    return merged
+class Policy:
+    """Hooks. `bytes_used`: the policy's memory besides its tasks (M1)."""
 
+    def __init__(self) -> None:
+        self.bytes_used: i64 = 0
+        self.put_bytes: i64 = 0  # of them, those of puts that wait for room
 
-def _first(back: list[tuple[int, bytes, int, Job]], most: i64) -> list[tuple[int, bytes, int, Job]]:
-    """The first `most` jobs of the heap, in order, without duplicates; reads only these entries."""
-    found: list[tuple[int, bytes, int, Job]] = []
-    edge: list[tuple[int, bytes, int, int]] = []
-    at: i64 = 0
-    size: i64 = len(back)
-    last = b""
-    while True:
-        child: i64 = at
-        while child < size and child <= at + 1:
-            entry = back[child]
-            heappush(edge, (entry[0], entry[1], entry[2], int(child)))
-            child += 1
-            if at == 0:
-                break
-        if len(edge) == 0 or len(found) == most:
-            return found
-        _, id, _, place = heappop(edge)
-        if back[place][3].state == QUEUED and id != last:
-            found.append(back[place])
-            last = id
-        at = 2 * i64(place) + 1
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
+        """Why ADDJOB is refused; None if it is not. The policy may raise reasons of its own."""
+        raise AssertionError("no policy")
 
+    def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
+        """ADDJOB, accepted: returns the new task."""
+        raise AssertionError("no policy")
 
-def _order(entry: tuple[int, bytes, int, Job]) -> tuple[int, bytes]:
-    return entry[0], entry[1]
+    def repeat(self, n: Node, q: Queue) -> None:
+        """ADDJOB with a key that is kept: the reply waits as that of the first one did. Raises if
+        this node may not answer.
+        """
+        raise AssertionError("no policy")
+
+    def keep_key(self, n: Node, queue: bytes, full: bytes) -> None:
+        """A job was added with this key, to any queue."""
+        raise AssertionError("no policy")
+
+    def take(self, n: Node, q: Queue, client: i64) -> Task | None:
+        """GETJOB, or serving a waiting client: the first task that can be taken."""
+        raise AssertionError("no policy")
+
+    def has_older(self, q: Queue) -> bool:
+        """Whether plain jobs are there that go before the tasks."""
+        raise AssertionError("no policy")
+
+    def ack(self, n: Node, task: Task, client: i64) -> bool:
+        """ACKJOB, FASTACK; False: the client may not finish it."""
+        raise AssertionError("no policy")
+
+    def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
+        """NACK; False: the client may not release it."""
+        raise AssertionError("no policy")
+
+    def working(self, n: Node, task: Task, client: i64) -> None:
+        """WORKING; raises if the client may not extend it."""
+        raise AssertionError("no policy")
+
+    def enqueue(self, n: Node, task: Task) -> bool:
+        """ENQUEUE; False: no change."""
+        raise AssertionError("no policy")
+
+    def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
+        """UPDATEJOB PRI; False: the task is gone. Raises if the type has no priorities."""
+        raise AssertionError("no policy")
+
+    def keys_of(self, task: Task) -> dict[str, object] | None:
+        """The keys of the task, for SHOW; None: it has a sub-queue instead."""
+        raise AssertionError("no policy")
+
+    # runs of tasks (T48)
+
+    def has_copy(self, id: bytes) -> bool:
+        """Whether this node has a copy of the task, which another node may deliver."""
+        raise AssertionError("no policy")
+
+    def takes_work(self, q: Queue) -> bool:
+        """Whether ADDJOB takes options about the work of its tasks."""
+        raise AssertionError("no policy")
+
+    def has_runs(self, task: Task) -> bool:
+        """Whether the words of chapter W that begin and end runs are for this task."""
+        raise AssertionError("no policy")
+
+    def what_is(self, task: Task) -> bytes:
+        """What the task is, and what to use, if it is no job; else b""."""
+        raise AssertionError("no policy")
+
+    def start(
+        self, n: Node, task: Task, worker: bytes, client: i64
+    ) -> tuple[Life | None, Refusal | None]:
+        """START: the life with the run, or why there is none."""
+        raise AssertionError("no policy")
+
+    def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:
+        """WORKING with a run."""
+        raise AssertionError("no policy")
+
+    def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
+        """RELEASE; False: it is not this run that has the task."""
+        raise AssertionError("no policy")
+
+    def fail(
+        self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
+    ) -> tuple[i64, i64, Refusal | None]:
+        """FAIL: what became of the task, and the wait in ms; or a refusal."""
+        raise AssertionError("no policy")
+
+    def shows(self, n: Node, outcome: Outcome) -> i64:
+        """Whether this node may show how a task ended: one of SHOWN, NOT_YET, AWAY (T48.6)."""
+        raise AssertionError("no policy")
+
+    def has_replicas(self, n: Node, tubes: list[tuple[bytes, int, int]]) -> bool:
+        """Whether enough nodes have these changes: of each the tube, epoch and number (T18.5)."""
+        raise AssertionError("no policy")
+
+    def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
+        """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
+        raise AssertionError("no policy")
+
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """ACKJOB or DONE that came to a node without the task (T1.12); False: not now."""
+        raise AssertionError("no policy")
+
+    def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
+        """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
+        raise AssertionError("no policy")
+
+    # dead letters (T48)
+
+    def replay(self, n: Node, task: Task, queue: bytes) -> bool:
+        """DEAD REPLAY of a dead task, to its place or to another queue; False: it stays dead."""
+        raise AssertionError("no policy")
+
+    def purge(self, n: Node, task: Task) -> bool:
+        """DEAD PURGE of a dead task; False: not now."""
+        raise AssertionError("no policy")
+
+    def drop_letter(self, n: Node, task: Task) -> bool:
+        """The dead task is the oldest above the bound: it is gone; False: not now."""
+        raise AssertionError("no policy")
+
+    def shows_death(self, n: Node, task: Task) -> bool:
+        """Whether clients may see that the task is dead: enough nodes know it."""
+        raise AssertionError("no policy")
+
+    def detail_of(self, n: Node, task: Task) -> bytes:
+        """The detail of the last failure of the task."""
+        raise AssertionError("no policy")
+
+    def key_holder(self, n: Node, task: Task) -> bytes:
+        """The id of another task that has the unique key of a dead one; empty: it is free."""
+        raise AssertionError("no policy")
+
+    def delete(self, n: Node, task: Task) -> None:
+        """DELJOB."""
+        raise AssertionError("no policy")
+
+    def finish(self, n: Node, task: Task) -> None:
+        """DEADLETTER: finish the task, whoever holds it; the event is written."""
+        raise AssertionError("no policy")
+
+    def forget(self, n: Node, task: Task) -> None:
+        """The task leaves the table (G2): remove it from its tube."""
+        raise AssertionError("no policy")
+
+    def restore(self, n: Node, task: Task) -> bool:
+        """Restore a task from the journal; False: expired, or already here."""
+        raise AssertionError("no policy")
+
+    def on_timer(self, n: Node, task: Task) -> None:
+        """The task's timer fired."""
+        raise AssertionError("no policy")
+
+    def tick(self, n: Node) -> None:
+        """Run what else is due."""
+        raise AssertionError("no policy")
+
+    def next_ms(self, n: Node) -> i64:
+        """The instant at which `tick` next has work; FAR: never."""
+        raise AssertionError("no policy")
+
+    def on_pause(self, n: Node, q: Queue) -> None:
+        """PAUSE has changed the queue's state."""
+        raise AssertionError("no policy")
+
+    def flush(self, n: Node) -> None:
+        """Drop everything (S7.1)."""
+        raise AssertionError("no policy")
+
+    def is_counted(self, q: Queue) -> bool:
+        """Whether the queue's length equals its number of queued jobs."""
+        raise AssertionError("no policy")
+
+    def check(self, n: Node) -> None:
+        """Assert that all tables agree (`DEBUG CHECK`)."""
+        raise AssertionError("no policy")
+
+    # the cluster (T17 to T22)
+
+    def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
+        """A peer sent a message about tubes."""
+        raise AssertionError("no policy")
+
+    def on_link_up(self, n: Node, slot: i64) -> None:
+        """A link came up."""
+        raise AssertionError("no policy")
+
+    def on_link_down(self, n: Node, slot: i64) -> None:
+        """A link went down."""
+        raise AssertionError("no policy")
+
+    def on_reach(self, n: Node) -> None:
+        """The set of reachable nodes, or of the cluster's, changed."""
+        raise AssertionError("no policy")
+
+    def on_standstill(self, n: Node) -> bool:
+        """The process stood still. True if this node led tubes: others may lead them now."""
+        raise AssertionError("no policy")
+
+    def turn_end(self, n: Node) -> None:
+        """The turn ends: send its changes to other nodes. The shell calls it."""
+        raise AssertionError("no policy")
+
+    def after_load(self, n: Node) -> None:
+        """The journal is loaded."""
+        raise AssertionError("no policy")
+
+    def drain_left(self, n: Node) -> i64:
+        """What must go, besides tasks, before the node is safe to stop (K7.3)."""
+        raise AssertionError("no policy")
+
+    def set_stopping(self, n: Node, is_stopping: bool) -> None:
+        """The node stops by plan, or does not (K9)."""
+        raise AssertionError("no policy")
+
+    def tubes_to_move(self, n: Node) -> i64:
+        """Tubes led here that others are to lead before a stop by plan (K9.2)."""
+        raise AssertionError("no policy")

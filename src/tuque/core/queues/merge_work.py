@@ -44,6 +44,7 @@ from tuque.core.queues.procedures import (
 )
 from tuque.core.records.jobs import LIFE, OUTCOME
 from tuque.core.records.work import LifeRecord, decode_life, decode_outcome, put_life, put_outcome
+from tuque.core.tables.work import DROPS
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
 INSTANT_MAX_MS: Final = 1 << 53
@@ -505,9 +506,11 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
 
 
 def drop_letters(n: Node) -> None:
-    """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
+    """[W6] Delete the oldest dead letters above the bound, some at once (W6.6)."""
     work = n.life
-    while has_surplus(n):
+    left = DROPS
+    while left > 0 and has_surplus(n):
+        left -= 1
         oldest = work.shares.letters_first(n.limits.dead_bytes)  # N11.7
         if len(oldest) == 0:
             oldest = work.oldest_letter()
@@ -552,7 +555,7 @@ def leave_line(n: Node, job: Job) -> None:
     """Take the job out of its queue, if it is there; its state becomes active."""
     if job.state == QUEUED:
         job.state = ACTIVE
-        n.queues[job.queue].left()
+        n.queues[job.queue].left(job)
 
 
 def to_queue(n: Node, job: Job, name: bytes) -> Job:

@@ -55,8 +55,7 @@ from tuque.core.node.peers import (
     take_back,
     tell_queued,
 )
-from tuque.core.node.queue import PAUSE_OUT, Queue
-from tuque.core.node.queue_policy import Policy
+from tuque.core.node.queue import PAUSE_OUT, Policy, Queue
 from tuque.core.node.tables import (
     check_table,
     enter_job,
@@ -133,7 +132,7 @@ def leave_node(n: Node, job: Job, cause: i64) -> None:
     """[G2] As `unregister`, of a job that is no task, and whose life has ended."""
     if job.state == QUEUED:
         job.state = ACKED
-        n.queues[job.queue].left()  # G2.2
+        n.queues[job.queue].left(job)  # G2.2
     elif job.state == WAIT_REPL:
         job.state = ACKED
         adding = n.adding.pop(job.id, None)
@@ -324,7 +323,7 @@ def requeue(n: Node, job: Job, why: i64) -> None:
 def dequeue(n: Node, job: Job) -> None:
     """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue and make it active."""
     set_state(job, ACTIVE)  # G4.2
-    n.queues[job.queue].left()
+    n.queues[job.queue].left(job)
     set_due(n, job, retry_due_ms(n, job) if job.retry_s > 0 else 0)
 
 

@@ -204,7 +204,9 @@ def staging_tick(n: Node) -> None:
     """[Z1, Z2, Z4] Drop expired attempts and keys, bounded per turn."""
     staging = n.staging
     now_ms = n.now_ms
-    while len(staging.ends) > 0 and staging.ends[0][0] <= now_ms:
+    left = n.limits.timers_per_step
+    while left > 0 and len(staging.ends) > 0 and staging.ends[0][0] <= now_ms:
+        left -= 1
         _, _, a = heappop(staging.ends)
         if a.is_gone:
             continue
@@ -277,7 +279,6 @@ def flush_staged(n: Node) -> None:
         n.keys.drop(full)
         if n.records is not None:
             record_key(n.records, full, kept.id, 0)
-    n.keys.ends = []
 
 
 def staging_figures(n: Node) -> dict[str, object]:

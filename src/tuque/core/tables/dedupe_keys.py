@@ -4,11 +4,11 @@ A table of keys with their expiry, keys whose job still waits for copies, and pr
 came with such a key. Plain data; core/queues/dedupe.py decides.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.rows import Instants
 from tuque.core.model.stats import tenant_of
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -52,7 +52,7 @@ class Keys:
 
     def __init__(self) -> None:
         self.kept: dict[bytes, Kept] = {}
-        self.ends: list[tuple[int, bytes]] = []  # heap of (instant, key)
+        self.ends = Instants()
         self.text_bytes: i64 = 0
         # Of queues that are tubes, those that go to other nodes with the tasks (T18.8).
         self.of_tubes: dict[bytes, dict[bytes, None]] = {}
@@ -98,23 +98,24 @@ class Keys:
 
     def put(self, full: bytes, id: bytes, until_ms: i64) -> None:
         """Keep the key until `until_ms`; replaces an expired one."""
-        if full not in self.kept:
+        old = self.kept.get(full)
+        if old is None:
             self.text_bytes += len(full)
             self.count(full, 1)
+        else:
+            self.ends.unset(full, old.until_ms)
+        self.ends.set(full, until_ms)
         self.kept[full] = Kept(id, until_ms)
         if len(self.of_tubes) > 0:
             named = self.of_tubes.get(queue_of(full))
             if named is not None:
                 named[full] = None
-        heappush(self.ends, (until_ms, full))
-        if len(self.ends) > 1000 + 2 * len(self.kept):
-            self.ends = [(int(kept.until_ms), name) for name, kept in self.kept.items()]
-            heapify(self.ends)
 
     def drop(self, full: bytes) -> None:
         """Free the key; no-op if it is not kept."""
         kept = self.kept.pop(full, None)
         if kept is not None:
+            self.ends.unset(full, kept.until_ms)
             if kept.id not in self.asking:
                 self.unsure.pop(kept.id, None)
             self.text_bytes -= len(full)
@@ -139,21 +140,15 @@ class Keys:
     def tick(self, now_ms: i64, most: i64) -> None:
         """Drop up to `most` expired keys."""
         left = most
-        while len(self.ends) > 0 and self.ends[0][0] <= now_ms and left > 0:
-            until_ms, full = heappop(self.ends)
-            found = self.kept.get(full)
-            if found is not None and found.until_ms == until_ms:
-                self.drop(full)
+        while left > 0 and self.ends.first_ms() <= now_ms:
+            self.drop(self.ends.first_key())
             left -= 1
-        if len(self.kept) == 0 and len(self.ends) == 0 and left < most:
+        if len(self.kept) == 0 and left < most:
             self.kept = {}  # frees the table
-            self.ends = []
 
     def next_ms(self) -> i64:
         """The instant at which `tick` or a follower next has work; FAR: never."""
-        at_ms: i64 = FAR
-        if len(self.ends) > 0:
-            at_ms = self.ends[0][0]
+        at_ms = self.ends.first_ms()
         if len(self.follower_ends) > 0 and self.follower_ends[0][0] < at_ms:
             at_ms = self.follower_ends[0][0]
         return at_ms if at_ms < self.ask_ms else self.ask_ms

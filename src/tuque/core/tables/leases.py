@@ -18,6 +18,7 @@ DEFERS_MAX: Final = 49  # the same for DEFER: always one more than SPLIT can mak
 QUEUES_MAX: Final = 256  # per group (Y1.3)
 NAME_MAX: Final = 255  # bytes (Y1.3)
 PARTS_MAX: Final = 1_024  # per batch (Y2.4)
+POSITIONS_OF_UNIT: Final = 20  # of a batch, looked at or recorded, are a unit of work (L2.1)
 
 # memory costs, in bytes (M1)
 GROUP_BYTES: Final = 1_200

@@ -11,6 +11,7 @@ from mypy_extensions import i64, u8
 
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Update
+from tuque.core.model.rows import Instants
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     LIFE_BYTES,
@@ -28,10 +29,11 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 CHANGE_BYTES: Final = 400
 WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
 AGAIN_MS: Final = 1_000
-STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
+STALE_MIN: Final = 1_024  # entries of what is gone, kept before a clean-up
 TERMS_MAX: Final = 10_000  # shared ones that are remembered
 HASHES_MAX: Final = 1_000
 LOOKS: Final = 1_000  # at results or letters, for one to drop
+DROPS: Final = 500  # outcomes or letters that go at once when there are too many
 
 
 # ---- Dead letters of one queue, in order, and how many of each reason (SPEC W12)
@@ -42,7 +44,8 @@ class Letters:
     """The dead letters of one queue, oldest first."""
 
     def __init__(self) -> None:
-        self.order: list[tuple[int, bytes]] = []  # (serial, id); some may be gone
+        self.order = Instants()  # by serial
+        self.last: i64 = 0  # the highest serial that one had
         self.count: i64 = 0
         self.reasons: dict[tuple[bytes, bytes], int] = {}  # how many of each cause and reason
 
@@ -65,17 +68,9 @@ class Letters:
             self.count_in(life, -1)
             self.count_in(life, 1)
 
-    def after(self, serial: i64) -> i64:
-        """The position of the first entry with a later serial."""
-        low: i64 = 0
-        high: i64 = len(self.order)
-        while low < high:
-            middle = (low + high) // 2
-            if self.order[middle][0] <= serial:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def after(self, serial: i64, most: i64) -> list[bytes]:
+        """The ids of the first ones with a later serial, at most so many."""
+        return [one[1] for one in self.order.since((int(serial) + 1, b""), most)]
 
 
 def enter_letter(
@@ -86,16 +81,15 @@ def enter_letter(
     if found is None:
         found = Letters()
         letters[queue] = found
-    found.order.append((int(serial), id))
+    found.order.set(id, serial)
+    found.last = max(found.last, serial)
     found.count_in(life, 1)
 
 
 def last_serial(letters: dict[bytes, Letters], queue: bytes) -> i64:
     """The serial of the queue's newest dead letter, which may be gone; 0: it has none."""
     found = letters.get(queue)
-    if found is None or len(found.order) == 0:
-        return 0
-    return i64(found.order[len(found.order) - 1][0])
+    return 0 if found is None else found.last
 
 
 def count_of(letters: dict[bytes, Letters], queue: bytes) -> i64:
@@ -187,6 +181,7 @@ class Lives:
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
     asked: i64 = 0  # without those that were answered
     drop_ms: i64 = 0  # letters above the bound stay until then
+    came: i64 = 0  # letters so far
     passed: i64 = 0  # kept outcomes that need not go to another node (K7.10)
     alone: i64 = 0  # those of them that no other node takes
     large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
@@ -198,12 +193,12 @@ class Lives:
         self.kept: dict[bytes, Outcome] = {}
         self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
         self.fat: deque[bytes] = deque()  # of kept ones with a large result, by age
-        self.ends: list[tuple[int, bytes]] = []  # heap of (end of KEEP, id)
+        self.ends = Instants()  # of KEEP
         self.letters: dict[bytes, Letters] = {}  # by queue
         self.shares = Shares()  # of tenants in outcomes and letters
-        self.old: deque[tuple[int, bytes]] = deque()  # all letters, oldest first; some are gone
+        self.old = Instants()  # all letters, as they came
         self.serial: i64 = 0
-        self.fat_letters: deque[tuple[int, bytes]] = deque()  # with details, oldest first
+        self.fat_letters = Instants()  # those with details, as they came
         self.giants: dict[bytes, None] = {}  # letters that alone were above the bound (W6.6)
         self.watches: dict[int, Watch] = {}  # by client
         self.watchers: dict[bytes, dict[int, None]] = {}  # clients by job id
@@ -341,7 +336,7 @@ class Lives:
                 ended = {}
                 self.ended_in[outcome.queue] = ended
             ended[outcome.number] = outcome.id
-        heappush(self.ends, (outcome.until_ms, outcome.id))
+        self.ends.set(outcome.id, outcome.until_ms)
 
     def kept_in(self, tube: bytes, number: i64) -> Outcome | None:
         """[T48] The kept outcome of the task that had this number in the tube (T48.6)."""
@@ -358,6 +353,7 @@ class Lives:
         """Drop a kept outcome."""
         outcome = self.kept.pop(id, None)
         if outcome is not None:
+            self.ends.unset(id, outcome.until_ms)
             self.kept_bytes -= outcome.size()
             self.fat_bytes -= outcome.fat_bytes
             outcome.fat_bytes = 0
@@ -399,8 +395,9 @@ class Lives:
 
     def put_off(self, outcome: Outcome, until_ms: i64) -> None:
         """A kept outcome is kept until then."""
+        self.ends.unset(outcome.id, outcome.until_ms)
         outcome.until_ms = until_ms
-        heappush(self.ends, (until_ms, outcome.id))
+        self.ends.set(outcome.id, until_ms)
 
     def hasten(self, id: bytes, now_ms: i64) -> None:
         """All holders confirmed the end: an outcome kept for them only is dropped (W7.3)."""
@@ -409,8 +406,7 @@ class Lives:
         outcome = self.kept.get(id)
         if outcome is not None and outcome.is_brief:
             outcome.is_brief = False
-            outcome.until_ms = now_ms + 1
-            heappush(self.ends, (outcome.until_ms, id))
+            self.put_off(outcome, now_ms + 1)
 
     def forget_all(self) -> list[Outcome]:
         """Drop all kept outcomes; returns them."""
@@ -419,7 +415,7 @@ class Lives:
         self.kept = {}
         self.kept_order = deque()
         self.fat = deque()
-        self.ends = []
+        self.ends = Instants()
         self.ended_in = {}
         self.kept_bytes = 0
         for outcome in outcomes:
@@ -451,27 +447,24 @@ class Lives:
                 self.pass_not(outcome)
 
     def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
-        """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""
-        while len(self.ends) > 0 and self.ends[0][0] <= now_ms:
-            until_ms, id = heappop(self.ends)
-            outcome = self.kept.get(id)
-            if outcome is None or outcome.until_ms != until_ms:
-                continue
+        """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4): some at once."""
+        left = DROPS
+        while left > 0 and self.ends.first_ms() <= now_ms:
+            left -= 1
+            id = self.ends.first_key()
             if id in self.watchers:  # one who waits for others as well will ask for it
-                outcome.until_ms = now_ms + AGAIN_MS
-                heappush(self.ends, (outcome.until_ms, id))
+                self.put_off(self.kept[id], now_ms + AGAIN_MS)
             else:
                 self.forget(id)
-        while self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
+        while left > 0 and self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
+            left -= 1
             oldest = self.shares.kept_first(limit_bytes)  # N11.7
             if len(oldest) == 0:
                 oldest = self.kept_order.popleft()
             if oldest in self.kept:
                 self.forget(oldest)
                 self.kept_dropped += 1
-        if len(self.ends) > 2 * len(self.kept) + STALE_MIN:
-            self.ends = [entry for entry in self.ends if entry[1] in self.kept]
-            self.ends.sort()
+        if len(self.kept_order) > 2 * len(self.kept) + STALE_MIN:
             self.kept_order = deque([id for id in self.kept_order if id in self.kept])
             self.fat = deque([id for id in self.fat if id in self.kept])
 
@@ -491,54 +484,55 @@ class Lives:
         enter_letter(self.letters, queue, serial, id, life)
         self.letters_in_all += 1
         self.shares.bury(queue, id, life.bytes + body_bytes)
-        self.old.append((int(serial), id))
+        self.came += 1
+        life.came = self.came
+        self.old.set(id, life.came)
         if life.bytes + body_bytes > limit_bytes:
             self.giants[id] = None
         life.fat_bytes = life.detail_bytes()
         if life.fat_bytes > 0:
             self.fat_bytes += life.fat_bytes
-            self.fat_letters.append((int(serial), id))
+            self.fat_letters.set(id, life.came)
 
     def thin_letter(self) -> bool:
         """[M3] Drop the details of the oldest dead letter that has some; False: none has (M3.4)."""
-        looks: i64 = min(len(self.fat_letters), LOOKS)
-        while looks > 0:
-            looks -= 1
-            entry = self.fat_letters.popleft()
-            if entry[1] in self.watchers:
-                self.fat_letters.append(entry)
-            elif self.is_letter(entry):
-                life = self.by_id[entry[1]]
-                life.cut_details()
-                self.weigh(life)
-                self.fat_bytes -= life.fat_bytes
-                life.fat_bytes = 0
-                self.details_thinned += 1
-                return True
-        return False
+        if self.fat_letters.count == 0:
+            return False
+        id = self.fat_letters.first_key()
+        if id in self.watchers:
+            for entry in self.fat_letters.firsts(LOOKS):
+                id = entry[1]
+                if id not in self.watchers:
+                    break
+            else:
+                return False
+        life = self.by_id[id]
+        life.cut_details()
+        self.weigh(life)
+        self.drop_fat(id, life)
+        self.details_thinned += 1
+        return True
+
+    def drop_fat(self, id: bytes, life: Life) -> None:
+        """The letter has no details any more, or is gone."""
+        if life.fat_bytes > 0:
+            self.fat_letters.unset(id, life.came)
+            self.fat_bytes -= life.fat_bytes
+            life.fat_bytes = 0
 
     def dig(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
         """The job is no dead letter any more, or is gone."""
         self.dead_bytes -= life.bytes + body_bytes
-        self.fat_bytes -= life.fat_bytes
-        life.fat_bytes = 0
+        self.drop_fat(id, life)
+        self.old.unset(id, life.came)
         life.is_dead = False
         self.shares.dig(queue, id)
         letters = self.letters[queue]
+        letters.order.unset(id, life.serial)
         letters.count_in(life, -1)
         self.letters_in_all -= 1
         if letters.count == 0:
             del self.letters[queue]
-        elif len(letters.order) > 2 * letters.count + STALE_MIN:
-            letters.order = [entry for entry in letters.order if self.is_letter(entry)]
-        if len(self.old) > 2 * self.letter_count() + STALE_MIN:
-            self.old = deque([entry for entry in self.old if self.is_letter(entry)])
-            self.fat_letters = deque([one for one in self.fat_letters if self.is_letter(one)])
-
-    def is_letter(self, entry: tuple[int, bytes]) -> bool:
-        """Whether that dead letter is still one."""
-        life = self.by_id.get(entry[1])
-        return life is not None and life.is_dead and life.serial == i64(entry[0])
 
     def letter_count(self) -> i64:
         """Number of dead letters."""
@@ -546,11 +540,7 @@ class Lives:
 
     def oldest_letter(self) -> bytes:
         """The id of the oldest dead letter; empty: there is none."""
-        while len(self.old) > 0:
-            if self.is_letter(self.old[0]):
-                return self.old[0][1]
-            self.old.popleft()
-        return b""
+        return self.old.first_key() if self.old.count > 0 else b""
 
     # ---- clients that wait
 
@@ -613,7 +603,7 @@ class Lives:
 
     def next_ms(self) -> i64:
         """The instant at which there is something to drop, or a wait ends; FAR: never."""
-        at_ms: i64 = self.ends[0][0] if len(self.ends) > 0 else FAR
+        at_ms = self.ends.first_ms()
         if len(self.deadlines) > 0 and self.deadlines[0][0] < at_ms:
             at_ms = self.deadlines[0][0]
         if len(self.untold) > 0 and self.beat_ms < at_ms:

@@ -9,7 +9,7 @@ from zlib import crc32
 from mypy_extensions import i64
 
 from tuque.cluster.member import FAILING
-from tuque.core.msgs import AnyMessage, Heartbeat, ReplJob
+from tuque.core.msgs import AnyMessage, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.peers import journal_fails
 from tuque.server.bus import reasons
@@ -126,7 +126,7 @@ class Sending:
                 self.go(link)
 
     def put_apart(self, link: Link, messages: list[AnyMessage], seq: i64) -> None:
-        """[B2] Send them in order, each copy with a large body in a frame of its own (B2.8)."""
+        """[B2] Send them in order, each large copy in a frame of its own (B2.8)."""
         run: list[AnyMessage] = []
         for message in messages:
             if not is_large(message):
@@ -135,7 +135,6 @@ class Sending:
             if len(run) > 0:
                 self.put_all(link, run, encoded(run), seq)
                 run = []
-            assert isinstance(message, ReplJob)
             self.say(link, parts_of(message), -1, seq)
         if len(run) > 0:
             self.put_all(link, run, encoded(run), seq)

@@ -6,7 +6,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.leases.bisect import on_begin, on_defer, on_split
+from tuque.core.leases.bisect import (
+    begin_defer,
+    end_defer,
+    may_defer,
+    on_begin,
+    on_split,
+)
 from tuque.core.leases.expiry import give_back_some, renew
 from tuque.core.leases.fetch import WHYS, columns, on_fetch, on_gone, plain_rows
 from tuque.core.leases.leases import (
@@ -33,6 +39,7 @@ from tuque.core.model.timers import TURN_WORK
 from tuque.core.tables.leases import (
     NAME_MAX,
     PARTS_MAX,
+    POSITIONS_OF_UNIT,
     QUEUES_MAX,
     Batch,
     Group,
@@ -66,18 +73,65 @@ ROW_BYTES_DEFAULT: Final = 8 << 20
 ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
 COLUMNS_MAX: Final = 50_000
 FETCH_BYTES: Final = 32 << 20
-ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
 QUEUES_OF_UNIT: Final = 2  # of a group, whether the user may see them
 NACKS_MAX: Final = 10_000
+UNWRITTEN: Final = 1 << 20  # bytes of the journal
 NUMBER_MAX: Final = 1 << 52
 QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
 
 
-# ---- NEXT, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2)
+# ---- NEXT, DEFER, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2)
+
+
+class Taking(Chore):
+    """Fills a batch of a group."""
+
+    def __init__(self, s: Server, c: Client, g: Group, seq: i64, count: i64, size: i64) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.group = g
+        self.epoch = g.epoch
+        self.seq = seq
+        self.most: i64 = min(count, BATCH_MAX)
+        self.size = size
+        self.batch: Batch | None = None
+        self.taken: i64 = 0
+
+    def refuse(self) -> None:
+        """Raise ArgError if the lease has ended: its jobs are queued again."""
+        error = find(self.s.n, self.group.name, self.epoch)
+        if error is not None:
+            raise ArgError(core_words(error))
+
+    def begin(self, b: Batch) -> None:
+        """Fill this batch, also if the client goes."""
+        self.batch = b
+        self.group.filling = b
+        self.goes_on = True
+
+    def fill(self, b: Batch, room: i64) -> bool:
+        """Take the next jobs; True: the batch has all that it can get."""
+        n = self.s.n
+        before: i64 = len(b.jobs)
+        passed = n.passed
+        end: i64 = min(self.most, before + room)
+        is_over = take_jobs(n, self.client.number, self.group, b, end, self.size)
+        n.work += len(b.jobs) - before + n.passed - passed
+        renew(n, self.group)
+        if is_over or len(b.jobs) >= self.most:
+            return True
+        if n.passed >= TURN_WORK:
+            n.work = max(n.work, TURN_WORK)  # V2.3
+        return False
+
+    def tell(self) -> None:
+        """Reply with the size of the batch."""
+        self.client.out.append(int_reply(self.taken))
 
 
 @final
-class Next(Chore):
+class Next(Taking):
     """[Y2] LEASE NEXT: fill the batch."""
 
     def __init__(
@@ -91,27 +145,16 @@ class Next(Chore):
         parts: i64,
         ttl_ms: i64,
     ) -> None:
-        super().__init__(c)
-        self.s = s
-        self.client = c
-        self.group = g
-        self.epoch = g.epoch
-        self.seq = seq
-        self.most: i64 = min(count, BATCH_MAX)
-        self.size = size
+        super().__init__(s, c, g, seq, count, size)
         self.parts = parts
         self.ttl_ms = ttl_ms
         self.is_new_ttl = False
-        self.batch: Batch | None = None
-        self.taken: i64 = 0
 
     def step(self, room: i64) -> bool:
         """Take the next jobs."""
         n = self.s.n
         g = self.group
-        error = find(n, g.name, self.epoch)
-        if error is not None:
-            raise ArgError(core_words(error))  # whoever ended the lease has requeued its jobs
+        self.refuse()
         b = self.batch
         if b is None:
             if g.filling is not None:
@@ -124,28 +167,54 @@ class Next(Chore):
                 return True
             self.is_new_ttl = begin_fill(n, g, self.ttl_ms)
             b = Batch(self.seq, self.parts)
-            self.batch = b
-            g.filling = b
-            self.goes_on = True
+            self.begin(b)
         elif g.filling is not b:
             raise ArgError(core_words(no_batch(g, self.seq)))
-        before: i64 = len(b.jobs)
-        passed = n.passed
-        end: i64 = min(self.most, before + room)
-        is_over = take_jobs(n, self.client.number, g, b, end, self.size)
-        n.work += len(b.jobs) - before + n.passed - passed
-        renew(n, g)
-        if not is_over and len(b.jobs) < self.most:
-            if n.passed >= TURN_WORK:
-                n.work = max(n.work, TURN_WORK)  # V2.3
+        if not self.fill(b, room):
             return False
         g.filling = None
         self.taken = end_next(n, g, b, self.most, self.is_new_ttl)
         return True
 
-    def tell(self) -> None:
-        """Reply with the size of the batch."""
-        self.client.out.append(int_reply(self.taken))
+
+@final
+class Deferral(Taking):
+    """[Y11] LEASE DEFER: fill the batch that goes first (Y11.4)."""
+
+    def is_behind(self) -> bool:
+        """Whether the journal has much to write: all replies wait for it, and a DEFER adds much."""
+        committer = self.s.committer
+        if committer is None or committer.error or committer.waiting_bytes() <= UNWRITTEN:
+            return False
+        self.wake_ms = self.s.n.now_ms + 1
+        return True
+
+    def step(self, room: i64) -> bool:
+        """Take the next jobs; at the end the batches change places."""
+        n = self.s.n
+        g = self.group
+        self.refuse()
+        b = self.batch
+        if b is None:
+            if g.filling is not None or self.is_behind():
+                n.work += 1
+                return False  # for another connection (Y2.7)
+            b, error = begin_defer(n, self.client.number, g, self.seq)
+            if error is not None:
+                raise ArgError(core_words(error))
+            self.batch = b
+            if self.most > 0 and may_defer(n, g):
+                self.begin(b)
+        elif g.filling is not b:
+            raise ArgError(core_words(no_batch(g, self.seq)))
+        if g.filling is b:
+            if not self.fill(b, room):
+                return False
+            g.filling = None
+        self.taken, error = end_defer(n, self.client.number, g, b)
+        if error is not None:
+            raise ArgError(core_words(error))
+        return True
 
 
 @final
@@ -283,7 +352,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         if known is None:
             raise ArgError(error_words(NOGROUP, (args[2],)))
         jobs = sum([len(b.jobs) for b in known.batches.values()])
-        s.n.work += jobs // ROWS_OF_UNIT  # it reads each of them
+        s.n.work += jobs // POSITIONS_OF_UNIT  # it reads each of them
         fields = lease_info(s.n, known)
         fields["group"] = c.named(known.name)
         fields["queues"] = [c.named(queue) for queue in known.queues]
@@ -355,8 +424,7 @@ def take_next(s: Server, c: Client, args: list[bytes]) -> None:
     size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
     parts = number(found.get(b"PARTS", b"1"), "PARTS", 1, PARTS_MAX)
     seq = number(args[4], "seq", 1, NUMBER_MAX)
-    g = group(s, args)
-    begin_long(s, c, Next(s, c, g, seq, count, size, parts, ttl_ms))
+    begin_long(s, c, Next(s, c, group(s, args), seq, count, size, parts, ttl_ms))
 
 
 def fetch(s: Server, c: Client, args: list[bytes]) -> None:
@@ -375,7 +443,7 @@ def fetch(s: Server, c: Client, args: list[bytes]) -> None:
     rows = on_fetch(s.n, c.number, g, seq, part, start, count, size, is_columns)
     if rows.error is not None:
         raise ArgError(core_words(rows.error))
-    s.n.work += len(rows.jobs) // ROWS_OF_UNIT if is_columns else len(rows.jobs)
+    s.n.work += len(rows.jobs) // POSITIONS_OF_UNIT if is_columns else len(rows.jobs)
     reply: list[object] = [int(rows.attempts), int(rows.total)]
     if is_columns:
         reply.extend([len(rows.jobs), int(rows.gone)])
@@ -455,10 +523,7 @@ def defer(s: Server, c: Client, args: list[bytes]) -> None:
     found = options(args, 5, [b"COUNT", b"BYTES"])
     count = number(found.get(b"COUNT", b"0"), "COUNT", 0, BATCH_MAX)
     size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
-    jobs, error = on_defer(s.n, c.number, group(s, args), seq, count, size)
-    if error is not None:
-        raise ArgError(core_words(error))
-    c.reply(int(jobs))
+    begin_long(s, c, Deferral(s, c, group(s, args), seq, count, size))
 
 
 def nack(s: Server, c: Client, args: list[bytes]) -> None:
@@ -471,7 +536,7 @@ def nack(s: Server, c: Client, args: list[bytes]) -> None:
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     g = group(s, args)
     b = g.batches.get(seq)
-    s.n.work += len(ids) + (0 if b is None else len(b.jobs) // ROWS_OF_UNIT)
+    s.n.work += len(ids) + (0 if b is None else len(b.jobs) // POSITIONS_OF_UNIT)
     done, error = on_lease_nack(s.n, g, seq, ids)
     if error is not None:
         raise ArgError(core_words(error))

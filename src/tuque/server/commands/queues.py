@@ -40,12 +40,6 @@ from tuque.wire.proto.resp import NULL_ARRAY, Status, bulk_head, put_bulk, put_v
 
 RUN_NAMES: Final = [b"", b"running", b"released", b"failed"]
 DEAD_SUFFIX: Final = b".dead"
-BACK_MAX: Final = 20_000  # requeued jobs; they are in a heap, whose end is not sorted
-MUCH_BACK: Final = (
-    b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
-    b"look at all of them: use JSCAN QUEUE" % BACK_MAX
-)
-
 LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
 LOOKS: Final = 4  # tasks visited per unit of work
 SHOWN_WORK: Final = 20  # units of work to write all of a job
@@ -141,8 +135,6 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
     check_queue(s, args[1])
     count = max(-TURN_WORK, min(TURN_WORK, count))  # S3.2
     q = s.n.queues.get(args[1])
-    if q is not None and count < 0 and len(q.back) > BACK_MAX:
-        raise ArgError(MUCH_BACK)  # S3.2
     if isinstance(q, Tube) and count != 0:
         begin(s, c, Peek(s, c, q, count))
         return

@@ -20,7 +20,7 @@ from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import admin, operations
-from tuque.tubes.types.ordering import Firsts, key_of
+from tuque.tubes.types.driver import Firsts, key_of
 from tuque.tubes.work.transitions import admit, end, give_back
 
 TRUNCATE: Final = 0

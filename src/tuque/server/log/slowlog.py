@@ -18,6 +18,7 @@ SHOWN_BYTES: Final = 1_024
 SLOW_ARGS_MAX: Final = 32
 SLOW_ARG_BYTES: Final = 128
 SLOW_BYTES_MAX: Final = 16 << 20  # of all entries; the oldest are dropped first
+SLOW_DROPS: Final = 1_000  # entries that go at once when there are too many
 ENTRY_BYTES: Final = 300
 WORD_BYTES: Final = 60  # overhead per word
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
@@ -57,7 +58,9 @@ class SlowLog:
         self.entries.appendleft(entry)
         self.bytes += entry.bytes
         self.next_number += 1
-        while len(self.entries) > most or self.bytes > SLOW_BYTES_MAX:
+        for _ in range(SLOW_DROPS):
+            if len(self.entries) <= most and self.bytes <= SLOW_BYTES_MAX:
+                break
             self.bytes -= self.entries.pop().bytes
 
     def clear(self) -> None:

@@ -31,6 +31,7 @@ PAUSE_MS: Final = 25  # between two slices of a walk
 LATE_MS: Final = 1_000  # points do not wait longer for a walk
 IDLE_MS: Final = 900_000  # an empty queue may lose its place (O3.4)
 WANTED: Final = 50  # queues that want a place, looked at after one walk
+STEP: Final = 500  # watched queues that lose their points, or get one, in one turn
 NONE: Final = [0] * COUNTS
 
 
@@ -75,6 +76,10 @@ class Watch:
         self.past = NONE  # what queues counted while they were watched that no longer are
         self.sums = Level()  # of the last whole walk, tasks of tubes among them
         self.walked = Level()  # of this one
+        self.is_over = True  # the walk, and what follows it
+        self.waiting: list[Watched] = []  # for their point of the last interval
+        self.point_ms: i64 = 0  # its end
+        self.is_minute = False  # it was the last of a minute
         # heaps of (score, name): the most that want a place, of tenants with much and of others
         self.best: list[tuple[int, bytes]] = []
         self.modest: list[tuple[int, bytes]] = []
@@ -108,14 +113,17 @@ class Watch:
         if self.due_ms <= n.now_ms:
             self.late_ms = n.now_ms // SHORT_MS * SHORT_MS
             self.due_ms = self.late_ms + SHORT_MS
-            if self.at == 0:
+            if self.is_over:
                 self.begin(n)
-        if self.at > 0:
+        if not self.is_over:
             self.walk(n)
-        if self.late_ms > 0 and (self.at == 0 or self.late_ms + LATE_MS <= n.now_ms):
+        if self.late_ms > 0 and (self.is_over or self.late_ms + LATE_MS <= n.now_ms):
             self.record(n, self.late_ms)
             self.late_ms = 0
-        self.next_ms = min(self.due_ms, n.now_ms + PAUSE_MS) if self.at > 0 else self.due_ms
+        elif len(self.waiting) > 0:
+            self.record_some(n)
+        is_done = self.is_over and len(self.waiting) == 0
+        self.next_ms = self.due_ms if is_done else min(self.due_ms, n.now_ms + PAUSE_MS)
 
     # ---- the walk
 
@@ -125,19 +133,35 @@ class Watch:
         self.walked = Level()
         self.best = []
         self.modest = []
-        if self.at == 0:
-            self.end(n)
+        self.is_over = False
 
     def walk(self, n: Node) -> None:
-        """Look at some queues."""
+        """Look at some queues; after the last one some that are watched no longer go."""
         if self.at > len(n.queue_list):
             self.at = len(n.queue_list)
         stop = max(self.at - WALK, 0)
         while self.at > stop:
             self.at -= 1
             self.meet(n, n.queue_list[self.at])
-        if self.at == 0:
+        if self.at == 0 and self.thin(n):
+            self.is_over = True
             self.end(n)
+
+    def thin(self, n: Node) -> bool:
+        """[O3] Queues that are gone, or too many, lose their place; True: all of them (O3.8)."""
+        left = STEP
+        for w in list(self.watched.values()):
+            if n.book.tallies.get(w.name) is not w.tally:
+                if left == 0:
+                    return False
+                left -= 1
+                self.leave(w)
+        while len(self.watched) > self.limit:
+            if left == 0:
+                return False
+            left -= 1
+            self.leave(next(reversed(self.watched.values())))
+        return True
 
     def meet(self, n: Node, q: Queue) -> None:
         """Add the queue to the sums, and to those that want a place."""
@@ -170,11 +194,6 @@ class Watch:
     def end(self, n: Node) -> None:
         """The walk is over: give free places to the queues that want them most."""
         self.sums = self.walked
-        for w in list(self.watched.values()):
-            if n.book.tallies.get(w.name) is not w.tally:
-                self.leave(w)
-        while len(self.watched) > self.limit:
-            self.leave(next(reversed(self.watched.values())))
         for heap in (self.modest, self.best):
             heap.sort(reverse=True)
             for score, name in heap:
@@ -238,7 +257,7 @@ class Watch:
     # ---- points
 
     def record(self, n: Node, at_ms: i64) -> None:
-        """[O3] An interval has ended: a point for the node and for each watched queue (O3.1)."""
+        """[O3] An interval has ended: points for the node and for each watched queue (O3.1)."""
         is_minute = at_ms % LONG_MS < SHORT_MS and at_ms // LONG_MS * LONG_MS > self.minute_ms()
         counts = n.book.total.counts()
         level = self.node_level(n)
@@ -253,12 +272,22 @@ class Watch:
             self.long_turns = buckets
             self.points.add_long(minute_ms, counts, [*level, lag, used])
         self.record_times(n, at_ms, is_minute)
-        for w in self.watched.values():
+        self.waiting = list(self.watched.values())
+        self.waiting.reverse()
+        self.point_ms = at_ms
+        self.is_minute = is_minute
+        self.record_some(n)
+
+    def record_some(self, n: Node) -> None:
+        """[O3] Points for some of the watched queues (O3.8)."""
+        at_ms = self.point_ms
+        for w in self.waiting[-STEP:]:
             row = level_of(n, w.name, w.tally).row()
             counts = w.tally.counts()
             w.points.add(at_ms, counts, row)
-            if is_minute:
+            if self.is_minute:
                 w.points.add_long(at_ms // LONG_MS * LONG_MS, counts, row)
+        del self.waiting[-STEP:]
 
     def record_times(self, n: Node, at_ms: i64, is_minute: bool) -> None:
         """[O3] How long jobs waited and ran in the interval (O3.7)."""

@@ -25,11 +25,11 @@ from tuque.tubes.model.tube import Held, Shift, Tube
 from tuque.tubes.model.tubes import Session, Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks.sessions import enter_session, record_session
-from tuque.tubes.types.driver import Absent
-from tuque.tubes.types.ordering import BURIED_BIT, Order
+from tuque.tubes.types.driver import Absent, Order
 from tuque.tubes.work.transitions import record
 
 LOOKS: Final = 10  # copies scanned for the cost of one that is loaded
+FREED: Final = 8  # entries of a driver that are freed with a task: it has no more of one
 ALL: Final = 1 << 60  # above any number of tasks
 
 
@@ -166,14 +166,15 @@ def begin_out(t: Tubes, tube: Tube) -> None:
     tube.taken = 0
     tube.delayed = 0
     tube.buried = 0
-    tube.graves = Order(BURIED, BURIED_BIT)
-    before = tube.driver.bytes_used
+    tube.graves = Order()
+    old = tube.driver
     factory = t.drivers.get(tube.type)
     tube.driver = Absent() if factory is None else factory()
-    t.bytes_used += tube.driver.bytes_used - before
+    t.bytes_used += tube.driver.bytes_used - old.bytes_used
     if tube.shift is None:
         t.shifting.append(tube)
     tube.shift = Shift(list(tube.tasks), False)
+    tube.shift.old = old
 
 
 def step_out(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
@@ -186,6 +187,8 @@ def step_out(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
         put_away(n, t, tube, tube.tasks[number])
         pos += 1
         room -= 1
+    if shift.old is not None:
+        shift.old.free(FREED * (pos - shift.pos))
     shift.pos = pos
     return room
 
@@ -205,7 +208,6 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.job_bytes -= job_bytes(task) + TASK_BYTES
     n.ledger.leave(stats.MOVED)
     tube.calls.moved += 1
-    task.listed = 0
     keep_copy(t, tube, task)
 
 

@@ -433,7 +433,7 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
     else:
         assert task.status == BURIED
         tube.buried += 1
-        tube.graves.push(task)
+        tube.graves.add(task)
     t.bytes_used += tube.driver.bytes_used - used
     t.watch(tube)
 

@@ -12,7 +12,7 @@ from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import Outcome
 from tuque.core.node.node import Node
-from tuque.core.node.queue_policy import AWAY, NOT_YET, SHOWN
+from tuque.core.node.queue import AWAY, NOT_YET, SHOWN
 from tuque.core.queues.ends import tell_watchers
 from tuque.core.records.jobs import Records
 from tuque.core.records.work import LifeRecord, decode_outcome

@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeCopy, TubeGot
+from tuque.core.msgs import LARGE_BODY, TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.records.jobs import Records
@@ -311,6 +311,9 @@ def copy_of(
             session = t.sessions.get(number)
             if session is not None:
                 sessions.append((number, session.uuid, session.user))
+    records = t.scratch.take()
+    if len(records) >= LARGE_BODY:
+        n.has_large = True
     return TubeCopy(
         tube.name,
         tube.maker,
@@ -321,7 +324,7 @@ def copy_of(
         n.now_ms,
         tube.next_number,
         flags,
-        t.scratch.take(),
+        records,
         gone,
         sessions,
     )

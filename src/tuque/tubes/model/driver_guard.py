@@ -12,8 +12,7 @@ from tuque.core.model.errors import NO_DRIVER_CLASS
 from tuque.core.model.task import READY, Task
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.types.driver import Absent, Driver
-from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
+from tuque.tubes.types.driver import Absent, Driver, key_of
 
 FAILED: Final = "tube %s: its driver failed: it delivers no task until it starts again\n%s"
 NOT_HERE: Final = b"the type '%s' is not loaded"
@@ -68,7 +67,6 @@ class Guarded(Driver):
         super().__init__()
         self.t = t
         self.tube = b"of type " + name  # until it has a task
-        self.ready = Order(READY, GUARD_BIT)
         self.error: BaseException | None = None
         self.inner = Driver()
         try:
@@ -95,7 +93,7 @@ class Guarded(Driver):
     def enter(self, task: Task) -> None:
         """The task is READY."""
         self.tube = task.queue
-        self.ready.push(task)
+        self.ready.add(task)
         if self.error is None:
             try:
                 self.inner.enter(task)
@@ -120,7 +118,7 @@ class Guarded(Driver):
 
     def took(self, task: Task) -> None:
         """`first` was taken."""
-        self.ready.left()
+        self.ready.remove(task)
         if self.error is None:
             try:
                 self.inner.took(task)
@@ -130,7 +128,7 @@ class Guarded(Driver):
 
     def left(self, task: Task) -> None:
         """A READY task is no longer READY, out of turn."""
-        self.ready.left()
+        self.ready.remove(task)
         if self.error is None:
             try:
                 self.inner.left(task)

@@ -11,12 +11,10 @@ from mypy_extensions import i64
 
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import tube_mark
-from tuque.core.model.task import BURIED, FAR, MAX_MS, Task
-from tuque.core.node.queue import Queue
-from tuque.core.node.queue_policy import Policy
+from tuque.core.model.task import FAR, MAX_MS, Task
+from tuque.core.node.queue import Policy, Queue
 from tuque.tubes.model.options import CHANGES_MAX, SHEET_CHANGES, Change, Putter, Sheet
-from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import BURIED_BIT, Order, first_of
+from tuque.tubes.types.driver import Driver, Order, first_of
 
 # states of a tube on a node (T19)
 INIT: Final = 0
@@ -100,6 +98,7 @@ class Shift:
         self.orphans: list[Task] = []  # load: TAKEN by a session that has ended
         self.dead: list[tuple[int, int]] = []  # load: serial and number of dead letters found
         self.dead_at: i64 = 0  # where these follow the others
+        self.old: Driver | None = None  # unload: the driver of before, whose tables are freed
 
 
 @final
@@ -212,7 +211,7 @@ class Tube(Queue):
         self.tasks: dict[int, Task] = {}  # by number
         self.next_number: i64 = 0
         self.reserved: i64 = 0  # temporary tube: lower numbers are in the journal as used
-        self.graves = Order(BURIED, BURIED_BIT)
+        self.graves = Order()
         self.taken: i64 = 0
         self.delayed: i64 = 0
         self.buried: i64 = 0
@@ -349,8 +348,8 @@ class Tube(Queue):
     def take_over(self, q: Queue) -> None:
         """Get the jobs of the queue of that name, which is to be a tube; there may be many."""
         assert self.plain == 0
-        assert len(self.items) == 0
-        self.items, self.head, self.back, self.put_back = q.items, q.head, q.back, q.put_back
+        assert self.jobs.count == 0
+        self.jobs = q.jobs
         self.plain = q.length
         self.length += q.length
 
@@ -361,16 +360,10 @@ class Tube(Queue):
             self.plain -= 1
         return job
 
-    def left(self) -> None:
+    def left(self, job: Job) -> None:
         """Remove a queued plain job out of turn."""
         self.plain -= 1
-        super().left()
-
-    def compact(self) -> None:
-        """Drop stale entries of plain jobs."""
-        self.items = super().peek(self.length)
-        self.head = 0
-        self.back = []
+        super().left(job)
 
     def strays(self) -> list[Job]:
         """Remove and return all plain jobs, in order."""

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
 from tuque.core.msgs import HomeMessage, TubeAt, TubeClaim
-from tuque.core.node.queue_policy import Policy
+from tuque.core.node.queue import Policy
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import Rights

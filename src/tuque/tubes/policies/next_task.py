@@ -6,13 +6,13 @@ meanwhile; the token is spent when the task is taken, and the place goes with th
 that may not go costs nothing, and a take costs O(log n) whatever waits.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
-from tuque.core.model.task import FAR, Task
+from tuque.core.model.rows import Instants
+from tuque.core.model.task import Task
 from tuque.tubes.entries.keys import (
     UNTIL_START,
     has_unique,
@@ -29,7 +29,6 @@ from tuque.tubes.policies.partitions import (
     IN_RATE,
     IN_READY,
     NO_LANE,
-    SLACK,
     Lane,
     Line,
     Ring,
@@ -41,7 +40,7 @@ from tuque.tubes.policies.tables import (
     OF_RATE,
     KeyTables,
 )
-from tuque.tubes.types.ordering import Order, listing_of
+from tuque.tubes.types.driver import Order, listing_of
 
 STEP: Final = 500  # lanes of one key that move at once (T41.6)
 
@@ -156,7 +155,7 @@ class Tasks(KeyTables):
         self.is_timed = True
         self.has_keys = True
         self.plans = Plans()
-        self.alarms: list[tuple[int, bytes]] = []
+        self.alarms = Instants()  # of rates
         self.behind: dict[bytes, None] = {}  # limits with lanes to move in the next turn
         self.count: i64 = 0  # READY tasks
         self.chosen = NO_LANE  # of the task that `first` gave
@@ -183,7 +182,7 @@ class Tasks(KeyTables):
         used = uniques.bytes_used
         uniques.joined(task, self.now_ms)
         self.bytes_used += uniques.bytes_used - used
-        if len(uniques.ends) > 0:
+        if uniques.ends.count > 0:
             self.alarm_ms = min(self.alarm_ms, uniques.next_ms())
 
     def ended(self, task: Task) -> None:
@@ -221,7 +220,7 @@ class Tasks(KeyTables):
         lane = self.lane_of(task)
         if len(task.subqueue) > 0:
             self.set_keys(lane, task.subqueue, task.number)
-        lane.push(task)
+        lane.add(task)
         if lane.stands == 0:
             self.stand(lane)
         elif task.pri < lane.pri or (task.pri == lane.pri and task.number < lane.number):
@@ -272,7 +271,7 @@ class Tasks(KeyTables):
         if len(self.uniques.claims) > 0 and len(task.subqueue) > 0:
             if until_of(task.subqueue) == UNTIL_START:
                 self.give_up_key(unique_of(task.subqueue), task.number)
-        lane.took(task)
+        lane.remove(task)
         if lane.is_free and lane.count > 0:
             self.line.again(lane)
             return
@@ -296,7 +295,7 @@ class Tasks(KeyTables):
         self.count -= 1
         lane = self.lanes[lane_name(task.subqueue)]
         self.uncount(lane)
-        lane.left()
+        lane.remove(task)
         if lane.count > 0:
             self.look(lane)
             return
@@ -476,12 +475,9 @@ class Tasks(KeyTables):
             if at_ms <= self.now_ms:
                 del self.rates[key]
                 self.bytes_used -= KEY_BYTES + len(key)
-                rate.alarm_ms = 0
+                self.set_alarm(rate, key, 0)
                 return moved
-        if at_ms != rate.alarm_ms:
-            rate.alarm_ms = at_ms
-            if at_ms != 0:
-                self.set_alarm(at_ms, key)
+        self.set_alarm(rate, key, at_ms)
         return moved
 
     def has_lost(self, lane: Lane) -> bool:
@@ -538,13 +534,7 @@ class Tasks(KeyTables):
 
     def next_alarm_ms(self) -> i64:
         """When tokens come next."""
-        alarms = self.alarms
-        while len(alarms) > 0:
-            rate = self.rates.get(alarms[0][1])
-            if rate is not None and rate.alarm_ms == alarms[0][0]:
-                return i64(alarms[0][0])
-            heappop(alarms)
-        return FAR
+        return self.alarms.first_ms()
 
     def wake(self, most: i64) -> i64:
         """Move about `most` lanes that may go now, and free keys whose time is over; returns how
@@ -563,9 +553,9 @@ class Tasks(KeyTables):
                 if limit is not None:
                     most -= self.feed_limit(key, limit)
                 continue
-            _, key = heappop(self.alarms)
+            key = self.alarms.first_key()
             rate = self.rates[key]
-            rate.alarm_ms = 0
+            self.set_alarm(rate, key, 0)
             rate.is_behind = False
             most -= self.feed_rate(key, rate)
         self.alarm_ms = self.next_ms()
@@ -576,14 +566,16 @@ class Tasks(KeyTables):
         self.behind[key] = None
         self.alarm_ms = min(self.alarm_ms, self.now_ms)
 
-    def set_alarm(self, at_ms: i64, key: bytes) -> None:
-        """Remember the instant."""
-        heappush(self.alarms, (int(at_ms), key))
-        if at_ms < self.alarm_ms:
-            self.alarm_ms = at_ms
-        if len(self.alarms) > 2 * len(self.rates) + SLACK:
-            self.alarms = [(int(one.alarm_ms), k) for k, one in self.rates.items() if one.alarm_ms]
-            heapify(self.alarms)
+    def set_alarm(self, rate: Rate, key: bytes, at_ms: i64) -> None:
+        """Remember the next instant that matters to the rate; 0: there is none."""
+        if at_ms == rate.alarm_ms:
+            return
+        if rate.alarm_ms != 0:
+            self.alarms.unset(key, rate.alarm_ms)
+        rate.alarm_ms = at_ms
+        if at_ms != 0:
+            self.alarms.set(key, at_ms)
+            self.alarm_ms = min(self.alarm_ms, at_ms)
 
     # ---- what tasks say
 

@@ -11,8 +11,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.task import READY
-from tuque.tubes.types.ordering import READY_BIT, Order
+from tuque.tubes.types.driver import Order
 
 SLACK: Final = 16  # places that lanes have left and that are tolerated
 SPENT: Final = 64  # such places before the head of a list
@@ -39,7 +38,7 @@ class Lane(Order):
     """READY tasks with the same group, limit and rate."""
 
     def __init__(self, name: bytes, group: bytes, tenant: Group, limit: bytes, rate: bytes) -> None:
-        super().__init__(READY, READY_BIT)
+        super().__init__()
         self.name = name
         self.packed = b""  # what most of its tasks carry, as one object; empty: not known yet
         self.group = group

@@ -19,7 +19,7 @@ from tuque.tubes.entries.keys import (
 from tuque.tubes.policies.limits import Limit, Rate
 from tuque.tubes.policies.partitions import IN_RATE, IN_READY, Group, Lane, Ring
 from tuque.tubes.policies.unique import Uniques
-from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.driver import Driver, Table, free_some
 
 # Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
 # lane with a key of its own takes 670 to 760 bytes if that is a limit, 760 to 860 if a rate, 870 to
@@ -57,6 +57,11 @@ class KeyTables(Driver):
     def cost(self) -> i64:
         """How often a lane was put into a line so far."""
         return self.line.pushes
+
+    def free(self, most: i64) -> None:
+        """Free some keys, then partitions, which they name."""
+        keys: list[Table] = [self.line.lines, self.limits, self.rates, self.groups]
+        free_some([*keys, self.uniques.claims, self.by_packed, self.lanes], most)
 
     def keys(self) -> i64:
         """How many keys are known."""
@@ -114,8 +119,6 @@ class KeyTables(Driver):
 
     def drop_lane(self, lane: Lane) -> None:
         """The lane has no READY task any more, and stands nowhere."""
-        if lane.size() > 0:
-            lane.compact()  # a buried task may come back
         del self.lanes[lane.name]
         if len(lane.packed) > 0:
             del self.by_packed[lane.packed]

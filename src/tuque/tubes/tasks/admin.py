@@ -41,7 +41,6 @@ from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks.operations import settle
 from tuque.tubes.tasks.sessions import record_session
 from tuque.tubes.types.driver import Absent, Driver
-from tuque.tubes.types.ordering import DRIVER_BITS
 from tuque.tubes.work.transitions import (
     arm,
     clamp,
@@ -520,7 +519,6 @@ def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
     """Install the driver and enter the tube's tasks, as after a start."""
     is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
     for task in tube.tasks.values():
-        task.listed &= 0xFF ^ DRIVER_BITS  # it was in the old driver's order
         if is_out:
             continue
         if task.status == READY:

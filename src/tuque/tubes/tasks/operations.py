@@ -376,10 +376,10 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
         elif unbury(n, t, tube, task):
             done += 1
         else:
-            graves.took(task)
+            graves.remove(task)
             passed.append(task)
     for one in passed:
-        graves.push(one)
+        graves.add(one)
     n.work += len(passed)
     return done
 

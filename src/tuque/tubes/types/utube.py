@@ -8,9 +8,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.task import READY, Task
-from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, listing_of
+from tuque.core.model.task import Task
+from tuque.tubes.types.driver import Driver, Order, free_some, key_of, listing_of
 
 LANE_BYTES: Final = 290  # measured: the lane, its list, its key object and its entries
 
@@ -21,31 +20,15 @@ class Lane(Order):
     """One sub-queue: the order of its READY tasks."""
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(READY, READY_BIT)
+        super().__init__()
         self.key = key
         self.taken: i64 = 0
+        self.shown: Task | None = None  # its first task, while that is one of the heads
 
     def cost(self) -> i64:
         """Memory of a lane without its tasks (M1)."""
         size: i64 = len(self.key)
         return LANE_BYTES + size
-
-
-@final
-@mypyc_attr(acyclic=True)
-class Heads(Line):
-    """The first task of each idle lane, and stale entries."""
-
-    def __init__(self, lanes: dict[bytes, Lane]) -> None:
-        super().__init__(HEAD_BIT)
-        self.lanes = lanes
-
-    def is_stale(self, task: Task) -> bool:
-        """Whether the task is not the first one of an idle lane."""
-        if task.status != READY:
-            return True
-        own = self.lanes.get(task.subqueue)
-        return own is None or own.taken > 0 or own.first() is not task
 
 
 class UTube(Driver):
@@ -55,7 +38,7 @@ class UTube(Driver):
         super().__init__()
         self.is_keyed = True
         self.lanes: dict[bytes, Lane] = {}
-        self.heads = Heads(self.lanes)
+        self.heads = Order()  # the first task of each idle lane
         self.last: Lane | None = None  # the last lookup: a take needs it twice
 
     def lane(self, key: bytes) -> Lane:
@@ -72,7 +55,7 @@ class UTube(Driver):
         lane = self.lane(task.subqueue)
         self.last = lane
         task.subqueue = lane.key  # one key object for all tasks of a lane
-        lane.push(task)
+        lane.add(task)
         if lane.taken == 0:
             self.show(lane)
 
@@ -86,73 +69,64 @@ class UTube(Driver):
         self.last = lane
         return lane
 
-    def show(self, lane: Lane) -> None:
-        """Add an idle lane's first task to the heads, unless it is there."""
-        task = lane.first()
-        if task is not None and task.listed & HEAD_BIT == 0:
-            self.heads.add(task)
-            self.drop_stale()
+    def show(self, sub: Lane) -> None:
+        """The head of an idle sub-queue is its first task, if it has one."""
+        task = sub.first()
+        if task is not sub.shown:
+            self.hide(sub)
+            sub.shown = task
+            if task is not None:
+                self.heads.add(task)
 
-    def drop_stale(self) -> None:
-        """Drop stale heads when they are the majority: they keep tasks in memory."""
-        if self.heads.size() > 2 * i64(len(self.lanes)) + SLACK:
-            self.heads.compact()
+    def hide(self, sub: Lane) -> None:
+        """The sub-queue has no head."""
+        if sub.shown is not None:
+            self.heads.remove(sub.shown)
+            sub.shown = None
 
     def first(self) -> Task | None:
-        """The first task of an idle lane; what precedes it there would precede it in the heads."""
-        heads = self.heads
-        task = heads.top()
-        while task is not None:
-            if task.status == READY and self.known(task).taken == 0:
-                return task
-            heads.drop(task)
-            task = heads.top()
-        return None
+        """The first head; what precedes it in its lane would precede it here."""
+        return self.heads.first()
 
     def peek(self) -> Task | None:
         """As `first`, which decides nothing."""
         return self.first()
 
     def took(self, task: Task) -> None:
-        """`first` was taken: its lane is busy."""
-        if self.heads.top() is task:
-            self.heads.drop(task)
-        lane = self.known(task)
-        lane.first()  # drops stale entries before it
-        lane.took(task)
-        lane.taken += 1
+        """`first` was taken: its sub-queue is busy."""
+        sub = self.known(task)
+        self.hide(sub)
+        sub.remove(task)
+        sub.taken += 1
 
     def left(self, task: Task) -> None:
-        """A READY task left its lane out of turn."""
-        lane = self.known(task)
-        lane.left()
-        self.settle(lane)
+        """A READY task left its sub-queue out of turn."""
+        sub = self.known(task)
+        sub.remove(task)
+        self.settle(sub)
 
     def freed(self, task: Task) -> None:
-        """The lane's task is TAKEN no longer."""
-        lane = self.known(task)
-        lane.taken -= 1
-        self.settle(lane)
+        """The sub-queue's task is TAKEN no longer."""
+        sub = self.known(task)
+        sub.taken -= 1
+        self.settle(sub)
 
     def held(self, task: Task) -> None:
-        """A task of the lane is TAKEN."""
-        lane = self.lane(task.subqueue)
-        task.subqueue = lane.key
-        lane.taken += 1
+        """A task of the sub-queue is TAKEN."""
+        sub = self.lane(task.subqueue)
+        task.subqueue = sub.key
+        self.hide(sub)
+        sub.taken += 1
 
-    def settle(self, lane: Lane) -> None:
-        """An idle lane shows its first task; an empty one is removed."""
-        if lane.taken > 0:
+    def settle(self, sub: Lane) -> None:
+        """An idle sub-queue shows its first task; an empty one is removed."""
+        if sub.taken > 0:
             return
-        if lane.count > 0:
-            self.show(lane)
-            return
-        if lane.size() > 0:
-            lane.compact()  # its buried tasks may come back, to another lane
-        del self.lanes[lane.key]
-        self.last = None
-        self.bytes_used -= lane.cost()
-        self.drop_stale()
+        self.show(sub)
+        if sub.count == 0:
+            del self.lanes[sub.key]
+            self.last = None
+            self.bytes_used -= sub.cost()
 
     def listing(self) -> list[Task]:
         """All READY tasks, also those of busy lanes."""
@@ -166,16 +140,17 @@ class UTube(Driver):
         found.extend(self.lanes.values())
         return found
 
+    def free(self, most: i64) -> None:
+        """Free some sub-queues."""
+        free_some([self.lanes], most)
+
     def check(self, taken: list[Task]) -> None:
         """Assert that lanes and heads agree, and that no lane has two TAKEN tasks (T3.4)."""
         busy: dict[bytes, int] = {}
         for task in taken:
             assert task.subqueue not in busy, "two TAKEN tasks of one sub-queue"
             busy[task.subqueue] = 1
-        heads: dict[int, Task] = {}
-        for task in [*self.heads.items[self.heads.head :], *[e[3] for e in self.heads.back]]:
-            if task.status == READY:
-                heads[task.number] = task
+        heads: list[Task] = []
         used: i64 = 0
         for key, lane in self.lanes.items():
             used += lane.cost()
@@ -183,10 +158,10 @@ class UTube(Driver):
             listing = lane.listing()
             assert len(listing) == lane.count, "order of a sub-queue"
             assert lane.taken + lane.count > 0, "sub-queue without tasks"
+            assert lane.shown is (listing[0] if lane.taken == 0 else None), "head of a sub-queue"
             if lane.taken == 0:
-                head = listing[0]
-                assert head.listed & HEAD_BIT, "head of a sub-queue"
-                assert heads.get(head.number) is head, "head without its place"
+                heads.append(listing[0])
+        assert self.heads.listing() == sorted(heads, key=key_of), "heads of the sub-queues"
         for key in busy:
             assert key in self.lanes, "busy sub-queue is unknown"
         assert used == self.bytes_used, "bytes of sub-queues"

@@ -174,7 +174,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
         tube.delayed -= 1
     elif old == BURIED:
         tube.buried -= 1
-        tube.graves.left()
+        tube.graves.remove(task)
     if to == READY:
         tube.length += 1
         driver.enter(task)
@@ -186,7 +186,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
         tube.delayed += 1
     elif to == BURIED:
         tube.buried += 1
-        tube.graves.push(task)
+        tube.graves.add(task)
     if driver.has_keys and to != DONE:
         go_on(n, driver, task, old)
     if old == TAKEN:
@@ -271,15 +271,15 @@ def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
     driver.now_ms = n.now_ms
     used = driver.bytes_used
     if task.status == READY:
-        task.status = DONE  # what orders still have of the old record is stale
+        task.status = DONE  # a driver of another package may still have the old record
         driver.left(task)
         driver.enter(fresh)
         if len(tube.waiters) > 0:
             mark_ready(n, tube)
     elif task.status == BURIED:
         task.status = DONE
-        tube.graves.left()
-        tube.graves.push(fresh)
+        tube.graves.remove(task)
+        tube.graves.add(fresh)
     t.bytes_used += driver.bytes_used - used
     swap_job(n, task, fresh)
     tube.tasks[fresh.number] = fresh

@@ -135,14 +135,25 @@ def frames_with(
 
 def is_large(message: AnyMessage) -> bool:
     """Whether it has a frame of its own, without a copy of its body (B2.8)."""
-    return type(message) is ReplJob and len(message.body) >= LARGE_BODY
+    if isinstance(message, ReplJob):
+        return len(message.body) >= LARGE_BODY
+    return isinstance(message, TubeCopy) and len(message.records) >= LARGE_BODY
 
 
-def parts_of(message: ReplJob) -> list[bytes]:
-    """The payload of a frame with this message alone, its body as it is."""
-    body = message.body
-    text = _ENCODER.encode([msgspec.structs.replace(message, body=b"")])
-    at = 3 + len(_ENCODER.encode(message.id)) + len(_ENCODER.encode(message.queue))
+def parts_of(message: AnyMessage) -> list[bytes]:
+    """The payload of a frame with this large message alone, its body or records as they are."""
+    if isinstance(message, TubeCopy):
+        body = message.records
+        text = _ENCODER.encode([msgspec.structs.replace(message, records=b"")])
+        before: list[object] = [message.name, message.maker, message.made_ns, message.epoch]
+        before += [message.from_seq, message.to_seq, message.now_ms]
+        before += [message.next_number, message.flags]
+    else:
+        assert isinstance(message, ReplJob)
+        body = message.body
+        text = _ENCODER.encode([msgspec.structs.replace(message, body=b"")])
+        before = [message.id, message.queue]
+    at = 3 + sum([len(_ENCODER.encode(field)) for field in before])
     assert text[at : at + 2] == NO_BODY  # behind two lengths and the tag
     return [text[:at] + LONG + len(body).to_bytes(4, "big"), body, text[at + 2 :]]
 

@@ -45,8 +45,7 @@ DETAILS: Final[dict[bytes, str]] = {
     b"QPEEK": """
 - S3.1 Up to count jobs as in V1.3 without counters, oldest first; a negative count: newest
   first. An empty queue, or count 0: an empty array. The queue does not change.
-- S3.2 At most 5,000 jobs (L2.5). A negative count is refused for a queue into which more than
-  20,000 jobs were put back: finding the newest would take a scan of all.
+- S3.2 At most 5,000 jobs (L2.5).
 - S3.3 The first tasks of a tube are found without a look at those behind them. The last ones,
   and the first ones of a tube with more than 100 partitions or sub-queues, take a walk over all
   tasks in slices (L2.2).
@@ -166,6 +165,8 @@ DETAILS: Final[dict[bytes, str]] = {
   beyond the one before; then those beyond all. wait: jobs delivered for the first time, as in
   `wait-ms`; work: jobs acknowledged, as in `work-ms`. Over nodes they are summed, and
   percentiles computed from the sums.
+- O3.8 Of many queues 500 in a turn get their point, or lose their place; the others follow
+  after 25 ms.
 """,
     b"QLIST": """
 - O10.1 An array of the number of queues that are meant, and rows. A queue is meant if it exists

@@ -33,11 +33,11 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W7.3 With KEEP 0 only those who wait at that moment get the result. That a job was cancelled is
   known until its holders have confirmed it, also after a restart (W13.8); that it is gone, until
   then or until the node restarts.
-- W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted. A result that alone
-  is larger drops no other: the job is done, and its outcome is kept without the result, with a
-  reason about that. With KEEP the reply to DONE is then `-ERR the job is done, but its result of
-  <n> bytes is not kept here: its outcome has <k> bytes with it, results-max-bytes is <m>`, and
-  the log has a line.
+- W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted, at most 500 at
+  once, and the others in the next turns. A result that alone is larger drops no other: the job
+  is done, and its outcome is kept without the result, with a reason about that. With KEEP the
+  reply to DONE is then `-ERR the job is done, but its result of <n> bytes is not kept here:
+  its outcome has <k> bytes with it, results-max-bytes is <m>`, and the log has a line.
 - W7.5 (cluster) Such a result goes to the other holders anyway, with the acks of that moment:
   each keeps it within its own `results-max-bytes`. So it does from a node without the job
   (W14.6).
@@ -164,8 +164,9 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the globs has
   taken the work of a turn (L2.2); the cursor is then after the last one seen.
 - W6.6 Above `dead-max-bytes` of dead letters, bodies included, the oldest ones are deleted and
-  counted. The newest one stays. A letter that alone is larger drops no other and does not count
-  with them; the next such one takes its place.
+  counted, at most 500 at once, and the others in the next turns. The newest one stays. A
+  letter that alone is larger drops no other and does not count with them; the next such one
+  takes its place.
 """,
     b"LEASE": """
 - Y6.1 ACKJOB, FASTACK, DELJOB and DEADLETTER work as usual; the job leaves its batch.
@@ -325,6 +326,10 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   - The reply is the number of positions that the batch has then.
   - A batch without positions ends when others come before it: it gets no number, so that NEXT
     never replies 0 for a batch that exists.
+  - Many new jobs are taken over several turns, as in Y2.7: a NEXT or DEFER of another
+    connection waits for that. If the batch or the lease ends first, they go back.
+  - While more than 1 MiB of the journal is not written yet, a DEFER waits: it may add much, and
+    all replies wait for that.
 - Y11.5 An expired batch is first leased again (Y7.6). Moving a job to another batch number is
   not a delivery.
 - Y11.6 A query with n attempts makes the last job of its queues a dead letter, if it failed 2 n

@@ -8,6 +8,7 @@ A stream of bytes goes in, requests come out; nothing here knows sockets, tubes 
 from base64 import b64encode
 from hashlib import sha1
 from hmac import compare_digest
+from io import BytesIO
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -161,6 +162,7 @@ class FrameReader:
         self.at: i64 = 0  # start of the unread rest of the first part
         self.held_bytes: i64 = 0
         self.need_bytes: i64 = 1  # bytes needed before another attempt to parse
+        self.large: BytesIO | None = None  # in place of the parts, while a large frame comes
         self.long: LongFrame | None = None  # it is whole, and is read in pieces
         self.looks: i64 = 0  # at values of long frames, so far
 
@@ -170,7 +172,10 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
-        self.parts.append(data)
+        if self.large is not None:
+            self.large.write(data)
+        else:
+            self.parts.append(data)
         self.held_bytes += len(data)
 
     def next(self, looks: i64 = ALL_LOOKS) -> Request | None:
@@ -182,6 +187,9 @@ class FrameReader:
             return self.read_on(self.long, looks)
         if self.held_bytes < self.need_bytes:
             return None
+        if self.large is not None:
+            self.parts = [self.large.getvalue()]  # this is no copy
+            self.large = None
         if len(self.parts) > 1:
             if self.at > 0:
                 self.parts[0] = self.parts[0][self.at :]
@@ -207,6 +215,11 @@ class FrameReader:
         length: i64 = size
         if self.held_bytes < begin - at + length:
             self.need_bytes = begin - at + length
+            if length >= LARGE_FRAME:
+                self.large = BytesIO()
+                self.large.write(data[at:])
+                self.parts = []
+                self.at = 0
             return None
         end = begin + length
         if length > LONG_FRAME:

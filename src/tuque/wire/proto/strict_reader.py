@@ -4,6 +4,7 @@ Takes what the faster ways of wire/proto/resp.py leave: partial commands, inline
 malformed encodings.
 """
 
+from io import BytesIO
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -11,7 +12,7 @@ from mypy_extensions import i64
 MAX_ARGS: Final = 1_048_576
 MAX_LINE: Final = 65_536
 LONG_BULK: Final = 65_536  # only a body is longer (L2.9)
-LARGE_BULK: Final = 262_144  # copied as rarely as possible
+LARGE_BULK: Final = 262_144  # gathered as it comes, and not copied at its end
 ARG_BYTES: Final = 48  # memory overhead per argument
 PART_BYTES: Final = 48  # and for each piece of a long one
 KEPT_BYTES: Final = 512  # read, before the rest of the input
@@ -35,8 +36,9 @@ class StrictReader:
         self.args_left: i64 = 0
         self.args: list[bytes] = []
         self.args_bytes: i64 = 0  # their memory
-        self.parts: list[bytes] = []  # chunks of a long bulk in progress
-        self.parts_bytes: i64 = 0
+        self.parts: list[bytes] = []  # chunks of a bulk in progress
+        self.large: BytesIO | None = None  # in place of them, what a large one has so far
+        self.parts_bytes: i64 = 0  # of the bulk that have come
         self.bulk_need: i64 = -1  # bytes of the current bulk with its CRLF, -1: header next
         self.has_long = False  # there was a long bulk
 
@@ -44,14 +46,16 @@ class StrictReader:
         """Add bytes received."""
         if self.bulk_need >= 0:
             lacking: i64 = self.bulk_need - self.parts_bytes
-            if len(data) < lacking or self.bulk_need < LARGE_BULK:
-                self.parts.append(data)
-                self.parts_bytes += len(data)
-                if self.parts_bytes < self.bulk_need:
-                    return
+            self.gather(data)
+            if len(data) < lacking:
+                return
+            large = self.large
+            if large is None:
                 self.buf = b"".join(self.parts)
             else:
-                self.end_large(data, lacking)
+                self.large = None
+                self.end_bulk(large.getvalue())  # this is no copy
+                self.buf = data[lacking:]
             self.parts = []
             self.parts_bytes = 0
             self.pos = 0
@@ -62,18 +66,25 @@ class StrictReader:
             self.buf = self.buf[self.pos :] + data
             self.pos = 0
 
-    def end_large(self, data: bytes, lacking: i64) -> None:
-        """`data` has the rest of a large bulk: join it once, without another copy."""
-        if lacking > 2:
-            self.parts.append(data[: lacking - 2])
-        elif lacking < 2:
-            last = self.parts.pop()  # the end of the bulk
-            self.parts.append(last[: len(last) - (2 - lacking)])
-        self.args.append(b"".join(self.parts))
+    def gather(self, data: bytes) -> None:
+        """Keep what has come of the current bulk; of a large one without its end of line."""
+        if self.bulk_need < LARGE_BULK:
+            self.parts.append(data)
+        else:
+            large = self.large
+            if large is None:
+                self.large = large = BytesIO()
+            left = self.bulk_need - 2 - self.parts_bytes
+            if left > 0:
+                large.write(data if len(data) <= left else data[:left])
+        self.parts_bytes += len(data)
+
+    def end_bulk(self, word: bytes) -> None:
+        """The current bulk is whole."""
+        self.args.append(word)
         self.args_bytes += ARG_BYTES + self.bulk_need
-        self.args_left -= 1
         self.bulk_need = -1
-        self.buf = data[lacking:]
+        self.args_left -= 1
 
     def is_empty(self) -> bool:
         """Whether the buffer is empty: the next byte starts a command."""
@@ -144,17 +155,13 @@ class StrictReader:
             have: i64 = len(self.buf) - self.pos
             if have < self.bulk_need:
                 if self.parts_bytes == 0 and have > 0:
-                    self.parts = [self.buf[self.pos :]]
-                    self.parts_bytes = have
+                    self.gather(self.buf[self.pos :])
                     self.buf = b""
                     self.pos = 0
                 return False
             end = self.pos + self.bulk_need
-            self.args.append(self.buf[self.pos : end - 2])
-            self.args_bytes += ARG_BYTES + self.bulk_need
+            self.end_bulk(self.buf[self.pos : end - 2])
             self.pos = end
-            self.bulk_need = -1
-            self.args_left -= 1
         return True
 
     def line(self, too_big: bytes) -> bytes | None:
