@@ -148,7 +148,7 @@ class Life:
         self.ended_ms: i64 = 0  # when this node heard of the end of the newest run
         self.told_ms: i64 = 0  # when progress was told last
         self.serial: i64 = 0  # of the dead letter
-        self.packed_bytes: i64 = 0  # of one that is a task: what its task carries of it (T48.2)
+        self.packed_bytes: i64 = 0  # of a dead letter that is a task: what it carries (T48.2)
         self.edit: i64 = 0  # number of the last UPDATEJOB: a count, then its node's hash (W16.6)
         self.bytes: i64 = 0  # as counted
         self.tenant = b""  # that pays for them; empty: none (N11.2)
