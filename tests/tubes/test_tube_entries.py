@@ -6,7 +6,9 @@ from keys_lab import keys_of
 from lives_world import LivesWorld, add, begin, fail, take
 from tube_world import TubeWorld
 
-from tuque.core.life.runs import BACK
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.life.runs import BACK, on_release
+from tuque.core.model.job import AddSpec
 from tuque.core.model.task import Task, carried_by
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
@@ -65,3 +67,22 @@ def test_journal_and_followers_get_one_image_and_then_it_goes() -> None:
         assert isinstance(copy.entry, JobEntry)
         assert copy.entry.work is None and carried_by(copy) == packed
     assert len(copies) == 2
+
+
+def test_a_run_that_left_nothing_is_no_damage_to_a_replica() -> None:
+    """T18.2 At the end of a turn TUBE-COPY sends each follower the new state of the tasks that
+    changed, in absolute records, after the journal has them (J4.2)."""
+    world = LivesWorld()
+    n = world.leading()
+    id = on_addjob(n, b"t", b"body", settle(n, AddSpec())).id
+    world.settle()
+    world.pass_ms(500)
+    losses = [world.tube(i).whole_seq for i in range(3)]
+    assert take(n) == [id]
+    assert on_release(n, id, begin(n, id), 0)
+    task = n.jobs[id]
+    assert isinstance(task, Task) and task.entry is None
+    world.settle()
+    world.pass_ms(500)
+    assert [world.tube(i).whole_seq for i in range(3)] == losses
+    assert [world.tube(i).is_complete for i in range(3)] == [True] * 3

@@ -286,8 +286,9 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
             tell_task(records, task)
         else:
             tell_task_state(records, task, True)
-            if what & WORK:
-                tell_task_life(records, task.id, work_in(task))
+            work = work_in(task) if what & WORK else b""
+            if len(work) > 0:  # the run may be over, and have left nothing
+                tell_task_life(records, task.id, work)
         if task.entry is not None:
             task.entry.drop_image()
         if task.owner != 0:
