@@ -41,6 +41,10 @@ FAILURE_BYTES: Final = 130
 OUTCOME_BYTES: Final = 300
 OF_TASK_BYTES: Final = 120  # its place in the table of its tube
 
+# parts of run tokens
+DECIMALS: Final = [b"%d" % number for number in range(256)]
+HEX: Final = [b"%02x" % number for number in range(256)]
+
 # what may be dropped when memory is short (M3.4)
 THIN_MIN: Final = 256  # a smaller result or detail is not worth it
 BRIEF: Final = 64  # bytes of a text about work that are kept at level 3 (M2.8)
@@ -300,10 +304,21 @@ def is_of_life(run: i64, life: Life) -> bool:
 
 
 def run_text(run: i64) -> bytes:
-    """The token as clients see it; `-`: no run."""
+    """The token as clients see it; `-`: no run. Each take of a task has another one."""
     if run == 0:
         return b"-"
-    return b"%d.%d.%06x" % (int(attempt_of(run)), int(run >> 39), int(run & HASH_MASK))
+    return b"%s.%s.%s%s%s" % (
+        decimal(attempt_of(run)),
+        decimal(run >> 39),
+        HEX[run >> 16 & 0x7F],
+        HEX[run >> 8 & 0xFF],
+        HEX[run & 0xFF],
+    )
+
+
+def decimal(number: i64) -> bytes:
+    """The number in digits: most are small."""
+    return DECIMALS[number] if number < len(DECIMALS) else b"%d" % int(number)
 
 
 def run_from(word: bytes) -> i64:
