@@ -13,7 +13,7 @@ from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.work import Life, run_of
 from tuque.core.node.node import Node
 from tuque.tubes import groups, schedules
-from tuque.tubes.entries.group import OPEN, unpack_group
+from tuque.tubes.entries.group import OPEN, ChildEntry, GroupEntry
 from tuque.tubes.leadership import load, restore
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
@@ -126,7 +126,7 @@ def instants_are_left_out() -> list[Patch]:
 def ends_are_not_noted() -> list[Patch]:
     """A leader does not ask how children end that are not here."""
 
-    def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) -> None:
         return
 
     return everywhere(groups.look_at_child, look_at_child)
@@ -136,12 +136,11 @@ def called_too_early() -> list[Patch]:
     """A group whose first child has ended becomes its callback."""
     sound = groups.settle
 
-    def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-        plan = unpack_group(task.subqueue)
+    def settle(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupEntry) -> None:
         if plan.state == OPEN and plan.has_callback:
             groups.call_back(n, t, tube, task, plan)
         else:
-            sound(n, t, tube, task)
+            sound(n, t, tube, task, plan)
 
     return everywhere(sound, settle)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sim.task_judges.facts import DRIFT, TaskTube
 from tuque.core.model.task import Task
-from tuque.tubes.entries.group import OPEN, is_group, unpack_group
+from tuque.tubes.entries.group import OPEN, GroupEntry
 
 if TYPE_CHECKING:
     from sim.task_judges.keys import Run, Tasking
@@ -79,7 +79,7 @@ class Grouping:
     def on_ready(self, run: Run, task: Task) -> None:
         """A leader may have made a callback of a group."""
         group = self.groups.get(task.body)
-        if group is None or is_group(task.subqueue) or group.is_called:
+        if group is None or isinstance(task.entry, GroupEntry) or group.is_called:
             return
         group.is_called = True
         self.history.count("callbacks")
@@ -132,8 +132,8 @@ class Grouping:
                 continue
             self.history.count("ends of groups")
             task = there.get(group.id)
-            if task is not None and is_group(task.subqueue):
-                if unpack_group(task.subqueue).state == OPEN:
+            if task is not None and isinstance(task.entry, GroupEntry):
+                if task.entry.state == OPEN:
                     self.tasking.find("group-open", f"{group.token!r} never ended")
                 elif group.policy == b"continue":
                     self.tasking.find("group-lost", f"{group.token!r} ended without its callback")

@@ -11,9 +11,7 @@ from sim.task_judges.facts import TaskTube
 from tuque.core.model.task import Task
 from tuque.tubes.entries.schedule import (
     ALL,
-    Plan,
-    is_plan,
-    unpack_plan,
+    ScheduleEntry,
 )
 from tuque.tubes.policies.next_task import Tasks
 
@@ -59,7 +57,7 @@ class Scheduling:
         """A leader has a job of a schedule; a new one is of the instant that it has just noted."""
         plan = plan_of(run.tube, task.body)
         made = self.made_by(facts, task.body)
-        if is_plan(task.subqueue) or plan is None or task.id in made.instants:
+        if isinstance(task.entry, ScheduleEntry) or plan is None or task.id in made.instants:
             return
         self.history.count("jobs of schedules")
         made.instants[task.id] = int(plan.fired_ms)
@@ -101,10 +99,11 @@ class Scheduling:
                 self.tasking.find("schedule-twice", f"{at} of {body!r} is no instant of it")
 
 
-def plan_of(tube: Tube, body: bytes) -> Plan | None:
+def plan_of(tube: Tube, body: bytes) -> ScheduleEntry | None:
     """The schedule with that body."""
     driver = tube.driver
     name = body[len(MARK) : body.find(b"]")]
     number = driver.plans.by_name.get(name) if isinstance(driver, Tasks) else None
     task = tube.tasks.get(number) if number is not None else None
-    return unpack_plan(task.subqueue) if task is not None else None
+    entry = task.entry if task is not None else None
+    return entry if isinstance(entry, ScheduleEntry) else None

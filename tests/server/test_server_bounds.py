@@ -23,9 +23,9 @@ from tuque.core.tables.staged import Staged
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
     DONE,
-    GroupPlan,
+    ChildEntry,
+    GroupEntry,
     end_child,
-    unpack_child,
 )
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
@@ -186,14 +186,15 @@ def group_all(full: Full) -> str:
     n, t = full.world.n, tubes_of(full.world.n)
     tube = t.by_name[b"g"]
     for _ in range(200):
-        plan = GroupPlan()
+        plan = GroupEntry()
         plan.size = 10_000
         last = groups.create(n, t, tube, plan, b"", 0, 1_000)
     for i in range(1_000):
         groups.add(n, t, tube, last, i, full.ids[20_000 + i])
     for number in list(groups.family_of(tube, last.number).by_index.values()):
         task = tube.tasks[number]
-        child = unpack_child(task.subqueue)
+        assert isinstance(task.entry, ChildEntry)
+        child = task.entry.copy()
         end_child(child, DONE, b"done", b"")
         child.result = b"x" * 4_000
         groups.note_end(n, t, tube, task, child)

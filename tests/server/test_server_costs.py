@@ -20,7 +20,7 @@ from tuque.core.model.task import Task
 from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.tables.work import Letters
 from tuque.tubes import groups
-from tuque.tubes.entries.group import GroupPlan
+from tuque.tubes.entries.group import GroupEntry
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.schedules import driver_of
@@ -335,7 +335,7 @@ def test_groups_of_a_state_are_found_in_slices(world: World) -> None:
     n, t = world.n, tubes_of(world.n)
     tube = t.by_name[b"t"]
     for _ in range(9_000):
-        plan = GroupPlan()
+        plan = GroupEntry()
         plan.size = 9
         groups.create(n, t, tube, plan, b"", 0, 1_000)
     reply, spent = run(world, "GROUP", "LIST", "t", "STATE", "failed")

@@ -21,7 +21,7 @@ from tuque.tubes.entries.schedule import (
     ALL,
     ONE,
     SKIP,
-    Plan,
+    ScheduleEntry,
 )
 
 
@@ -29,13 +29,13 @@ def ms(text: str, zone: str = "UTC") -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
 
 
-def cron(text: str, zone: str = "", missed: int = ONE) -> Plan:
-    plan = Plan()
+def cron(text: str, zone: str = "", missed: int = ONE) -> ScheduleEntry:
+    plan = ScheduleEntry()
     plan.name, plan.cron, plan.zone, plan.missed = b"n", text.encode(), zone.encode(), missed
     return plan
 
 
-def instants(plan: Plan, after: str, until: str, zone: str = "UTC") -> list[str]:
+def instants(plan: ScheduleEntry, after: str, until: str, zone: str = "UTC") -> list[str]:
     """All instants between the two times of the zone, in UTC."""
     found = []
     at = ms(after, zone)

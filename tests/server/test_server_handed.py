@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuque.core.model.task import Task
 from tuque.server.state.caches import KEPT_MAX
 from tuque.server.state.client import HANDED_BYTES, HANDED_MAX
+from tuque.tubes.entries.keys import keys_of as keys_in
 from world import World
 from world_wires import Wire
 
@@ -123,7 +124,7 @@ def test_the_same_keys_mean_the_same(world: World) -> None:
     def keys_of(*options: str | int) -> bytes:
         task = world.n.jobs[add(wire, "x", *options)]
         assert isinstance(task, Task)
-        return task.subqueue
+        return keys_in(task)
 
     one, other = keys_of("GROUP", "a"), keys_of("GROUP", "b")
     assert one != other and len(specs.keyed) == 2

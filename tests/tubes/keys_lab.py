@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.core.model.task import DONE, READY, TAKEN, Task
-from tuque.tubes.entries.keys import Keys, pack
+from tuque.tubes.entries.keys import JobEntry, Keys, pack
 from tuque.tubes.policies.next_task import Tasks
 
 START_MS = 1_700_000_000_000
@@ -39,7 +39,8 @@ class Lab:
 
     def put(self, keys: Keys, pri: int = 0) -> Task:
         task = Task(b"%040d" % self.number, b"q", b"", 0, self.number, pri, 0)
-        task.subqueue = pack(keys)
+        if not keys.is_plain():
+            task.entry = JobEntry(pack(keys), None)
         self.keys[task.number] = keys
         self.number += 1
         self.enter(task)

@@ -17,13 +17,12 @@ from tuque.core.queues.procedures import check
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
     CONTINUE,
-    Child,
-    GroupPlan,
+    ChildEntry,
+    Family,
+    GroupEntry,
     is_group,
     is_member,
     is_sound_member,
-    pack_child,
-    pack_group,
     unpack_child,
     unpack_group,
 )
@@ -45,8 +44,8 @@ def shell(n: Node) -> None:
         groups.look(n, t, task)
 
 
-def planned() -> GroupPlan:
-    plan = GroupPlan()
+def planned() -> GroupEntry:
+    plan = GroupEntry()
     plan.size, plan.policy, plan.has_callback, plan.keep_ms = SIZE, CONTINUE, True, 60_000
     return plan
 
@@ -65,8 +64,13 @@ def created(n: Node, tube: Tube) -> bytes:
 def results_of(n: Node, tube: Tube, group: bytes) -> list[bytes | None]:
     """The results of the children, in order."""
     family = groups.family_of(tube, groups.group_of(n, tube, group).number)
-    found = [tube.tasks[family.by_index[i]].subqueue for i in sorted(family.by_index)]
-    return [unpack_child(packed).result for packed in found]
+    return [child_of(tube, family, i).result for i in sorted(family.by_index)]
+
+
+def child_of(tube: Tube, family: Family, index: int) -> ChildEntry:
+    entry = tube.tasks[family.by_index[index]].entry
+    assert isinstance(entry, ChildEntry)
+    return entry
 
 
 # ---- restarts
@@ -230,7 +234,7 @@ def test_ends_at_other_nodes_when_the_group_is_cancelled() -> None:
     family = groups.family_of(tube, groups.group_of(n, tube, group).number)
     assert (family.done, family.failed) == (4, SIZE - 4)
     assert results_of(n, tube, group) == [b"r%d" % i for i in range(4)] + [None] * (SIZE - 4)
-    words = [unpack_child(tube.tasks[family.by_index[i]].subqueue).word for i in range(SIZE)]
+    words = [child_of(tube, family, i).word for i in range(SIZE)]
     assert words == [b"done"] * 4 + [b"cancelled"] * (SIZE - 4)
     assert not any(id in there.jobs for id in ids) and not tubes_of(n).minders
 
@@ -296,19 +300,21 @@ def test_children_whose_tube_changes_its_leader(how: str) -> None:
 def test_groups_and_children_go_into_bytes_and_back() -> None:
     plan = planned()
     plan.over_ms = 7
-    packed = pack_group(plan)
+    packed = plan.packed(0)
     assert is_group(packed) and is_member(packed) and is_sound(packed)
+    assert plan.copy().packed(0) == packed
     for name in ("size", "policy", "state", "has_callback", "keep_ms", "over_ms", "keys"):
         assert getattr(unpack_group(packed), name) == getattr(plan, name), name
-    child = Child()
+    child = ChildEntry()
     child.group, child.index, child.id, child.word, child.result = 3, 7, b"D-1", b"done", b""
-    small = pack_child(child)
+    small = child.packed(0)
     child.result = b"r" * 70_000
     child.reason = b"why"
-    large = pack_child(child)
+    large = child.packed(0)
     assert unpack_child(small).result == b"" and unpack_child(large).result == child.result
     child.is_met = True
-    met = pack_child(child)
+    met = child.packed(0)
+    assert child.copy().packed(0) == met
     assert [unpack_child(one).is_met for one in (small, large, met)] == [False, False, True]
     assert unpack_child(met).result == child.result
     assert not is_sound_member(met[:4] + b"\4" + met[5:])

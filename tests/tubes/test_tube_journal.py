@@ -12,7 +12,7 @@ from sim.engine.clock import START_MS
 from sim.engine.disk import PATH
 from tuque.core.dispatch.timers import tick
 from tuque.core.model.job import Job
-from tuque.core.model.task import Task
+from tuque.core.model.task import Task, carried_by
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
@@ -64,7 +64,7 @@ def facts(n: Node) -> State:
                 task.body,
                 task.form,
                 task.pri,
-                task.subqueue,
+                carried_by(task),
                 task.ttl_ms,
                 task.ttr_ms,
                 task.dead_ms,

@@ -20,15 +20,15 @@ from tuque.core.queues.procedures import check
 from tuque.tubes.entries.keys import (
     UNTIL_MAX_MS,
     Keys,
+    is_job,
     is_sound,
     pack,
 )
 from tuque.tubes.entries.schedule import (
+    HoldEntry,
     is_apart,
     is_kept,
-    kept_id,
-    kept_key,
-    pack_kept,
+    unpack_kept,
 )
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -97,7 +97,7 @@ def test_a_key_whose_time_ends_while_the_node_is_down_is_free() -> None:
     home.restart(MINUTE_MS)
     assert add(home.n, b"k")[1]
     home.pass_ms(100)
-    assert [is_apart(task.subqueue) for task in tube_of(home.n).tasks.values()] == [False]
+    assert [is_job(task) for task in tube_of(home.n).tasks.values()] == [True]
     assert tube_of(home.n).driver.plans.held == {}
     check(home.n)
 
@@ -152,7 +152,8 @@ def test_truncate_frees_keys_and_a_deleted_keeper_does() -> None:
     first, _ = add(home.n, b"a")
     assert on_deljob(home.n, first)
     (keeper,) = tube.tasks.values()
-    assert (kept_key(keeper.subqueue), kept_id(keeper.subqueue)) == (b"a", first)
+    assert isinstance(keeper.entry, HoldEntry)
+    assert (keeper.entry.key, keeper.entry.id) == (b"a", first)
     assert on_deljob(home.n, keeper.id)
     second, is_new = add(home.n, b"a")
     assert is_new
@@ -255,9 +256,10 @@ def test_random_keys_over_many_leaders(seed: int) -> None:
 
 
 def test_a_kept_key_goes_into_bytes_and_back() -> None:
-    packed = pack_kept(b"i" * 40, b"k" * 255)
+    packed = HoldEntry(b"i" * 40, b"k" * 255).packed(0)
     assert is_kept(packed) and is_apart(packed) and is_sound(packed)
-    assert (kept_id(packed), kept_key(packed)) == (b"i" * 40, b"k" * 255)
+    entry = unpack_kept(packed)
+    assert (entry.id, entry.key) == (b"i" * 40, b"k" * 255)
     for size in range(3, 44):
         assert not is_sound(packed[:size])
     assert not is_sound(packed + b"k")

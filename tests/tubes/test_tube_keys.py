@@ -11,7 +11,8 @@ import pytest
 from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 
 from tuque.core.model.task import BURIED, DONE, TAKEN, Task
-from tuque.tubes.entries.keys import Keys, pack, unpack
+from tuque.tubes.entries.keys import JobEntry, Keys, pack, unpack
+from tuque.tubes.entries.keys import keys_of as keys_in
 from tuque.tubes.policies import next_task
 from tuque.tubes.policies.limits import Bucket
 
@@ -44,7 +45,7 @@ class Rules:
         return missing <= (keys.burst - 1) * keys.gap_ns
 
     def took(self, task: Task) -> None:
-        keys = unpack(task.subqueue)
+        keys = unpack(keys_in(task))
         assert self.may_go([task]), "a limit was exceeded"
         if keys.rate:
             full = max(self.full.get(keys.rate, 0), self.lab.driver.now_ms * 1_000_000)
@@ -84,7 +85,7 @@ def test_no_limit_is_exceeded_and_no_take_is_missed(seed: int) -> None:
                 rules.took(task)
                 lab.taken[task.number] = task
                 if not is_shared:
-                    group = unpack(task.subqueue).group
+                    group = unpack(keys_in(task)).group
                     ours = [one for one in allowed if lab.keys[one.number].group == group]
                     best = min(ours, key=lambda one: (one.pri, one.number))
                     assert best is task, "T43.3: priorities inside a group"
@@ -120,7 +121,7 @@ def test_more_tasks_than_places_after_a_load_take_none() -> None:
     lab = Lab()
     for number in range(3):
         task = Task(b"%040d" % number, b"q", b"", 0, number, 0, 0)
-        task.subqueue = pack(keys_of(limit=b"a", places=2))
+        task.entry = JobEntry(pack(keys_of(limit=b"a", places=2)), None)
         task.status = TAKEN
         lab.taken[number] = task
         lab.driver.held(task)
@@ -137,7 +138,7 @@ def test_a_place_given_before_the_load_was_over_is_taken_back() -> None:
     lab = Lab()
     ready = lab.put(keys_of(limit=b"a", places=1))
     other = Task(b"o" * 40, b"q", b"", 0, 7, 0, 0)
-    other.subqueue = pack(keys_of(limit=b"a", places=1))
+    other.entry = JobEntry(pack(keys_of(limit=b"a", places=1)), None)
     other.status = TAKEN
     lab.taken[7] = other
     lab.driver.held(other)
@@ -293,7 +294,7 @@ def groups_taken(lab: Lab, count: int) -> list[bytes]:
     for _ in range(count):
         task = lab.take()
         assert task is not None
-        found.append(unpack(task.subqueue).group)
+        found.append(unpack(keys_in(task)).group)
         lab.end(task)
     return found
 
@@ -326,7 +327,7 @@ def test_a_group_that_was_blocked_goes_to_the_tail() -> None:
     for _ in range(8):
         task = lab.take()
         assert task is not None
-        turns.append(unpack(task.subqueue).group)
+        turns.append(unpack(keys_in(task)).group)
         lab.end(task)
     assert list(turns) == [b"a", b"b"] * 4  # T43.2: the rest of its turn is lost
 

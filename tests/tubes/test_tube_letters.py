@@ -16,11 +16,11 @@ from tuque.core.life.dead_letters import (
 from tuque.core.life.outcomes import is_settled, on_done, result_fields, watch
 from tuque.core.life.runs import BACK, DIED, on_fail
 from tuque.core.model.errors import NO_RUN_YET, STALE_RUN
-from tuque.core.model.task import BURIED, READY, Task
+from tuque.core.model.task import BURIED, READY, Task, carried_by
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
-from tuque.tubes.entries.keys import is_sound, with_work, work_of
+from tuque.tubes.entries.keys import is_sound, with_work, work_in
 from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks import operations
@@ -64,7 +64,7 @@ def facts(n: Node) -> list[tuple[object, ...]]:
         assert isinstance(job, Task)
         life = life_of(n, id)
         died = None if life is None else (life.failed, life.replays, life.dead_cause, life.dead_ms)
-        rows.append((id, job.status, job.body, job.ttl_ms, work_of(job.subqueue), died))
+        rows.append((id, job.status, job.body, job.ttl_ms, work_in(job), died))
     rows.append(tuple((one.job.id, one.life.serial) for one in letters_from(n, b"t", 0, 100)))
     return rows
 
@@ -216,13 +216,13 @@ def test_the_bound_waits_for_a_tube_that_does_not_run() -> None:
 def test_bytes_of_another_death_are_refused() -> None:
     home, id = dead_home()
     task = task_of(home.n, id)
-    work = work_of(task.subqueue)
+    work = work_in(task)
     life = unpack_work(work)
     assert life is not None and life.is_dead and life.last is not None
     assert life.last.detail == b"trace"
     for size in range(1, len(work)):
-        assert not is_sound(with_work(task.subqueue, work[:size]))
-    assert is_sound(task.subqueue)
+        assert not is_sound(with_work(carried_by(task), work[:size]))
+    assert is_sound(carried_by(task))
 
 
 # ---- leaders

@@ -43,17 +43,18 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task_life
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import (
+    JobEntry,
     Keys,
     is_sound,
     lane_name,
+    opened,
     pack,
     unique_of,
     unpack,
     with_work,
-    without_work,
     work_of,
 )
-from tuque.tubes.entries.schedule import Plan
+from tuque.tubes.entries.schedule import ScheduleEntry
 from tuque.tubes.entries.work import pack_run, pack_work, unpack_work
 from tuque.tubes.log.receive import changes_in, is_of_tube
 from tuque.tubes.policy import tubes_of
@@ -118,13 +119,13 @@ def test_only_the_run_of_the_present_take_survives() -> None:
     for one in (plain, id):
         assert on_release(home.n, one, begin(home.n, one), 0)
     assert take(home.n) == [plain, id]
-    assert {task.subqueue == b"" for task in tube.tasks.values()} == {True, False}
+    assert {task.entry is None for task in tube.tasks.values()} == {True, False}
     home.settle()
     home.restart()
     for one in (plain, id):
         assert state(home.n, one) == (b"delivered", 0, b"")
     assert life_of(home.n, plain) is None
-    assert next(iter(home.t.by_name[b"t"].tasks.values())).subqueue == b""
+    assert next(iter(home.t.by_name[b"t"].tasks.values())).entry is None
     check(home.n)
 
 
@@ -331,12 +332,12 @@ def test_a_cancelled_task_at_the_next_leader() -> None:
         check(one)
 
 
-def plan_with_life() -> Plan:
+def plan_with_life() -> ScheduleEntry:
     """A schedule of a job each second, which has two attempts."""
-    plan = Plan()
+    plan = ScheduleEntry()
     plan.name, plan.every_ms = b"s", 1_000
     life = Life(Terms(2, 0, 0, 0, b"lost", 60_000, 5_000), b"\x01a\x01\x00b")
-    plan.keys = with_work(pack(Keys()), pack_work(life))
+    plan.keys = JobEntry(b"", life).packed(0)
     return plan
 
 
@@ -488,7 +489,9 @@ def test_work_goes_into_bytes_and_back() -> None:
     assert (again_.since_ms, again_.run_state, again_.failed) == (250, LIVE, 2)
     for end in range(len(plain) + 1, len(running)):
         assert not is_sound(running[:end])
-    assert without_work(running) == plain
-    assert without_work(with_work(b"", pack_run(life, 0))) == b""
+    entry = opened(running)
+    assert entry is not None and entry.keys == plain and entry.packed(0) == running
     alone = with_work(b"", pack_work(life))
+    entry = opened(alone)
+    assert entry is not None and entry.keys == b"" and entry.work is not None
     assert is_sound(alone) and lane_name(alone) == lane_name(b"")

@@ -11,7 +11,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import Keys, pack
-from tuque.tubes.entries.schedule import Plan, Step
+from tuque.tubes.entries.schedule import ScheduleEntry, Step
 from tuque.tubes.tasks import operations
 
 BOUND = 3
@@ -56,7 +56,7 @@ def test_a_job_of_a_schedule_counts_before_it_has_its_copies() -> None:
     tube = world.make(0, b"tasks", sync=2)
     world.settle()
     n = world.nodes[0].core
-    plan = Plan()
+    plan = ScheduleEntry()
     plan.name, plan.every_ms = b"s", 60_000
     schedules.add_schedule(n, world.t(0), tube, plan, b"body")
     (task,) = tube.tasks.values()

@@ -22,10 +22,9 @@ from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.entries.schedule import (
     ALL,
     ONE,
-    Plan,
+    ScheduleEntry,
     is_plan,
     is_sound_plan,
-    pack_plan,
     unpack_plan,
 )
 from tuque.tubes.log import send
@@ -38,8 +37,8 @@ TEN_HOURS = 36_000  # seconds
 LONG_TIMEOUT_MS = 20_000
 
 
-def planned(name: bytes = b"n", every_ms: int = SECOND, missed: int = ALL) -> Plan:
-    plan = Plan()
+def planned(name: bytes = b"n", every_ms: int = SECOND, missed: int = ALL) -> ScheduleEntry:
+    plan = ScheduleEntry()
     plan.name, plan.every_ms, plan.missed = name, every_ms, missed
     return plan
 
@@ -91,7 +90,7 @@ def test_schedules_survive_a_restart() -> None:
     check(home.n)
     tube = home.t.by_name[b"t"]
     (number,) = tube.driver.plans.by_name.values()
-    plan = unpack_plan(tube.tasks[number].subqueue)
+    plan = schedules.words_of(tube.tasks[number])
     assert plan.fired == len(done) == (plan.noted_ms - START_MS) // SECOND
     assert home.n.now_ms - SECOND <= plan.noted_ms <= home.n.now_ms
 
@@ -110,10 +109,10 @@ class SchedulesWorld(VotesWorld):
         self.pass_ms(1_000)
         self.done: dict[bytes, None] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> ScheduleEntry:
         tube = self.tube(self.leads())
         (number,) = tube.driver.plans.by_name.values()
-        return unpack_plan(tube.tasks[number].subqueue)
+        return schedules.words_of(tube.tasks[number])
 
     def begin_one(self, every_ms: int = SECOND) -> None:
         """A schedule of one job a second, or so."""
@@ -122,7 +121,7 @@ class SchedulesWorld(VotesWorld):
         schedules.add_schedule(n, tubes_of(n), tube, planned(every_ms=every_ms), b"body")
         self.every_ms = every_ms
         self.settle()
-        self.first_ms = unpack_plan(tube.tasks[0].subqueue).base_ms
+        self.first_ms = schedules.words_of(tube.tasks[0]).base_ms
 
     def work(self) -> None:
         """A worker takes and acks at the leader."""
@@ -226,7 +225,7 @@ def test_a_job_is_ready_once_a_majority_has_it() -> None:
         tick(n)
         shell(n)
     (number,) = tube.driver.plans.by_name.values()
-    assert unpack_plan(tube.tasks[number].subqueue).fired == fired + 1
+    assert schedules.words_of(tube.tasks[number]).fired == fired + 1
     assert on_getjob(n, 9, [b"t"], 10) == []
     world.jump_ms(int(n.now_ms) - world.now_ms)
     world.pass_ms(500)
@@ -259,7 +258,7 @@ def test_the_note_came_without_the_job() -> None:
     before = len(world.done)
     cut = world.plan().fired
     n = world.nodes[0].core
-    while unpack_plan(world.tube(0).tasks[0].subqueue).fired == cut:
+    while schedules.words_of(world.tube(0).tasks[0]).fired == cut:
         n.now_ms += 20
         tick(n)
         shell(n)
@@ -290,10 +289,11 @@ def test_a_plan_goes_into_bytes_and_back() -> None:
     plan = planned(b"n" * 128, 0, ONE)
     plan.cron, plan.zone, plan.pri, plan.is_paused = b"* * * * *", b"UTC", -5, True
     plan.noted_ms, plan.fired_seq, plan.fired_epoch, plan.late = 1 << 41, 7, 3, 9
-    packed = pack_plan(plan)
+    packed = plan.packed(0)
     again_ = unpack_plan(packed)
     for name in ("name", "cron", "zone", "pri", "is_paused", "missed", "noted_ms", "fired_seq"):
         assert getattr(again_, name) == getattr(plan, name), name
     assert is_plan(packed) and is_sound(packed)
+    assert plan.copy().packed(0) == packed
     for end in range(2, len(packed)):
         assert not is_sound_plan(packed[:end])

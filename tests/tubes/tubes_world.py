@@ -11,7 +11,7 @@ from typing import Any
 
 from raw_resp import Err
 from sim.machines.kernel import CLIENT_PORT, host_of
-from tuque.core.model.task import Task
+from tuque.core.model.task import Task, carried_by
 from tuque.core.msgs import AnyMessage, TubesTold, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
@@ -266,7 +266,7 @@ class TubesWorld(World):
         found: dict[int, tuple[object, ...]] = {}
         for number, task in sorted({**tube.tasks, **tube.copies}.items()):
             found[number] = (
-                task.id, chr(task.status), task.body, task.pri, task.subqueue, task.ttl_ms,
+                task.id, chr(task.status), task.body, task.pri, carried_by(task), task.ttl_ms,
                 task.ttr_ms, task.created_ms, task.qtime_ms, task.token, task.deliveries,
                 task.delivered_count, task.form,
             )  # fmt: skip

@@ -14,7 +14,7 @@ from tuque.core.model.job import ACKED, Job
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.testing.jobs import Noted, envelope_of, own
-from tuque.tubes.entries.schedule import is_apart
+from tuque.tubes.entries.keys import is_job
 from tuque.wire.commands.arguments import header_pairs
 
 NO_BODY: Final = b""
@@ -30,7 +30,7 @@ def added_here(node: Node, known: Container[str]) -> Iterator[Noted]:
 
 def is_open(node: Node, job: Job) -> bool:
     """Whether it is a job that has not ended: no schedule, no group, no dead letter."""
-    if job.state == ACKED or (isinstance(job, tubes.Task) and is_apart(job.subqueue)):
+    if job.state == ACKED or (isinstance(job, tubes.Task) and not is_job(job)):
         return False
     life = life_of(node, job.id)
     if life is not None and life.is_dead:

@@ -26,7 +26,7 @@ from tuque.core.life.lookup import (
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import stats
 from tuque.core.model.errors import BAD_INDEX, MANY_GROUPS_OF_JOBS, NO_GROUP, NO_GROUPS, NOJOB
-from tuque.core.model.task import BYTES, MAX_MS, READY, Task, retry_of, whole_s
+from tuque.core.model.task import BYTES, MAX_MS, READY, Entry, Task, retry_of, whole_s
 from tuque.core.node.node import Node
 from tuque.core.records.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.entries.group import (
@@ -40,18 +40,14 @@ from tuque.tubes.entries.group import (
     POLICY_WORDS,
     REASON_MAX,
     WAIT,
-    Child,
+    ChildEntry,
     Family,
-    GroupPlan,
+    GroupEntry,
     end_by_outcome,
     end_child,
-    is_group,
-    is_member,
-    pack_child,
-    pack_group,
-    unpack_child,
-    unpack_group,
+    is_of_group,
 )
+from tuque.tubes.entries.keys import opened
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -98,7 +94,7 @@ def group_of(n: Node, tube: Tube, id: bytes) -> Task:
     """The task of that id, which is a group or was one; raises TubeError (T51.3)."""
     task = n.jobs.get(id)
     if isinstance(task, Task) and task.queue == tube.name:
-        if is_group(task.subqueue):
+        if isinstance(task.entry, GroupEntry):
             return task
         if int(task.number) in driver_of(tube).plans.members.families:
             return task
@@ -109,14 +105,14 @@ def group_of(n: Node, tube: Tube, id: bytes) -> Task:
 
 
 def create(
-    n: Node, t: Tubes, tube: Tube, plan: GroupPlan, body: bytes, pri: i64, ttr_ms: i64
+    n: Node, t: Tubes, tube: Tube, plan: GroupEntry, body: bytes, pri: i64, ttr_ms: i64
 ) -> Task:
     """[T50] CREATE: a group without children, which has an hour to get them (T50.8)."""
     driver = driver_of(tube)
     needs_copies(n, t, tube)
     if len(driver.plans.members.open) >= GROUPS_MAX:
         raise TubeError(MANY_GROUPS_OF_JOBS, (tube.name, GROUPS_MAX))
-    task = enter_member(n, t, tube, pack_group(plan), body, pri, ttr_ms, n.now_ms + FILL_MS)
+    task = enter_member(n, t, tube, plan, body, pri, ttr_ms, n.now_ms + FILL_MS)
     t.groups_made += 1
     if n.events is not None:
         policy = POLICY_WORDS[int(plan.policy)].encode()
@@ -126,12 +122,12 @@ def create(
 
 
 def enter_member(
-    n: Node, t: Tubes, tube: Tube, packed: bytes, body: bytes, pri: i64, ttr_ms: i64, at_ms: i64
+    n: Node, t: Tubes, tube: Tube, entry: Entry, body: bytes, pri: i64, ttr_ms: i64, at_ms: i64
 ) -> Task:
     """A task of the group: DELAYED, and looked at at that instant."""
     id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, pri, BYTES)
-    task.subqueue = packed
+    task.entry = entry
     task.created_ms = n.now_ms
     task.ttl_ms = MAX_MS
     task.ttr_ms = ttr_ms
@@ -145,20 +141,20 @@ def add(
 ) -> bool:
     """[T50] ADD: the job is the child of that index, unless it has one already (T50.2)."""
     needs_copies(n, t, tube)
-    if not is_group(group.subqueue):
+    plan = group.entry
+    if not isinstance(plan, GroupEntry):
         return False
-    plan = unpack_group(group.subqueue)
     if not 0 <= index < plan.size:
         raise TubeError(BAD_INDEX, (group.id, plan.size - 1))
     if plan.state != OPEN or int(index) in family_of(tube, group.number).by_index:
         return False
-    child = Child()
+    child = ChildEntry()
     child.group = group.number
     child.index = index
     child.id = id
     child.is_met = is_met
     at_ms = n.now_ms + ASK_MS  # not now: ends of timers that are due are all dealt with at once
-    task = enter_member(n, t, tube, pack_child(child), b"", tube.pri, tube.ttr_ms, at_ms)
+    task = enter_member(n, t, tube, child, b"", tube.pri, tube.ttr_ms, at_ms)
     t.members_due[task.id] = None
     return True
 
@@ -166,7 +162,8 @@ def add(
 def cancel(n: Node, t: Tubes, tube: Tube, group: Task) -> bool:
     """[T50] CANCEL: the callback will not run, open children are cancelled (T50.7)."""
     needs_copies(n, t, tube)
-    if not is_group(group.subqueue) or unpack_group(group.subqueue).state != OPEN:
+    entry = group.entry
+    if not isinstance(entry, GroupEntry) or entry.state != OPEN:
         return False
     close_group(n, t, tube, group, CANCELLED)
     return True
@@ -181,7 +178,7 @@ def next_member(n: Node, t: Tubes) -> Task | None:
         id = next(iter(t.members_due))
         del t.members_due[id]
         task = n.jobs.get(id)
-        if not isinstance(task, Task) or not is_member(task.subqueue):
+        if not isinstance(task, Task) or not is_of_group(task):
             forget(n, t, id)
             continue
         tube = t.by_name[task.queue]
@@ -195,15 +192,15 @@ def next_member(n: Node, t: Tubes) -> Task | None:
 def look(n: Node, t: Tubes, task: Task) -> None:
     """[T50] A group or a child: what has become of it."""
     tube = t.by_name[task.queue]
-    if is_group(task.subqueue):
-        look_at_group(n, t, tube, task)
-    else:
-        look_at_child(n, t, tube, task)
+    entry = task.entry
+    if isinstance(entry, GroupEntry):
+        look_at_group(n, t, tube, task, entry)
+    elif isinstance(entry, ChildEntry):
+        look_at_child(n, t, tube, task, entry.copy())
 
 
-def look_at_group(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+def look_at_group(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupEntry) -> None:
     """It has ended long ago, has not got all its children in time, or may go on."""
-    plan = unpack_group(task.subqueue)
     if plan.state != OPEN:
         if n.now_ms >= plan.over_ms + plan.keep_ms:
             drop(n, t, tube, task)  # T50.6
@@ -211,7 +208,7 @@ def look_at_group(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             arm(n, t, task, plan.over_ms + plan.keep_ms)
         return
     arm(n, t, task, n.now_ms + REST_MS)
-    settle(n, t, tube, task)
+    settle(n, t, tube, task, plan)
     if plan.size > len(family_of(tube, task.number).by_index):
         until_ms = task.created_ms + FILL_MS
         if n.now_ms >= until_ms:
@@ -220,9 +217,8 @@ def look_at_group(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             arm(n, t, task, until_ms)
 
 
-def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """It has ended, is to be cancelled, or is waited for."""
-    child = unpack_child(task.subqueue)
+def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) -> None:
+    """It has ended, is to be cancelled, or is waited for. `child` may be changed."""
     group = tube.tasks.get(child.group)
     family = family_of(tube, child.group)
     if group is None or family.by_index.get(int(child.index), -1) != int(task.number):
@@ -236,13 +232,14 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         forget(n, t, task.id)
         arm(n, t, task, n.now_ms + REST_MS)
         return
-    if not is_group(group.subqueue) or unpack_group(group.subqueue).state != OPEN:
+    entry = group.entry
+    if not isinstance(entry, GroupEntry) or entry.state != OPEN:
         wind_up(n, t, tube, task, child, group)
         return
-    wait_for(n, t, tube, task, child, group)
+    wait_for(n, t, tube, task, child, entry.policy)
 
 
-def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Task) -> None:
+def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, policy: i64) -> None:
     """[T50] Note the child's end, or wait for it (T50.3)."""
     id = child.id
     if may_ask(n, id):
@@ -272,8 +269,8 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Tas
         return
     forget(n, t, task.id)
     if fields is not None and fields["state"] == b"dead":
-        if unpack_group(group.subqueue).policy == WAIT:
-            ended = Child()
+        if policy == WAIT:
+            ended = ChildEntry()
             end_by_outcome(ended, fields, 0)
             note_dead(n, t, tube, task, child, ended.word, ended.reason)
             arm(n, t, task, n.now_ms + DEAD_MS)  # T50.5
@@ -282,7 +279,7 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Tas
 
 
 def note_outcome(
-    n: Node, t: Tubes, tube: Tube, task: Task, child: Child, fields: dict[str, object] | None
+    n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, fields: dict[str, object] | None
 ) -> None:
     """The child has ended: with these fields of RESULT, or without any."""
     if fields is None:
@@ -292,22 +289,22 @@ def note_outcome(
     note_end(n, t, tube, task, child)
 
 
-def note_end(n: Node, t: Tubes, tube: Tube, task: Task, child: Child) -> None:
+def note_end(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) -> None:
     """[T50] How the child ended, once (T50.3); later than its group, if that has (T51.6)."""
     group = tube.tasks.get(child.group)
-    has_group = group is not None and is_group(group.subqueue)
+    entry = None if group is None else group.entry
     child.over_ms = n.now_ms
-    if group is not None and has_group:
-        child.over_ms = max(n.now_ms, unpack_group(group.subqueue).over_ms + 1)
+    if isinstance(entry, GroupEntry):
+        child.over_ms = max(n.now_ms, entry.over_ms + 1)
     forget(n, t, task.id)
     arm(n, t, task, n.now_ms + REST_MS)
     note_child(n, t, tube, task, child)
-    if group is not None and has_group:
-        settle(n, t, tube, group)
+    if group is not None and isinstance(entry, GroupEntry):
+        settle(n, t, tube, group, entry)
 
 
 def note_dead(
-    n: Node, t: Tubes, tube: Tube, task: Task, child: Child, word: bytes, reason: bytes
+    n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, word: bytes, reason: bytes
 ) -> None:
     """[T50] The open child is dead, and a replay is awaited; no word: it is not dead (T50.5)."""
     reason = reason[:REASON_MAX]
@@ -317,16 +314,15 @@ def note_dead(
         note_child(n, t, tube, task, child)
 
 
-def note_child(n: Node, t: Tubes, tube: Tube, task: Task, child: Child) -> None:
+def note_child(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) -> None:
     """The record of the child says this from now on."""
-    renew(t, tube, task, pack_child(child))
+    renew(t, tube, task, child)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.UPDATE)
 
 
-def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+def settle(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupEntry) -> None:
     """[T50] Whether the ends of the children end the group (T50.4, T50.5)."""
-    plan = unpack_group(task.subqueue)
     if plan.state != OPEN:
         return
     family = family_of(tube, task.number)
@@ -339,9 +335,9 @@ def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             close_group(n, t, tube, task, DONE)
 
 
-def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupPlan) -> None:
+def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupEntry) -> None:
     """[T50] The group is its callback from now on: one change of one task (T50.4)."""
-    renew(t, tube, task, plan.keys)
+    renew(t, tube, task, opened(plan.keys) if len(plan.keys) > 0 else None)
     enter_life(n, task)
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
@@ -355,7 +351,7 @@ def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupPlan) -> Non
     tell(n, t, tube, task, options.DELAY)
 
 
-def tell_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupPlan) -> None:
+def tell_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupEntry) -> None:
     """[E1.9] The group has ended, or become its callback."""
     if n.events is None:
         return
@@ -366,11 +362,12 @@ def tell_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupPlan) -> Non
 
 def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
     """[T50] The group ends without a callback; children that are open are cancelled."""
-    plan = unpack_group(task.subqueue)
+    assert isinstance(task.entry, GroupEntry), "a group has become its callback"
+    plan = task.entry.copy()
     plan.state = state
     plan.over_ms = n.now_ms
     tell_end(n, tube, task, GROUP_CREATED + state, plan)
-    renew(t, tube, task, pack_group(plan))
+    renew(t, tube, task, plan)
     arm(n, t, task, n.now_ms + plan.keep_ms)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.UPDATE)
@@ -382,7 +379,7 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
         t.members_due[tube.tasks[number].id] = None  # T50.7
 
 
-def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Task) -> None:
+def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, group: Task) -> None:
     """[T50] The group has ended before: note the child's end, or cancel the child (T50.7)."""
     id = child.id
     if may_ask(n, id) and id not in n.life.cancelling and not has_looked(n, t, task, id):
@@ -393,8 +390,8 @@ def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Task
         if fields is None and refused is not None and refused.code != NOJOB:
             arm(n, t, task, n.now_ms + ASK_MS)  # a node that may know it is not in reach
             return
-        is_awaited = is_group(group.subqueue) and unpack_group(group.subqueue).policy == WAIT
-        is_awaited = is_awaited and not child.is_met
+        entry = group.entry
+        is_awaited = isinstance(entry, GroupEntry) and entry.policy == WAIT and not child.is_met
         if fields is None or fields["state"] != b"dead" or not is_awaited:
             note_outcome(n, t, tube, task, child, fields)
             return
@@ -481,12 +478,12 @@ def wake(t: Tubes, client: i64) -> None:
 # ---- Changes of the tasks of groups
 
 
-def renew(t: Tubes, tube: Tube, task: Task, packed: bytes) -> None:
-    """The task carries these bytes from now on."""
+def renew(t: Tubes, tube: Tube, task: Task, entry: Entry | None) -> None:
+    """The task carries this from now on."""
     driver = driver_of(tube)
     used = driver.bytes_used
     driver.ended(task)
-    task.subqueue = packed
+    task.entry = entry
     driver.joined(task)
     t.bytes_used += driver.bytes_used - used
 

@@ -43,7 +43,8 @@ from tuque.tubes.election.votes import (
     votes_next_ms,
     votes_tick,
 )
-from tuque.tubes.entries.schedule import is_apart, what_is
+from tuque.tubes.entries.keys import is_job
+from tuque.tubes.entries.schedule import what_is
 from tuque.tubes.leadership.catalog_in import forget_tube
 from tuque.tubes.leadership.check import check_homes, check_tube
 from tuque.tubes.leadership.controller import (
@@ -83,8 +84,8 @@ from tuque.tubes.work.transitions import (
     admit,
     forget,
     insert,
-    packed_of,
     set_pri,
+    work_for,
 )
 
 PLAIN: Final = PutSpec()  # no options
@@ -160,7 +161,8 @@ class TubePolicy(Tubes):
             wanted.pri = spec.pri
         if spec.has_utube:
             wanted.utube = spec.utube
-        wanted.keys = packed_of(spec)
+        wanted.keys = spec.keys
+        wanted.work = work_for(spec)
         return insert(n, self, q, body, BYTES, wanted)
 
     def repeat(self, n: Node, q: Queue) -> None:
@@ -259,11 +261,11 @@ class TubePolicy(Tubes):
 
     def has_runs(self, task: Task) -> bool:
         """[T48] Whether the task may have a run: not a schedule, nor a group."""
-        return self.tube_of(task).driver.has_keys and not is_apart(task.subqueue)
+        return self.tube_of(task).driver.has_keys and is_job(task)
 
     def what_is(self, task: Task) -> bytes:
         """[T1] What the task is, and what to use, if it is no job; else b"" (T1.11)."""
-        return what_is(task.subqueue) if self.tube_of(task).driver.has_keys else b""
+        return what_is(task.entry)
 
     def start(
         self, n: Node, task: Task, worker: bytes, client: i64

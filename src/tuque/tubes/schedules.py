@@ -18,16 +18,14 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import are_expected
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.records.events import SCHEDULE_FIRED, SCHEDULE_LATE
-from tuque.tubes.entries.group import is_member
+from tuque.tubes.entries.group import is_of_group
+from tuque.tubes.entries.keys import opened
 from tuque.tubes.entries.schedule import (
     PLANS_MAX,
-    Plan,
+    HoldEntry,
+    ScheduleEntry,
     Step,
-    is_kept,
-    is_plan,
-    pack_plan,
     same_words,
-    unpack_plan,
 )
 from tuque.tubes.log.leader import copies_needed, needs_copies, synced
 from tuque.tubes.model import options
@@ -77,7 +75,7 @@ def find_schedule(tube: Tube, name: bytes) -> Task | None:
     return None if number is None else tube.tasks.get(number)
 
 
-def add_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> i64:
+def add_schedule(n: Node, t: Tubes, tube: Tube, plan: ScheduleEntry, body: bytes) -> i64:
     """[T45] ADD: a new schedule, or another text for one (T45.2); returns what it has done."""
     driver = driver_of(tube)
     needs_copies(n, t, tube)
@@ -85,7 +83,7 @@ def add_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> i64:
     plan.noted_ms = n.now_ms
     plan.base_ms = n.now_ms
     if old is not None:
-        before = unpack_plan(old.subqueue)
+        before = words_of(old)
         if same_words(before, plan) and old.body == body:
             return KEPT
         if before.every_ms > 0 and before.every_ms == plan.every_ms:
@@ -107,11 +105,11 @@ def add_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> i64:
     return REPLACED
 
 
-def enter_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> None:
+def enter_schedule(n: Node, t: Tubes, tube: Tube, plan: ScheduleEntry, body: bytes) -> None:
     """The schedule's task: DELAYED, and to be looked at in this turn."""
     id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
-    task.subqueue = pack_plan(plan)
+    task.entry = plan
     task.created_ms = n.now_ms
     enter_apart(n, t, tube, task, n.now_ms)
 
@@ -123,9 +121,16 @@ def end_schedule(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)
 
 
-def plan_of(tube: Tube, task: Task) -> Plan:
-    """The plan of a schedule. What a lost leader noted and never added is due again (T45.4)."""
-    plan = unpack_plan(task.subqueue)
+def words_of(task: Task) -> ScheduleEntry:
+    """What the task of a schedule carries; it is not changed."""
+    entry = task.entry
+    assert isinstance(entry, ScheduleEntry), "a schedule carries another entry"
+    return entry
+
+
+def plan_of(tube: Tube, task: Task) -> ScheduleEntry:
+    """The next entry of a schedule: what a lost leader noted and never added is due (T45.4)."""
+    plan = words_of(task).copy()
     if plan.fired_epoch == tube.before_epoch and plan.fired_seq > tube.begin_seq:
         if plan.fired_epoch < tube.epoch and plan.fired_ms > 0:
             plan.noted_ms = min(plan.noted_ms, plan.fired_ms - 1)
@@ -139,21 +144,21 @@ def next_due(n: Node, t: Tubes) -> Task | None:
         id = next(iter(t.due))
         del t.due[id]
         task = n.jobs.get(id)
-        if not isinstance(task, Task) or not is_plan(task.subqueue):
+        if not isinstance(task, Task) or not isinstance(task.entry, ScheduleEntry):
             continue
         tube = t.by_name[task.queue]
         if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
             continue  # its timer comes again
         driver = tube.driver
         assert isinstance(driver, Tasks)
-        if driver.plans.by_name.get(unpack_plan(task.subqueue).name, -1) != task.number:
+        if driver.plans.by_name.get(task.entry.name, -1) != task.number:
             end_schedule(n, t, tube, task)  # T45.2: its leader was lost while it replaced it
             continue
         return task
     return None
 
 
-def may_fire(n: Node, t: Tubes, tube: Tube, plan: Plan) -> bool:
+def may_fire(n: Node, t: Tubes, tube: Tube, plan: ScheduleEntry) -> bool:
     """Whether a job can be added (T45.6), and the last one is where it must be (T45.4)."""
     if tube.pause & PAUSE_IN or tube.drops > 0 or n.is_leaving:
         return False
@@ -164,7 +169,7 @@ def may_fire(n: Node, t: Tubes, tube: Tube, plan: Plan) -> bool:
     return plan.fired_seq <= synced(n, t, tube)
 
 
-def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> None:
+def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: ScheduleEntry, step: Step) -> None:
     """[T45] Do what the shell has found: note instants, and add the job of one (T45.3)."""
     is_noted = step.noted_ms != plan.noted_ms or step.is_late
     adds = step.fires_ms > 0 and not is_busy(n, tube, plan)
@@ -183,7 +188,7 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
         n.events.of_schedule(n.now_ms, SCHEDULE_LATE, tube.name, plan.late, plan.name)
     if n.events is not None and adds:
         n.events.of_schedule(n.now_ms, SCHEDULE_FIRED, tube.name, plan.fired, plan.name)
-    task.subqueue = pack_plan(plan)
+    task.entry = plan.copy()
     arm(n, t, task, 0 if step.next_ms == FAR else step.next_ms)
     if not is_noted:
         return
@@ -195,12 +200,12 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
         add_job(n, t, tube, task, plan, True)
 
 
-def is_ahead(schedule: Plan, now_ms: i64) -> bool:
+def is_ahead(schedule: ScheduleEntry, now_ms: i64) -> bool:
     """[T45] Whether instants are noted that have not come: a clock was ahead (T45.9)."""
     return schedule.noted_ms > now_ms + AHEAD_MS and not schedule.is_paused
 
 
-def take_back(n: Node, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> None:
+def take_back(n: Node, t: Tubes, tube: Tube, task: Task, schedule: ScheduleEntry) -> None:
     """[T45] What a leader noted whose clock was ahead has not come: it makes its jobs (T45.9)."""
     schedule.noted_ms = n.now_ms
     schedule.base_ms = min(schedule.base_ms, n.now_ms)
@@ -208,33 +213,35 @@ def take_back(n: Node, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> None
     record_schedule(n, t, tube, task, schedule)
 
 
-def record_schedule(n: Node, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> None:
+def record_schedule(n: Node, t: Tubes, tube: Tube, task: Task, schedule: ScheduleEntry) -> None:
     """The schedule has changed, and has made no job."""
-    task.subqueue = pack_plan(schedule)
+    task.entry = schedule.copy()
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.UPDATE)
 
 
-def is_busy(n: Node, tube: Tube, plan: Plan) -> bool:
+def is_busy(n: Node, tube: Tube, plan: ScheduleEntry) -> bool:
     """Whether a task has the unique key of the jobs, or the tube takes no more keys (T45.6)."""
     if len(plan.keys) == 0:
         return False
     return same_task(n, tube, plan.keys) is not None or driver_of(tube).keys() >= KEYS_MAX
 
 
-def add_job(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, waits: bool) -> Task:
+def add_job(n: Node, t: Tubes, tube: Tube, task: Task, plan: ScheduleEntry, waits: bool) -> Task:
     """Add a job; one that waits is with SYNC not READY before it has its copies (T45.4)."""
     spec = PutSpec()
-    spec.keys = plan.keys
+    job = opened(plan.keys) if len(plan.keys) > 0 else None
+    if job is not None:
+        spec.keys, spec.work = job.keys, job.work
     spec.ttl_ms = plan.ttl_ms
     spec.ttr_ms = plan.ttr_ms
     spec.pri = plan.pri
     if waits and copies_needed(n, t, tube) > 1:
         spec.delay_ms = HELD_MS
-    job = insert(n, t, tube, task.body, BYTES, spec)
+    made = insert(n, t, tube, task.body, BYTES, spec)
     if spec.delay_ms > 0:
-        driver_of(tube).plans.held[int(job.number)] = int(tube.seq)
-    return job
+        driver_of(tube).plans.held[int(made.number)] = int(tube.seq)
+    return made
 
 
 def run_now(n: Node, t: Tubes, tube: Tube, name: bytes) -> Task | None:
@@ -243,7 +250,7 @@ def run_now(n: Node, t: Tubes, tube: Tube, name: bytes) -> Task | None:
     if tube.pause & PAUSE_IN or tube.drops > 0:
         raise TubeError(PAUSED)  # T46.5
     needs_copies(n, t, tube)
-    plan = unpack_plan(task.subqueue)
+    plan = words_of(task)
     return None if is_busy(n, tube, plan) else add_job(n, t, tube, task, plan, False)
 
 
@@ -278,10 +285,10 @@ def take_up(n: Node, tube: Tube, task: Task) -> None:
     that is due may be one whose copies are not there yet: it waits until those have what this node
     has (T45.4).
     """
-    if is_plan(task.subqueue) or is_member(task.subqueue):
+    if isinstance(task.entry, ScheduleEntry) or is_of_group(task):
         task.status = u8(DELAYED)
         task.qtime_ms = n.now_ms
-    elif is_kept(task.subqueue):
+    elif isinstance(task.entry, HoldEntry):
         task.status = u8(DELAYED)
     elif task.status == DELAYED and 0 < task.qtime_ms <= n.now_ms:
         driver_of(tube).plans.held[int(task.number)] = int(tube.seq)

@@ -27,6 +27,7 @@ _PROOF_END: Final = 35
 _MARKS: Final = (1 << 18) - 1
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _TURNS: Final = [bytes([digit]) for digit in _DIGITS]
+_VALUES: Final = bytes([max(0, _DIGITS.find(bytes([byte]))) for byte in range(256)])
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
 
 HALF: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -192,11 +193,16 @@ def marked(id: bytes, mark: i64) -> bytes:
     """The id for a task of the tube with that mark (G6.8)."""
     if mark == 0:
         return id
-    a: i64 = _DIGITS.find(id[27:28]) + (mark >> 12)
-    b: i64 = _DIGITS.find(id[28:29]) + (mark >> 6)
-    c: i64 = _DIGITS.find(id[29:30]) + mark
-    turned = _TURNS[a & 63] + _TURNS[b & 63] + _TURNS[c & 63]
-    return b"%s%s%s" % (id[:_PROOF_AT], turned, id[_TURNED_END:])
+    a: i64 = i64(_VALUES[id[27]]) + (mark >> 12)
+    b: i64 = i64(_VALUES[id[28]]) + (mark >> 6)
+    c: i64 = i64(_VALUES[id[29]]) + mark
+    return b"%s%s%s%s%s" % (
+        id[:_PROOF_AT],
+        _TURNS[a & 63],
+        _TURNS[b & 63],
+        _TURNS[c & 63],
+        id[_TURNED_END:],
+    )
 
 
 def tube_mark(name: bytes) -> i64:

@@ -57,6 +57,30 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 TASK_BYTES: Final = 165
 
 
+@mypyc_attr(acyclic=True)
+class Entry:
+    """What a task of type `tasks` carries; tubes/entries/ has a class for each kind.
+
+    Journal, snapshot and messages have its bytes. They are packed when one of these asks.
+    """
+
+    def __init__(self) -> None:
+        self.image = b""  # its bytes, while somebody will ask for them again; empty: to be packed
+
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes; `taken_ms`: when its task was taken."""
+        return self.image
+
+    def keep_image(self, taken_ms: i64) -> bytes:
+        """The same, kept until `drop_image`: both journal and messages will ask."""
+        self.image = self.packed(taken_ms)
+        return self.image
+
+    def drop_image(self) -> None:
+        """Nobody will ask soon, or it has changed."""
+        self.image = b""
+
+
 @final
 @mypyc_attr(acyclic=True)
 class Task(Job):
@@ -66,7 +90,8 @@ class Task(Job):
     status: u8
     form: u8
     pri: i64  # smaller goes first
-    subqueue: bytes
+    subqueue: bytes  # of a utube. While the journal is read, the bytes of an entry, too
+    entry: Entry | None  # of a tube of type `tasks`; None: a job without keys and work
     ttl_ms: i64
     ttr_ms: i64
     created_ms: i64
@@ -107,6 +132,7 @@ class Task(Job):
         self.form = u8(form)
         self.pri = pri
         self.subqueue = b""
+        self.entry = None
         self.ttl_ms = MAX_MS
         self.ttr_ms = MAX_MS
         self.created_ms = 0
@@ -140,6 +166,7 @@ def with_pri(task: Task, pri: i64) -> Task:
     fresh.confirmed = task.confirmed
     fresh.status = task.status
     fresh.subqueue = task.subqueue
+    fresh.entry = task.entry
     fresh.ttl_ms = task.ttl_ms
     fresh.ttr_ms = task.ttr_ms
     fresh.created_ms = task.created_ms
@@ -148,6 +175,12 @@ def with_pri(task: Task, pri: i64) -> Task:
     fresh.owner = task.owner
     fresh.taken_ms = task.taken_ms
     return fresh
+
+
+def carried_by(task: Task) -> bytes:
+    """What records and copies of the task have of it: its sub-queue, or the bytes of its entry."""
+    entry = task.entry
+    return task.subqueue if entry is None else entry.packed(task.taken_ms)
 
 
 def state_of(status: i64) -> i64:

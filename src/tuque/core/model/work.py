@@ -41,6 +41,10 @@ FAILURE_BYTES: Final = 130
 OUTCOME_BYTES: Final = 300
 OF_TASK_BYTES: Final = 120  # its place in the table of its tube
 
+# parts of run tokens
+DECIMALS: Final = [b"%d" % number for number in range(256)]
+HEX: Final = [b"%02x" % number for number in range(256)]
+
 # what may be dropped when memory is short (M3.4)
 THIN_MIN: Final = 256  # a smaller result or detail is not worth it
 BRIEF: Final = 64  # bytes of a text about work that are kept at level 3 (M2.8)
@@ -149,7 +153,7 @@ class Life:
         self.told_ms: i64 = 0  # when progress was told last
         self.serial: i64 = 0  # of the dead letter
         self.came: i64 = 0  # its number among all dead letters of the node, as they came
-        self.packed_bytes: i64 = 0  # of one that is a task: what its task carries of it (T48.2)
+        self.packed_bytes: i64 = 0  # of one that is a task: what it carries (T48.2)
         self.edit: i64 = 0  # number of the last UPDATEJOB: a count, then its node's hash (W16.6)
         self.bytes: i64 = 0  # as counted
         self.tenant = b""  # that pays for them; empty: none (N11.2)
@@ -301,10 +305,21 @@ def is_of_life(run: i64, life: Life) -> bool:
 
 
 def run_text(run: i64) -> bytes:
-    """The token as clients see it; `-`: no run."""
+    """The token as clients see it; `-`: no run. Each take of a task has another one."""
     if run == 0:
         return b"-"
-    return b"%d.%d.%06x" % (int(attempt_of(run)), int(run >> 39), int(run & HASH_MASK))
+    return b"%s.%s.%s%s%s" % (
+        decimal(attempt_of(run)),
+        decimal(run >> 39),
+        HEX[run >> 16 & 0x7F],
+        HEX[run >> 8 & 0xFF],
+        HEX[run & 0xFF],
+    )
+
+
+def decimal(number: i64) -> bytes:
+    """The number in digits: most are small."""
+    return DECIMALS[number] if number < len(DECIMALS) else b"%d" % int(number)
 
 
 def run_from(word: bytes) -> i64:

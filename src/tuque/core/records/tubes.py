@@ -17,7 +17,18 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64, u8
 
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, MSGPACK, READY, TAKEN, Task, whole_s
+from tuque.core.model.task import (
+    BURIED,
+    BYTES,
+    DELAYED,
+    FAR,
+    MSGPACK,
+    READY,
+    TAKEN,
+    Task,
+    carried_by,
+    whole_s,
+)
 from tuque.core.records.jobs import (
     GRANT,
     LIFE,
@@ -113,7 +124,8 @@ def tell_task(records: Records, task: Task) -> None:
     """All of a task."""
     size: i64 = 1 + ADD_FIXED + STATE_FIXED
     w = records.writer
-    write_i32_le(w, i32(size + len(task.queue) + len(task.subqueue) + len(task.body)))
+    carried = carried_by(task)
+    write_i32_le(w, i32(size + len(task.queue) + len(carried) + len(task.body)))
     w.append(TASK_ADD)
     w.write(task.id)
     w.append(task.status)
@@ -124,10 +136,10 @@ def tell_task(records: Records, task: Task) -> None:
     write_i64_le(w, task.ctime_ns)
     write_i32_le(w, task.delay_s)
     write_i32_le(w, i32(len(task.queue)))
-    write_i32_le(w, i32(len(task.subqueue)))
+    write_i32_le(w, i32(len(carried)))
     put_state(w, task)
     w.write(task.queue)
-    w.write(task.subqueue)
+    w.write(carried)
     records.body(task.body)
     records.count += 1
     records.binding_count += 1

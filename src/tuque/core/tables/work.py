@@ -16,6 +16,7 @@ from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     LIFE_BYTES,
     NO_ROOM,
+    NO_TERMS,
     TERMS_BYTES,
     THIN_MIN,
     TOO_LARGE,
@@ -184,6 +185,8 @@ class Lives:
     came: i64 = 0  # letters so far
     passed: i64 = 0  # kept outcomes that need not go to another node (K7.10)
     alone: i64 = 0  # those of them that no other node takes
+    asked_terms: Terms | None = None  # the last ones that a job came with
+    found_terms = NO_TERMS  # those that it shares
     large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
 
     def __init__(self) -> None:
@@ -244,14 +247,17 @@ class Lives:
 
     def share(self, terms: Terms) -> Terms:
         """The one that equal jobs share."""
+        if terms is self.asked_terms:
+            return self.found_terms
         key = terms.key()
         found = self.terms.get(key)
-        if found is not None:
-            return found
-        if len(self.terms) >= TERMS_MAX:
-            self.terms = {}
-        self.terms[key] = terms
-        return terms
+        if found is None:
+            found = terms
+            if len(self.terms) >= TERMS_MAX:
+                self.terms = {}
+            self.terms[key] = terms
+        self.asked_terms, self.found_terms = terms, found
+        return found
 
     def weigh(self, work: Life) -> None:
         """Count its bytes anew after a change."""

@@ -20,7 +20,7 @@ from tuque.server.state.server import Server
 from tuque.tubes.entries.schedule import (
     ALL,
     ONE,
-    Plan,
+    ScheduleEntry,
     Step,
 )
 from tuque.tubes.groups import look as check_group
@@ -76,7 +76,7 @@ class NoInstant(Exception):
     """The text or zone of a schedule is not understood here; the message says why."""
 
 
-def next_after(plan: Plan, after_ms: int) -> int:
+def next_after(plan: ScheduleEntry, after_ms: int) -> int:
     """The first instant after that one, in ms; FAR: there is none. Raises NoInstant."""
     if not plan.cron:
         every = int(plan.every_ms)
@@ -144,7 +144,7 @@ def check_zone(name: bytes) -> None:
     zone_of(name)
 
 
-def step_of(plan: Plan, now_ms: int, caught_ms: int) -> Step:
+def step_of(plan: ScheduleEntry, now_ms: int, caught_ms: int) -> Step:
     """What the schedule does now, and when to look again (T45.3, T45.5). Raises NoInstant.
 
     `caught_ms` is when missed instants were last dealt with: those that were in time then are.
@@ -205,7 +205,7 @@ def look(s: Server, t: Tubes, tube: Tube, task: Task) -> None:
     fire(n, t, tube, task, plan, step)
 
 
-def is_mended(s: Server, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> bool:
+def is_mended(s: Server, t: Tubes, tube: Tube, task: Task, schedule: ScheduleEntry) -> bool:
     """[T45] Take back what was noted ahead, if the clock is known to be right now (T45.9)."""
     if not s.system.is_clock_right(int(s.n.now_ms)) or why_not(s, t, tube, schedule):
         return False
@@ -214,13 +214,13 @@ def is_mended(s: Server, t: Tubes, tube: Tube, task: Task, schedule: Plan) -> bo
     return True
 
 
-def step_now(n: Node, tube: Tube, task: Task, plan: Plan) -> Step:
+def step_now(n: Node, tube: Tube, task: Task, plan: ScheduleEntry) -> Step:
     """What the schedule does now. Raises NoInstant."""
     caught_ms = driver_of(tube).plans.caught.get(int(task.number), 0)
     return step_of(plan, int(n.now_ms), caught_ms)
 
 
-def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
+def why_not(s: Server, t: Tubes, tube: Tube, plan: ScheduleEntry) -> str:
     """Why the tube takes no job now; "": it does (T45.4, T45.6)."""
     if may_fire(s.n, t, tube, plan):
         return ""
@@ -245,7 +245,7 @@ def why_waits(s: Server, t: Tubes, tube: Tube, task: Task) -> str:
     return why_not(s, t, tube, plan) or no_room(s, tube, task, plan, False)
 
 
-def log_waits(s: Server, tube: Tube, schedule: Plan, reason: str) -> None:
+def log_waits(s: Server, tube: Tube, schedule: ScheduleEntry, reason: str) -> None:
     """Log why a schedule makes no job."""
     told = facts(
         "schedule_waits", schedule=shown(schedule.name), queue=shown(tube.name), reason=reason
@@ -253,7 +253,7 @@ def log_waits(s: Server, tube: Tube, schedule: Plan, reason: str) -> None:
     say_once(int(s.n.now_ms), "schedule %(schedule)s of %(queue)s waits: %(reason)s", told)
 
 
-def log_ahead(s: Server, tube: Tube, schedule: Plan) -> None:
+def log_ahead(s: Server, tube: Tube, schedule: ScheduleEntry) -> None:
     """Log that instants are taken back, which a leader noted whose clock was ahead (T45.9)."""
     log.warning(
         "schedule %(schedule)s of %(queue)s goes on: a clock was %(seconds)d s ahead",
@@ -266,7 +266,7 @@ def log_ahead(s: Server, tube: Tube, schedule: Plan) -> None:
     )
 
 
-def say_missed(s: Server, tube: Tube, plan: Plan) -> None:
+def say_missed(s: Server, tube: Tube, plan: ScheduleEntry) -> None:
     """Log that instants were missed, and what becomes of them (T45.5)."""
     told = facts(
         "schedule_missed",
@@ -278,7 +278,7 @@ def say_missed(s: Server, tube: Tube, plan: Plan) -> None:
     say_once(int(s.n.now_ms), text, told)
 
 
-def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
+def no_room(s: Server, tube: Tube, task: Task, plan: ScheduleEntry, evicts: bool) -> str:
     """What lets no job in: journal, memory or the tenant's quotas (T45.6); "": nothing."""
     n = s.n
     if len(s.journal_error) > 0:

@@ -12,7 +12,7 @@ from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS, Terms
 from tuque.server.access.tenant import refusal
 from tuque.server.commands.jobs import DISKFULL, check_forms
-from tuque.server.commands.schedules import packed_options, shown_life
+from tuque.server.commands.schedules import packed_options, shown_work, work_in
 from tuque.server.replies.errors import LEAVING, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import tube_named
@@ -25,11 +25,10 @@ from tuque.tubes.entries.group import (
     POLICY_WORDS,
     STOP,
     WAIT,
-    GroupPlan,
-    is_group,
-    unpack_child,
-    unpack_group,
+    ChildEntry,
+    GroupEntry,
 )
+from tuque.tubes.entries.keys import JobEntry
 from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.tube import Tube
@@ -99,14 +98,15 @@ BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (
 def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
     """A group, as names and values (T51.3)."""
     family = groups.family_of(tube, task.number)
-    plan = GroupPlan()
     state = "called"
-    packed = task.subqueue
-    if is_group(task.subqueue):
-        plan = unpack_group(task.subqueue)
-        packed = plan.keys
+    entry = task.entry
+    work = entry.work if isinstance(entry, JobEntry) else None
+    if isinstance(entry, GroupEntry):
+        plan = entry
+        work = work_in(plan.keys)
         state = STATES[int(plan.state)]
     else:
+        plan = GroupEntry()
         plan.size = len(family.by_index)
         plan.has_callback = True
     return {
@@ -118,11 +118,11 @@ def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
         "done": int(family.done),
         "failed": int(family.failed),
         "dead": int(family.dead),
-        "onfail": POLICY_WORDS[int(plan.policy)] if is_group(task.subqueue) else "",
+        "onfail": POLICY_WORDS[int(plan.policy)] if plan is entry else "",
         "callback": int(plan.has_callback),
         "created-ms": int(task.created_ms),
         "over-ms": int(plan.over_ms),
-        **shown_life(c, packed),
+        **shown_work(c, work),
     }
 
 
@@ -181,9 +181,9 @@ class Listing(Chore):
 
     def is_meant(self, task: Task) -> bool:
         """Whether it is in the state that was asked for."""
-        if not is_group(task.subqueue):
+        if not isinstance(task.entry, GroupEntry):
             return self.state == CALLED
-        return self.state in ("", STATES[int(unpack_group(task.subqueue).state)])
+        return self.state in ("", STATES[int(task.entry.state)])
 
     def tell(self) -> None:
         """Reply with the cursor and the rows."""
@@ -222,8 +222,8 @@ def begins(words: list[bytes]) -> tuple[int, list[bytes]]:
 
 def size_of(tube: Tube, task: Task) -> int:
     """How many children the group has."""
-    if is_group(task.subqueue):
-        return int(unpack_group(task.subqueue).size)
+    if isinstance(task.entry, GroupEntry):
+        return int(task.entry.size)
     return len(groups.family_of(tube, task.number).by_index)
 
 
@@ -239,8 +239,8 @@ def results(s: Server, c: Client, tube: Tube, task: Task, words: list[bytes]) ->
         number = family.by_index.get(index)
         left -= 1
         s.n.work += 1
-        if number is not None:
-            child = unpack_child(tube.tasks[number].subqueue)
+        child = None if number is None else tube.tasks[number].entry
+        if isinstance(child, ChildEntry):
             word = child.word if len(child.word) > 0 else b"open"
             state = CHILD_STATES[int(child.state)]
             rows.append([index, child.id, state, child.result, word, child.reason])
@@ -263,8 +263,8 @@ def show_children(s: Server, c: Client, tube: Tube, task: Task, words: list[byte
     while index < until and left > 0 and room > 0:
         number = family.by_index.get(index)
         s.n.work += 1
-        if number is not None:
-            child = unpack_child(tube.tasks[number].subqueue)
+        child = None if number is None else tube.tasks[number].entry
+        if isinstance(child, ChildEntry):
             state = CHILD_STATES[int(child.state)]
             is_dead = state == b"open" and len(child.word) > 0
             if len(wanted) == 0 or wanted.encode() == state or (wanted == DEAD and is_dead):
@@ -318,7 +318,7 @@ def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
 
 def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
     """CREATE tube children [ONFAIL policy] [KEEP sec] [options of the callback] [THEN body]."""
-    plan = GroupPlan()
+    plan = GroupEntry()
     plan.size = ranged(args[3], 1, CHILDREN_MAX, BAD_SIZE)
     plan.keep_ms = KEEP_MS
     end = len(args)
@@ -345,7 +345,7 @@ def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> Non
     c.reply(groups.create(s.n, t, tube, plan, body, pri, ttr_ms).id)
 
 
-def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
+def set_word(plan: GroupEntry, word: bytes, value: bytes) -> None:
     """One word of the group itself."""
     if word == b"KEEP":
         plan.keep_ms = some_ms(value)
@@ -358,7 +358,7 @@ def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
     plan.policy = policy
 
 
-def set_callback(s: Server, plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, int]:
+def set_callback(s: Server, plan: GroupEntry, tube: Tube, words: list[bytes]) -> tuple[int, int]:
     """The options of the callback; returns its pri and its ttr in ms (T51.1)."""
     if len(words) > 0 and not plan.has_callback and words[0].upper() in CREATE.words:
         raise wrong(b"%s needs a callback: THEN and its body come last" % words[0].upper())

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from tuque.core.copies.add import letters_refusal
 from tuque.core.model.job import AddSpec
 from tuque.core.model.task import FAR, Task
-from tuque.core.model.work import NO_TERMS
+from tuque.core.model.work import NO_TERMS, Life
 from tuque.server.access.tenant import check_growth as check_bytes
 from tuque.server.commands.firing import (
     MISSED_WORDS,
@@ -25,7 +25,7 @@ from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.tubes import schedules
-from tuque.tubes.entries.keys import work_of
+from tuque.tubes.entries.keys import JobEntry, opened
 from tuque.tubes.entries.schedule import (
     ALL,
     CRON_MAX,
@@ -35,16 +35,14 @@ from tuque.tubes.entries.schedule import (
     ONE,
     SKIP,
     ZONE_MAX,
-    Plan,
-    unpack_plan,
+    ScheduleEntry,
 )
-from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.work.transitions import packed_of
+from tuque.tubes.work.transitions import work_for
 from tuque.wire.commands.add_options import KEY_WORDS, WORK_WORDS, Taker, addjob_options
 from tuque.wire.commands.arguments import (
     ArgError,
@@ -102,20 +100,25 @@ def packed_options(s: Server, spec: AddSpec) -> bytes:
     refused = letters_refusal(s.n, spec)
     if refused is not None:
         raise ArgError(core_words(refused))
-    packed = packed_of(spec)
+    work = work_for(spec)
+    packed = spec.keys if work is None else JobEntry(spec.keys, work).packed(0)
     if len(packed) > KEYS_MAX:
         raise ArgError(LONG % (len(packed), KEYS_MAX))
     return packed
 
 
-def shown_life(c: Client, packed: bytes) -> dict[str, object]:
+def work_in(packed: bytes) -> Life | None:
+    """The work in the bytes that a schedule or a group has for its jobs; None: they have none."""
+    entry = opened(packed) if len(packed) > 0 else None
+    return None if entry is None else entry.work
+
+
+def shown_work(c: Client, work: Life | None) -> dict[str, object]:
     """[T46, T51] The options about the work of the jobs that were given (T46.4, T51.3)."""
-    work = work_of(packed)
-    life = unpack_work(work) if len(work) > 0 else None
     found: dict[str, object] = {}
-    if life is None:
+    if work is None:
         return found
-    terms = life.terms
+    terms = work.terms
     if terms.attempts > 0:
         found["attempts"] = int(terms.attempts)
     waits = (terms.first_ms, terms.max_ms, terms.jitter)
@@ -129,8 +132,8 @@ def shown_life(c: Client, packed: bytes) -> dict[str, object]:
         found["time-limit-ms"] = int(terms.limit_ms)
     if terms.drops:
         found["on-expiry"] = b"drop"
-    if len(life.headers) > 0:
-        found["headers"] = header_pairs(life.headers)
+    if len(work.headers) > 0:
+        found["headers"] = header_pairs(work.headers)
     return found
 
 
@@ -189,9 +192,9 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
     c.reply(Status(DONE[done]))
 
 
-def planned(s: Server, args: list[bytes]) -> Plan:
+def planned(s: Server, args: list[bytes]) -> ScheduleEntry:
     """The plan that the words of ADD describe."""
-    plan = Plan()
+    plan = ScheduleEntry()
     plan.name = args[3]
     plan.pri = PRI_DEFAULT
     if not 1 <= len(plan.name) <= NAME_MAX:
@@ -216,7 +219,7 @@ def planned(s: Server, args: list[bytes]) -> Plan:
     return plan
 
 
-def set_word(plan: Plan, word: bytes, value: bytes) -> None:
+def set_word(plan: ScheduleEntry, word: bytes, value: bytes) -> None:
     """One word of the schedule itself."""
     if word == b"CRON":
         if not 1 <= len(value) <= CRON_MAX:
@@ -241,7 +244,7 @@ def set_word(plan: Plan, word: bytes, value: bytes) -> None:
         plan.missed = policy
 
 
-def set_job(s: Server, plan: Plan, words: list[bytes]) -> None:
+def set_job(s: Server, plan: ScheduleEntry, words: list[bytes]) -> None:
     """The options of the jobs, which are those of ADDJOB to a tube of type tasks (T46.2)."""
     spec = addjob_options(words, 0, ADD)
     if spec.rejects_same or spec.replaces_same:
@@ -286,7 +289,7 @@ def shown(
     s: Server, c: Client, t: Tubes, tube: Tube, task: Task, has_body: bool
 ) -> dict[str, object]:
     """A schedule, as names and values (T46.4)."""
-    plan = unpack_plan(task.subqueue)
+    plan = schedules.words_of(task)
     next_ms = 0
     if not plan.is_paused:
         try:
@@ -308,7 +311,7 @@ def shown(
         "waits": why_waits(s, t, tube, task),
         "id": task.id,
     }
-    found.update(shown_life(c, plan.keys))
+    found.update(shown_work(c, work_in(plan.keys)))
     if has_body:
         found["body"] = task.body
     return found

@@ -13,6 +13,7 @@ from tuque.core.model.work import (
     NO_TERMS,
     Life,
     attempt_of,
+    decimal,
     run_from,
     run_text,
 )
@@ -23,7 +24,6 @@ KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten
 WORDS_MAX: Final = 10  # of such options
 
 TOKENS_MAX: Final = 1_000  # remembered at once
-RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)
 START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 
@@ -105,7 +105,8 @@ class Token:
     def __init__(self, run: i64) -> None:
         self.run = run
         self.text = run_text(run)
-        self.field = RUN_FIELD % (len(self.text), self.text)
+        size = decimal(len(self.text))
+        self.field = b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (size, self.text)  # W17.2
         self.reply = b""
         self.terms = NO_TERMS  # of the job in that reply, as the others here
         self.starts: i64 = 0

@@ -1,11 +1,11 @@
-"""Groups of jobs and their children, and the bytes in which tasks carry them (SPEC T50).
+"""Groups of jobs and their children, as tasks carry them, and their bytes (SPEC T50).
 
-A group is a task that stays DELAYED, and so is the record of each child; both have these bytes
-where other tasks have their keys. Layout: i16 -1, which neither keys nor a schedule begin with, and
-the kind u8. A group: policy, state, has callback u8 each; children, KEEP in ms and its end in ms
-i64 each; the keys of the callback. A child: state, bits u8 each (1: it has a result, 2: it was
-met); number of its group, index, its end in ms i64 each; lengths of its id, word and reason u16
-each; these three; the result.
+A group is a task that stays DELAYED, and so is the record of each child. In records and copies they
+have these bytes where other tasks have their keys. Layout: i16 -1, which neither keys nor a
+schedule begin with, and the kind u8. A group: policy, state, has callback u8 each; children, KEEP
+in ms and its end in ms i64 each; the keys of the callback. A child: state, bits u8 each (1: it has
+a result, 2: it was met); number of its group, index, its end in ms i64 each; lengths of its id,
+word and reason u16 each; these three; the result.
 """
 
 from typing import Final, final
@@ -13,7 +13,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from tuque.core.model.task import FAR, Task
+from tuque.core.model.task import FAR, Entry, Task
 from tuque.core.model.work import EXPIRED, SET_ASIDE, UNSTARTED
 
 CHILDREN_MAX: Final = 10_000  # of one group
@@ -59,25 +59,43 @@ WAS_MET: Final = 2
 
 @final
 @mypyc_attr(acyclic=True)
-class GroupPlan:
-    """How many children a group has, and what becomes of it."""
+class GroupEntry(Entry):
+    """How many children a group has, and what becomes of it.
+
+    What a task carries is not changed: it gets another one, made by `copy`.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.policy: i64 = STOP
         self.state: i64 = OPEN
         self.has_callback = False
         self.size: i64 = 0  # children
         self.keep_ms: i64 = 0
         self.over_ms: i64 = 0  # 0: it is open
-        self.keys = b""  # of the callback
+        self.keys = b""  # of the callback, with its work
+
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes."""
+        return pack_group(self) if len(self.image) == 0 else self.image
+
+    def copy(self) -> "GroupEntry":
+        """Another one that says the same."""
+        made = GroupEntry()
+        made.policy, made.state = self.policy, self.state
+        made.has_callback = self.has_callback
+        made.size, made.keep_ms, made.over_ms = self.size, self.keep_ms, self.over_ms
+        made.keys = self.keys
+        return made
 
 
 @final
 @mypyc_attr(acyclic=True)
-class Child:
-    """One child, and how it ended."""
+class ChildEntry(Entry):
+    """One child, and how it ended; not changed either."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.state: i64 = OPEN
         self.group: i64 = 0  # the number of its task
         self.index: i64 = 0
@@ -88,19 +106,36 @@ class Child:
         self.reason = b""
         self.result: bytes | None = None
 
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes."""
+        return pack_child(self) if len(self.image) == 0 else self.image
+
+    def copy(self) -> "ChildEntry":
+        """Another one that says the same."""
+        made = ChildEntry()
+        made.state, made.group, made.index = self.state, self.group, self.index
+        made.over_ms, made.id, made.is_met = self.over_ms, self.id, self.is_met
+        made.word, made.reason, made.result = self.word, self.reason, self.result
+        return made
+
+
+def is_of_group(task: Task) -> bool:
+    """Whether the task is a group or a child of one."""
+    return isinstance(task.entry, GroupEntry | ChildEntry)
+
 
 def is_member(packed: bytes) -> bool:
-    """Whether a task of type `tasks` that carries these bytes is a group or a child of one."""
+    """Whether these are the bytes of a group or of a child of one."""
     return len(packed) > KIND_AT and packed[0] == 255 and packed[1] == 255
 
 
 def is_group(packed: bytes) -> bool:
-    """Whether it is a group that has not become its callback yet."""
+    """Whether these are the bytes of a group that has not become its callback yet."""
     return is_member(packed) and packed[KIND_AT] == A_GROUP
 
 
-def pack_group(plan: GroupPlan) -> bytes:
-    """The bytes that the group's task carries."""
+def pack_group(plan: GroupEntry) -> bytes:
+    """The bytes of the group."""
     writer = BytesWriter()
     write_i16_le(writer, -1)
     writer.append(A_GROUP)
@@ -113,9 +148,9 @@ def pack_group(plan: GroupPlan) -> bytes:
     return writer.getvalue()
 
 
-def unpack_group(packed: bytes) -> GroupPlan:
+def unpack_group(packed: bytes) -> GroupEntry:
     """The group in the bytes, which `is_sound_member` has found in order."""
-    plan = GroupPlan()
+    plan = GroupEntry()
     plan.policy = i64(packed[3])
     plan.state = i64(packed[4])
     plan.has_callback = packed[5] != 0
@@ -126,8 +161,8 @@ def unpack_group(packed: bytes) -> GroupPlan:
     return plan
 
 
-def pack_child(child: Child) -> bytes:
-    """The bytes that the child's record carries."""
+def pack_child(child: ChildEntry) -> bytes:
+    """The bytes of the child."""
     writer = BytesWriter()
     write_i16_le(writer, -1)
     writer.append(A_CHILD)
@@ -146,9 +181,9 @@ def pack_child(child: Child) -> bytes:
     return writer.getvalue()
 
 
-def unpack_child(packed: bytes) -> Child:
+def unpack_child(packed: bytes) -> ChildEntry:
     """As `unpack_group`, of a child."""
-    child = Child()
+    child = ChildEntry()
     child.state = i64(packed[3])
     child.group = read_i64_le(packed, 5)
     child.index = read_i64_le(packed, 13)
@@ -193,7 +228,7 @@ def is_sound_member(packed: bytes) -> bool:
     return 0 <= child.over_ms <= FAR and 0 < len(child.id) <= 64
 
 
-def is_sound_group(plan: GroupPlan) -> bool:
+def is_sound_group(plan: GroupEntry) -> bool:
     """Whether all of the group is within its bounds."""
     if plan.policy > CONTINUE or plan.state > CANCELLED or not 1 <= plan.size <= CHILDREN_MAX:
         return False
@@ -224,10 +259,10 @@ class Members:
 
     def joined(self, task: Task) -> i64:
         """A group or a child is in the tube; returns the bytes that this takes."""
-        if is_group(task.subqueue):
+        child = task.entry
+        if not isinstance(child, ChildEntry):
             self.open[int(task.number)] = None
             return GROUP_BYTES
-        child = unpack_child(task.subqueue)
         family = self.families.get(int(child.group))
         if family is None:
             family = Family()
@@ -240,10 +275,10 @@ class Members:
 
     def ended(self, task: Task) -> i64:
         """The group or child is gone; returns the bytes that are free."""
-        if is_group(task.subqueue):
+        child = task.entry
+        if not isinstance(child, ChildEntry):
             self.open.pop(int(task.number), None)
             return GROUP_BYTES
-        child = unpack_child(task.subqueue)
         family = self.families.get(int(child.group))
         if family is None or family.by_index.get(int(child.index), -1) != int(task.number):
             return 0
@@ -253,7 +288,7 @@ class Members:
             del self.families[int(child.group)]
         return CHILD_BYTES
 
-    def count(self, family: Family, child: Child, by: i64) -> None:
+    def count(self, family: Family, child: ChildEntry, by: i64) -> None:
         """Count the child in its family, or no more."""
         if child.state == DONE:
             family.done += by
@@ -275,7 +310,7 @@ def why_failed(word: bytes, cause: bytes, reason: bytes) -> bytes:
     return b"%s; its last failure: %s" % (why, reason) if len(reason) > 0 else why
 
 
-def end_child(child: Child, state: i64, word: bytes, reason: bytes) -> None:
+def end_child(child: ChildEntry, state: i64, word: bytes, reason: bytes) -> None:
     """The child has ended so, without a result."""
     child.state = state
     child.word = word
@@ -283,7 +318,7 @@ def end_child(child: Child, state: i64, word: bytes, reason: bytes) -> None:
     child.result = None
 
 
-def end_by_outcome(child: Child, fields: dict[str, object], before_bytes: i64) -> None:
+def end_by_outcome(child: ChildEntry, fields: dict[str, object], before_bytes: i64) -> None:
     """[T50] The child has ended with these fields of RESULT (T50.3).
 
     `before_bytes`: of the results of the others.

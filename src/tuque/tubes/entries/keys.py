@@ -1,13 +1,12 @@
-"""The keys of one task, and the bytes in which a task carries them (SPEC T40).
+"""What a job of type `tasks` carries, its keys and its work, and the bytes of both (SPEC T40, T48).
 
-A task of type `tasks` has them where tasks of other types have their sub-queue: so they are in its
-records and copies. Layout: length of the partition's name u16; group, limit and rate, each after
-its length u8: this is the partition's name; weight i32, places i32, gap_ns i64, burst i32; end of
-the unique key i64, the key after its length u8; then its work (work.py). A task with neither has no
-bytes.
+Its records and copies have the bytes where those of other types have the sub-queue. Layout: length
+of the partition's name u16; group, limit and rate, each after its length u8: this is the
+partition's name; weight i32, places i32, gap_ns i64, burst i32; end of the unique key i64, the key
+after its length u8; then its work (work.py). A task with neither has no bytes.
 """
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import (
     BytesWriter,
@@ -20,21 +19,30 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
+from tuque.core.model.task import Entry, Task
+from tuque.core.model.work import LIVE, Life
 from tuque.tubes.entries.group import (
     is_group,
     is_member,
     is_sound_member,
+    unpack_child,
     unpack_group,
 )
 from tuque.tubes.entries.schedule import (
-    is_apart,
     is_kept,
     is_plan,
     is_sound_kept,
     is_sound_plan,
+    unpack_kept,
     unpack_plan,
 )
-from tuque.tubes.entries.work import is_sound_work
+from tuque.tubes.entries.work import (
+    is_sound_work,
+    pack_death,
+    pack_run,
+    pack_work,
+    unpack_work,
+)
 
 KEY_MAX: Final = 255
 WEIGHT_MAX: Final = 1_000
@@ -79,10 +87,13 @@ class Keys:
         return named == 0 and self.weight == 1
 
 
-def pack(keys: Keys, work: bytes = b"") -> bytes:
-    """The bytes that the task carries; none without keys and work."""
-    if keys.is_plain() and len(work) == 0:
-        return b""
+def pack(keys: Keys) -> bytes:
+    """The bytes of the keys; none if there is no key."""
+    return b"" if keys.is_plain() else pack_all(keys)
+
+
+def pack_all(keys: Keys) -> bytes:
+    """The same, also if there is no key."""
     writer = BytesWriter()
     size = 3 + len(keys.group) + len(keys.limit) + len(keys.rate)
     write_i16_le(writer, i16(size))
@@ -97,8 +108,6 @@ def pack(keys: Keys, work: bytes = b"") -> bytes:
         write_i32_le(writer, i32(keys.burst))
         write_i64_le(writer, keys.until_ms)
         put_key(writer, keys.unique)
-    if len(work) > 0:
-        writer.write(work)
     return writer.getvalue()
 
 
@@ -109,17 +118,14 @@ def put_key(writer: BytesWriter, key: bytes) -> None:
         writer.write(key)
 
 
+NO_KEYS: Final = pack_all(Keys())  # before the work of a task without keys
+
+
 def with_work(packed: bytes, work: bytes) -> bytes:
-    """The bytes of a task with other work, which may be none."""
+    """The bytes of a task with other work."""
     if len(packed) == 0:
-        return pack(Keys(), work)
+        return NO_KEYS + work
     return packed[: work_at(packed)] + work
-
-
-def without_work(packed: bytes) -> bytes:
-    """The bytes of a task without its work: none without keys."""
-    keys = with_work(packed, b"")
-    return b"" if unpack(keys).is_plain() else keys
 
 
 def work_at(packed: bytes) -> i64:
@@ -129,8 +135,8 @@ def work_at(packed: bytes) -> i64:
 
 
 def work_of(packed: bytes) -> bytes:
-    """The work of the task (T48.2); empty: none."""
-    if len(packed) == 0 or is_apart(packed):
+    """The work in the bytes of a job (T48.2); empty: none."""
+    if len(packed) == 0:
         return b""
     at = work_at(packed)
     return b"" if at == len(packed) else packed[at:]
@@ -171,11 +177,6 @@ def until_of(packed: bytes) -> i64:
 def has_unique(packed: bytes) -> bool:
     """As `limit_of`: whether the task names a unique key."""
     return packed[numbers_at(packed) + FIXED - 1] != 0
-
-
-def has_more(packed: bytes) -> bool:
-    """As `limit_of`: whether there is more than the lane and its numbers: a unique key, or work."""
-    return len(packed) > numbers_at(packed) + FIXED
 
 
 def unique_of(packed: bytes) -> bytes:
@@ -245,3 +246,159 @@ def is_in_range(keys: Keys) -> bool:
     if not UNTIL_START <= keys.until_ms <= UNTIL_MAX_MS:
         return False
     return keys.burst * keys.gap_ns <= FILL_MAX_NS
+
+
+# ---- The entry of a job
+
+
+@final
+@mypyc_attr(acyclic=True)
+class JobEntry(Entry):
+    """The keys of a job in bytes, and its work if followers need that (T48.2).
+
+    One without work is not changed: the tasks of a partition share it. One that has only an image
+    is closed: a copy has what came from the leader, which is opened when the task runs here.
+    """
+
+    def __init__(self, keys: bytes, work: Life | None) -> None:
+        self.image = b""
+        self.keys = keys  # empty: none
+        self.work = work
+
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes."""
+        if len(self.image) > 0:
+            return self.image
+        if self.work is None:
+            return self.keys
+        return (NO_KEYS if len(self.keys) == 0 else self.keys) + self.work_bytes(taken_ms)
+
+    def work_bytes(self, taken_ms: i64) -> bytes:
+        """The bytes of its work; empty: none."""
+        if len(self.image) > 0:
+            return work_of(self.image)
+        work = self.work
+        if work is None:
+            return b""
+        return pack_run(work, taken_ms) if work.run_state == LIVE else pack_work(work)
+
+    def drop_image(self) -> None:
+        """Nobody will ask soon. A closed one has nothing else, and of a death only its image has
+        all.
+        """
+        work = self.work
+        if work is not None and len(work.dead_cause) == 0:
+            self.image = b""
+
+
+def enter_record(task: Task) -> None:
+    """The task is of a record of a tube of type `tasks`: it has the entry in its bytes."""
+    packed = task.subqueue
+    if len(packed) > 0:
+        task.entry = entry_in(packed)
+        task.subqueue = b""
+
+
+def entry_in(packed: bytes) -> Entry:
+    """The entry in the bytes, which `is_sound` has found in order; of a job it is closed."""
+    if is_plan(packed):
+        return unpack_plan(packed)
+    if is_group(packed):
+        return unpack_group(packed)
+    if is_member(packed):
+        return unpack_child(packed)
+    return unpack_kept(packed) if is_kept(packed) else closed(packed)
+
+
+def is_job(task: Task) -> bool:
+    """Whether the task is a job: no schedule, no group, no child of one, and it keeps no key."""
+    return task.entry is None or isinstance(task.entry, JobEntry)
+
+
+def put_work(task: Task, data: bytes) -> bool:
+    """The copy carries other work; False: it is no job."""
+    if not is_job(task):
+        return False
+    task.entry = closed(with_work(b"" if task.entry is None else task.entry.packed(0), data))
+    return True
+
+
+def closed(image: bytes) -> JobEntry:
+    """The entry of a copy, in the bytes of its record."""
+    entry = JobEntry(b"", None)
+    entry.image = image
+    return entry
+
+
+def opened(image: bytes) -> JobEntry | None:
+    """The entry in the bytes, which `is_sound` has found in order; None: they say nothing."""
+    at = work_at(image)
+    keys = image[:at]
+    if keys == NO_KEYS:
+        keys = b""
+    work = unpack_work(image[at:]) if at < len(image) else None
+    if work is None:
+        return None if len(keys) == 0 else JobEntry(keys, None)
+    entry = JobEntry(keys, work)
+    if len(work.dead_cause) > 0:
+        entry.image = image  # with the detail of its last failure
+    return entry
+
+
+def keys_of(task: Task) -> bytes:
+    """The keys of a task that runs here; empty: none."""
+    entry = task.entry
+    return entry.keys if isinstance(entry, JobEntry) else b""
+
+
+def share_keys(task: Task, shared: JobEntry) -> None:
+    """The task has equal keys: it needs no bytes of its own for them."""
+    entry = task.entry
+    if isinstance(entry, JobEntry):
+        if entry.work is None:
+            task.entry = shared
+        else:
+            entry.keys = shared.keys
+
+
+def carry(task: Task, work: Life) -> None:
+    """The task carries the work as it is now (T48.2)."""
+    entry = task.entry
+    if isinstance(entry, JobEntry) and entry.work is work:
+        entry.image = b""
+    else:
+        task.entry = JobEntry(keys_of(task), work)
+
+
+def carry_death(task: Task, work: Life, serial: i64) -> None:
+    """The task carries its death: the image alone has the detail of its last failure (T48.2)."""
+    entry = JobEntry(keys_of(task), work)
+    entry.image = with_work(entry.keys, pack_death(work, serial))
+    task.entry = entry
+
+
+def drop_work(task: Task) -> None:
+    """The task carries its keys alone."""
+    entry = task.entry
+    if isinstance(entry, JobEntry) and entry.work is not None:
+        task.entry = None if len(entry.keys) == 0 else JobEntry(entry.keys, None)
+
+
+def work_in(task: Task) -> bytes:
+    """The bytes of the work that the task carries; empty: none."""
+    entry = task.entry
+    return entry.work_bytes(task.taken_ms) if isinstance(entry, JobEntry) else b""
+
+
+def close(task: Task) -> None:
+    """The task runs here no more: what it carries is closed."""
+    entry = task.entry
+    if isinstance(entry, JobEntry):
+        task.entry = closed(entry.packed(task.taken_ms))
+
+
+def open_entry(task: Task) -> None:
+    """The task is about to run here."""
+    entry = task.entry
+    if isinstance(entry, JobEntry):
+        task.entry = opened(entry.image)

@@ -1,10 +1,10 @@
-"""Schedules and held unique keys, and the bytes in which tasks carry them (SPEC T44.3, T45).
+"""Schedules and held unique keys, as tasks carry them, and their bytes (SPEC T44.3, T45).
 
-A schedule is a task that stays DELAYED: it has these bytes where other tasks have their keys, and
-the body of the jobs that it makes. Layout: u16 0, which no keys begin with; noted, fired and base
-instants in ms, fired change and epoch, interval in ms, ttl, ttr and pri of the jobs, i64 each;
-counts of firings and of catch-ups i64; is paused u8, missed u8; lengths of name, cron, zone and
-keys u16 each; these four.
+A schedule is a task that stays DELAYED, and has the body of the jobs that it makes. In records and
+copies it has these bytes where other tasks have their keys. Layout: u16 0, which no keys begin
+with; noted, fired and base instants in ms, fired change and epoch, interval in ms, ttl, ttr and pri
+of the jobs, i64 each; counts of firings and of catch-ups i64; is paused u8, missed u8; lengths of
+name, cron, zone and keys u16 each; these four.
 """
 
 from typing import Final, final
@@ -12,8 +12,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from tuque.core.model.task import FAR, Task
-from tuque.tubes.entries.group import Members, is_group, is_member
+from tuque.core.model.task import FAR, Entry, Task
+from tuque.tubes.entries.group import ChildEntry, GroupEntry, Members
 
 MARK: Final = 254  # the first byte; 255 is the second
 ID_AT: Final = 3
@@ -40,15 +40,30 @@ SIZES_AT: Final = 92
 WORDS_AT: Final = 100
 
 
-# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3)
+# ---- A unique key that outlives its task (SPEC T44.3)
 #
 # The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
 # journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin
 # with; length of an id u8; the id of the task that had the key first; the key.
 
 
+@final
+@mypyc_attr(acyclic=True)
+class HoldEntry(Entry):
+    """The task keeps this key, which the job of that id had first."""
+
+    def __init__(self, id: bytes, key: bytes) -> None:
+        super().__init__()
+        self.id = id
+        self.key = key
+
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes."""
+        return pack_kept(self.id, self.key) if len(self.image) == 0 else self.image
+
+
 def is_kept(packed: bytes) -> bool:
-    """Whether a task of type `tasks` that carries these bytes keeps a key, and is no job."""
+    """Whether these are the bytes of a task that keeps a key."""
     return len(packed) > ID_AT and packed[0] == MARK and packed[1] == 255
 
 
@@ -62,14 +77,10 @@ def pack_kept(id: bytes, key: bytes) -> bytes:
     return writer.getvalue()
 
 
-def kept_id(packed: bytes) -> bytes:
-    """The id of the job that had the key first."""
-    return packed[ID_AT : ID_AT + i64(packed[ID_AT - 1])]
-
-
-def kept_key(packed: bytes) -> bytes:
-    """The key."""
-    return packed[ID_AT + i64(packed[ID_AT - 1]) :]
+def unpack_kept(packed: bytes) -> HoldEntry:
+    """The key in the bytes, which `is_sound_kept` has found in order."""
+    end = ID_AT + i64(packed[ID_AT - 1])
+    return HoldEntry(packed[ID_AT:end], packed[end:])
 
 
 def is_sound_kept(packed: bytes) -> bool:
@@ -83,17 +94,21 @@ def is_sound_kept(packed: bytes) -> bool:
 
 @final
 @mypyc_attr(acyclic=True)
-class Plan:
-    """When a schedule fires, and what its jobs are; -1 of ttl and ttr: as the tube says."""
+class ScheduleEntry(Entry):
+    """When a schedule fires, and what its jobs are; -1 of ttl and ttr: as the tube says.
+
+    What a task carries is not changed: it gets another one, made by `copy`.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.name = b""
         self.cron = b""  # empty: by interval
         self.zone = b""
         self.every_ms: i64 = 0
         self.missed: i64 = ONE
         self.is_paused = False
-        self.keys = b""  # of the jobs
+        self.keys = b""  # of the jobs, with their work
         self.ttl_ms: i64 = -1
         self.ttr_ms: i64 = -1
         self.pri: i64 = 0
@@ -104,6 +119,21 @@ class Plan:
         self.fired_epoch: i64 = 0
         self.fired: i64 = 0
         self.late: i64 = 0  # how often instants had passed without a leader
+
+    def packed(self, taken_ms: i64) -> bytes:
+        """Its bytes."""
+        return pack_plan(self) if len(self.image) == 0 else self.image
+
+    def copy(self) -> "ScheduleEntry":
+        """Another one that says the same."""
+        made = ScheduleEntry()
+        made.name, made.cron, made.zone, made.keys = self.name, self.cron, self.zone, self.keys
+        made.every_ms, made.missed, made.is_paused = self.every_ms, self.missed, self.is_paused
+        made.ttl_ms, made.ttr_ms, made.pri = self.ttl_ms, self.ttr_ms, self.pri
+        made.noted_ms, made.base_ms, made.fired_ms = self.noted_ms, self.base_ms, self.fired_ms
+        made.fired_seq, made.fired_epoch = self.fired_seq, self.fired_epoch
+        made.fired, made.late = self.fired, self.late
+        return made
 
 
 @final
@@ -119,31 +149,30 @@ class Step:
 
 
 def is_plan(packed: bytes) -> bool:
-    """Whether a task of type `tasks` that carries these bytes is a schedule."""
+    """Whether these are the bytes of a schedule."""
     return len(packed) >= NUMBERS_AT and packed[0] == 0 and packed[1] == 0
 
 
 def is_apart(packed: bytes) -> bool:
-    """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key.
-
-    The bytes of all of these begin with a number that is no length (keys.py).
-    """
+    """Whether these are the bytes of no job: they begin with a number that is no length."""
     return len(packed) >= NUMBERS_AT and read_i16_le(packed, 0) <= 0
 
 
-def what_is(packed: bytes) -> bytes:
-    """[T1] What the task is that is no job, and what to use; b"" of a job (T1.11)."""
-    if is_plan(packed):
+def what_is(entry: Entry | None) -> bytes:
+    """[T1] What a task is that is no job, and what to use; b"" of a job (T1.11)."""
+    if isinstance(entry, ScheduleEntry):
         return b"a schedule: use SCHEDULE PAUSE or SCHEDULE DROP"
-    if is_group(packed):
+    if isinstance(entry, GroupEntry):
         return b"a group: use GROUP CANCEL"
-    if is_member(packed):
+    if isinstance(entry, ChildEntry):
         return b"the record of a child: use GROUP CANCEL of its group"
-    return b"the keeper of a UNIQUE key: DELJOB frees the key" if is_kept(packed) else b""
+    if isinstance(entry, HoldEntry):
+        return b"the keeper of a UNIQUE key: DELJOB frees the key"
+    return b""
 
 
-def pack_plan(plan: Plan) -> bytes:
-    """The bytes that the schedule's task carries."""
+def pack_plan(plan: ScheduleEntry) -> bytes:
+    """The bytes of the schedule."""
     writer = BytesWriter()
     write_i16_le(writer, 0)
     for number in (
@@ -170,9 +199,9 @@ def pack_plan(plan: Plan) -> bytes:
     return writer.getvalue()
 
 
-def unpack_plan(packed: bytes) -> Plan:
+def unpack_plan(packed: bytes) -> ScheduleEntry:
     """The plan in the bytes, which `is_sound_plan` has found in order."""
-    plan = Plan()
+    plan = ScheduleEntry()
     plan.noted_ms = read_i64_le(packed, NUMBERS_AT)
     plan.fired_ms = read_i64_le(packed, NUMBERS_AT + 8)
     plan.base_ms = read_i64_le(packed, NUMBERS_AT + 16)
@@ -214,7 +243,7 @@ def is_sound_plan(packed: bytes) -> bool:
     return is_in_order(unpack_plan(packed))
 
 
-def is_in_order(plan: Plan) -> bool:
+def is_in_order(plan: ScheduleEntry) -> bool:
     """Whether all of the plan is within its bounds."""
     if not 1 <= len(plan.name) <= NAME_MAX or len(plan.cron) > CRON_MAX:
         return False
@@ -230,7 +259,7 @@ def is_in_order(plan: Plan) -> bool:
     return plan.missed <= ALL and plan.fired >= 0 and plan.late >= 0
 
 
-def same_words(one: Plan, other: Plan) -> bool:
+def same_words(one: ScheduleEntry, other: ScheduleEntry) -> bool:
     """Whether both say the same; what has happened since is no part of it (T45.2)."""
     if one.cron != other.cron or one.zone != other.zone or one.every_ms != other.every_ms:
         return False
@@ -251,19 +280,21 @@ class Plans:
 
     def joined(self, task: Task) -> i64:
         """The task, a schedule or of a group, is in the tube; returns the bytes that this takes."""
-        if is_member(task.subqueue):
+        plan = task.entry
+        if not isinstance(plan, ScheduleEntry):
             return self.members.joined(task)
-        name = unpack_plan(task.subqueue).name
+        name = plan.name
         is_new = name not in self.by_name
         self.by_name[name] = int(task.number)
         return PLAN_BYTES + len(name) if is_new else i64(0)
 
     def ended(self, task: Task) -> i64:
         """The schedule, or what is of a group, is gone; returns the bytes that are free."""
-        if is_member(task.subqueue):
+        plan = task.entry
+        if not isinstance(plan, ScheduleEntry):
             return self.members.ended(task)
         self.caught.pop(int(task.number), None)
-        name = unpack_plan(task.subqueue).name
+        name = plan.name
         if self.by_name.get(name, -1) != task.number:
             return 0
         del self.by_name[name]

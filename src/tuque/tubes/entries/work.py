@@ -69,9 +69,10 @@ def says_nothing(life: Life) -> bool:
     """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
     if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
         return False
-    if life.returned > 0 or life.crashes > 0:
+    if life.returned > 0 or life.crashes > 0 or len(life.headers) > 0:
         return False
-    return len(life.headers) == 0 and life.terms.key() == NO_TERMS.key()
+    terms = life.terms
+    return terms is NO_TERMS or (terms.attempts == 0 and terms.key() == NO_TERMS.key())
 
 
 def packed(life: Life) -> bytes:

@@ -16,7 +16,7 @@ from tuque.core.model.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.core.node.node import Node
 from tuque.core.node.tables import leave_job
 from tuque.core.queues.ends import leave_life
-from tuque.tubes.entries.keys import work_of
+from tuque.tubes.entries.keys import close, work_in
 from tuque.tubes.entries.work import serial_in
 from tuque.tubes.leadership.restore import take_in
 from tuque.tubes.log.receive import drop_copy, forget_held, keep_copy
@@ -59,7 +59,7 @@ def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
             if task.status == TAKEN:
                 shift.taken.append(task)
             elif task.status == BURIED and tube.driver.has_keys:
-                shift.dead.append((int(serial_in(work_of(task.subqueue))), numbers[pos]))
+                shift.dead.append((int(serial_in(work_in(task))), numbers[pos]))
             pos += 1
         room -= (pos - shift.pos) // LOOKS
         shift.pos = pos
@@ -201,6 +201,7 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         if session is not None:
             session.taken.pop(task.id, None)
     n.wheel.cancel(task)
+    close(task)
     if n.has_lives:
         leave_life(n, task, False)
     leave_job(n, task)

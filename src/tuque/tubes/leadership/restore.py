@@ -46,7 +46,7 @@ from tuque.core.records.tubes import (
     tell_task,
     tell_tube_cfg,
 )
-from tuque.tubes.entries.keys import is_sound, with_work
+from tuque.tubes.entries.keys import enter_record, is_sound, open_entry, with_work
 from tuque.tubes.entries.schedule import is_apart
 from tuque.tubes.entries.work import packed
 from tuque.tubes.log.catalog import bury_tube, record_gone
@@ -376,6 +376,10 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
     tube = t.by_name.get(task.queue)
     if tube is None or task.number in tube.tasks or task.id in n.jobs:
         return False
+    if tube.driver.has_keys:
+        if not is_sound(task.subqueue):
+            task.subqueue = b""
+        enter_record(task)
     if tube.state != RUNNING:
         return restore_copy(t, tube, task)
     if task.ctime_ns > n.last_ctime_ns and task.ctime_ns // 1_000_000 <= n.now_ms:
@@ -396,9 +400,8 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
 
 def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """Enter a task of the journal or of a replica into the leader's tables, in its status."""
-    if tube.driver.has_keys and not is_sound(task.subqueue):
-        task.subqueue = b""
     if tube.driver.has_keys:
+        open_entry(task)
         take_up(n, tube, task)
     if tube.driver.is_timed:
         task.dead_ms = task.created_ms + task.ttl_ms

@@ -39,8 +39,7 @@ from tuque.core.records.tubes import (
     tell_task_state,
 )
 from tuque.core.tables.dedupe_keys import queue_of
-from tuque.tubes.entries.keys import is_sound, with_work
-from tuque.tubes.entries.schedule import is_apart
+from tuque.tubes.entries.keys import enter_record, is_sound, put_work
 from tuque.tubes.entries.work import is_sound_work
 from tuque.tubes.log.results import drop_end, keep_end, read_end
 from tuque.tubes.log.send import (
@@ -376,6 +375,8 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
                     records.remove(old.id, stats.MOVED)  # T18.6: else it comes back
             end_stray_ack(n, r.id)
             task = task_of(r)
+            if tube.driver.has_keys:
+                enter_record(task)
             keep_copy(t, tube, task)
             if tube.next_number <= task.number:
                 tube.next_number = task.number + 1
@@ -393,10 +394,8 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             t.token = task.token  # T20.5
     for id, work in changes.lives:
         task = t.copies_by_id[id]
-        if not is_apart(task.subqueue):
-            task.subqueue = with_work(task.subqueue, work)
-            if records is not None:
-                tell_task_life(records, id, work)
+        if put_work(task, work) and records is not None:
+            tell_task_life(records, id, work)
     for key in changes.keys:
         keep_key(n, key, jump_ms)
     for gone in m.gone:

@@ -26,7 +26,7 @@ from tuque.core.records.leadership import (
 )
 from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import tell_task, tell_task_life, tell_task_state
-from tuque.tubes.entries.keys import work_of
+from tuque.tubes.entries.keys import work_in
 from tuque.tubes.log.results import ended_numbers, settle_ends, tell_end
 from tuque.tubes.model.tube import TRAIL_BYTES, Follower, Tube, Walk
 from tuque.tubes.model.tubes import Tubes
@@ -286,8 +286,11 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
             tell_task(records, task)
         else:
             tell_task_state(records, task, True)
-            if what & WORK:
-                tell_task_life(records, task.id, work_of(task.subqueue))
+            work = work_in(task) if what & WORK else b""
+            if len(work) > 0:  # the run may be over, and have left nothing
+                tell_task_life(records, task.id, work)
+        if task.entry is not None:
+            task.entry.drop_image()
         if task.owner != 0:
             owners[task.owner] = None
     send_new_keys(n, tube, from_seq, seq, records)

@@ -6,6 +6,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
+from tuque.core.model.work import Life
 
 PRI_DEFAULT: Final = -(1 << 62)
 NOT_SAID: Final = -(1 << 60)
@@ -78,6 +79,7 @@ class PutSpec:
         self.pri: i64 = PRI_DEFAULT
         self.utube: bytes | None = None
         self.keys = b""  # tasks: packed as in entries/keys.py
+        self.work: Life | None = None  # the same: of this task alone
         self.timeout_ms: i64 = 0  # limfifottl: how long to wait for room
 
 

@@ -15,14 +15,16 @@ from tuque.core.model.rows import Instants
 from tuque.core.model.task import Task
 from tuque.tubes.entries.keys import (
     UNTIL_START,
+    JobEntry,
     has_unique,
+    keys_of,
     lane_name,
     limit_of,
     numbers_at,
     unique_of,
     until_of,
 )
-from tuque.tubes.entries.schedule import Plans, is_apart, is_kept, kept_key
+from tuque.tubes.entries.schedule import HoldEntry, Plans
 from tuque.tubes.policies.limits import NS, Limit, Rate
 from tuque.tubes.policies.partitions import (
     IN_LIMIT,
@@ -61,7 +63,8 @@ def check_lanes(
     ready: dict[bytes, int] = {}
     waits: dict[bytes, int] = {}
     for task in taken:
-        key = limit_of(task.subqueue) if len(task.subqueue) > 0 else b""
+        keys = keys_of(task)
+        key = limit_of(keys) if len(keys) > 0 else b""
         used[key] = used.get(key, 0) + 1
     count: i64 = 0
     for lane in lanes.values():
@@ -112,11 +115,11 @@ def check_waits(tables: KeyTables) -> None:
     for lane in tables.lanes.values():
         for what, key in ((OF_LIMIT, lane.limit), (OF_RATE, lane.rate), (OF_GROUP, lane.group)):
             tasks[what, key] = tasks.get((what, key), 0) + int(lane.count)
-    known = [lane for lane in tables.lanes.values() if len(lane.packed) > 0]
+    known = [lane for lane in tables.lanes.values() if len(lane.entry.keys) > 0]
     assert len(tables.by_packed) == len(known), "lane that is gone, found by its bytes"
     for lane in known:
-        assert tables.by_packed[lane.packed] is lane, "lane found by its bytes"
-        assert lane_name(lane.packed) == lane.name, "bytes of another lane"
+        assert tables.by_packed[lane.entry.keys] is lane, "lane found by its bytes"
+        assert lane_name(lane.entry.keys) == lane.name, "bytes of another lane"
     for key, limit in tables.limits.items():
         assert limit.tasks == tasks.get((OF_LIMIT, key), 0), "READY tasks of a limit"
         assert limit.waits() == (limit.since_ms != 0) == (key in tables.full_limits)
@@ -169,14 +172,14 @@ class Tasks(KeyTables):
 
     def joined(self, task: Task) -> None:
         """[T44] The task is in the tube, in whatever status: it may have a unique key (T44.6)."""
-        packed = task.subqueue
-        if len(packed) == 0:
+        entry = task.entry
+        if entry is None:
             return
-        if is_apart(packed):
-            if not is_kept(packed):
-                self.bytes_used += self.plans.joined(task)
+        if isinstance(entry, JobEntry):
+            if len(entry.keys) == 0 or not has_unique(entry.keys):
                 return
-        elif not has_unique(packed):
+        elif not isinstance(entry, HoldEntry):
+            self.bytes_used += self.plans.joined(task)
             return
         uniques = self.uniques
         used = uniques.bytes_used
@@ -187,25 +190,26 @@ class Tasks(KeyTables):
 
     def ended(self, task: Task) -> None:
         """[T44] The task is gone: its unique key is free (T44.2)."""
-        packed = task.subqueue
-        if is_apart(packed):
-            if is_kept(packed):
-                self.give_up_key(kept_key(packed), task.number)
+        entry = task.entry
+        if entry is not None and not isinstance(entry, JobEntry):
+            if isinstance(entry, HoldEntry):
+                self.give_up_key(entry.key, task.number)
             else:
                 self.bytes_used -= self.plans.ended(task)
             return
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
-        if len(packed) > 0 and has_unique(packed):
-            self.give_up_key(unique_of(packed), task.number)
+        keys = keys_of(task)
+        if len(keys) > 0 and has_unique(keys):
+            self.give_up_key(unique_of(keys), task.number)
 
     def died(self, task: Task) -> None:
         """[T44] The task is BURIED: its unique key is free (T44.2), unless for its time (T44.3)."""
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
-        packed = task.subqueue
-        if len(packed) > 0 and has_unique(packed) and until_of(packed) <= 0:
-            self.give_up_key(unique_of(packed), task.number)
+        keys = keys_of(task)
+        if len(keys) > 0 and has_unique(keys) and until_of(keys) <= 0:
+            self.give_up_key(unique_of(keys), task.number)
 
     def give_up_key(self, key: bytes, number: i64) -> None:
         """Free the unique key, if that task has it."""
@@ -218,8 +222,9 @@ class Tasks(KeyTables):
         """A READY task joins its lane."""
         self.count += 1
         lane = self.lane_of(task)
-        if len(task.subqueue) > 0:
-            self.set_keys(lane, task.subqueue, task.number)
+        keys = keys_of(task)
+        if len(keys) > 0:
+            self.set_keys(lane, keys, task.number)
         lane.add(task)
         if lane.stands == 0:
             self.stand(lane)
@@ -266,11 +271,12 @@ class Tasks(KeyTables):
         self.count -= 1
         lane = self.chosen
         if lane.stands != IN_READY or lane.number != task.number:
-            lane = self.lanes[lane_name(task.subqueue)]
+            lane = self.lanes[lane_name(keys_of(task))]
         self.uncount(lane)
-        if len(self.uniques.claims) > 0 and len(task.subqueue) > 0:
-            if until_of(task.subqueue) == UNTIL_START:
-                self.give_up_key(unique_of(task.subqueue), task.number)
+        if len(self.uniques.claims) > 0:
+            keys = keys_of(task)
+            if len(keys) > 0 and until_of(keys) == UNTIL_START:
+                self.give_up_key(unique_of(keys), task.number)
         lane.remove(task)
         if lane.is_free and lane.count > 0:
             self.line.again(lane)
@@ -293,7 +299,7 @@ class Tasks(KeyTables):
     def left(self, task: Task) -> None:
         """A READY task is gone, or buried."""
         self.count -= 1
-        lane = self.lanes[lane_name(task.subqueue)]
+        lane = self.lanes[lane_name(keys_of(task))]
         self.uncount(lane)
         lane.remove(task)
         if lane.count > 0:
@@ -321,9 +327,10 @@ class Tasks(KeyTables):
 
     def freed(self, task: Task) -> None:
         """A task is TAKEN no longer: its place is free."""
-        if len(task.subqueue) == 0:
+        keys = keys_of(task)
+        if len(keys) == 0:
             return
-        key = limit_of(task.subqueue)
+        key = limit_of(keys)
         if len(key) > 0:
             limit = self.limit_at(key)
             limit.used -= 1
@@ -331,13 +338,14 @@ class Tasks(KeyTables):
 
     def held(self, task: Task) -> None:
         """The task is TAKEN already: it has a place, whatever the others have (T41.4)."""
-        if len(task.subqueue) == 0:
+        keys = keys_of(task)
+        if len(keys) == 0:
             return
-        key = limit_of(task.subqueue)
+        key = limit_of(keys)
         if len(key) > 0:
             limit = self.known_limit(key)
             limit.used += 1
-            if limit.says(task.subqueue, task.number):
+            if limit.says(keys, task.number):
                 self.feed_limit(key, limit)
 
     def listing(self) -> list[Task]:

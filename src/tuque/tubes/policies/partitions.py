@@ -11,10 +11,12 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from tuque.tubes.entries.keys import JobEntry
 from tuque.tubes.types.driver import Order
 
 SLACK: Final = 16  # places that lanes have left and that are tolerated
 SPENT: Final = 64  # such places before the head of a list
+NO_ENTRY: Final = JobEntry(b"", None)
 
 # where a lane stands; each is its own ring
 IN_LIMIT: Final = 1
@@ -40,7 +42,7 @@ class Lane(Order):
     def __init__(self, name: bytes, group: bytes, tenant: Group, limit: bytes, rate: bytes) -> None:
         super().__init__()
         self.name = name
-        self.packed = b""  # what most of its tasks carry, as one object; empty: not known yet
+        self.entry = NO_ENTRY  # with the keys of most of its tasks; NO_ENTRY: not known yet
         self.group = group
         self.tenant = tenant  # that group
         self.limit = limit

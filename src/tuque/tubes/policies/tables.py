@@ -11,9 +11,12 @@ from mypy_extensions import i64
 from tuque.core.model.task import Task
 from tuque.tubes.entries.keys import (
     FILL_MAX_NS,
-    has_more,
+    JobEntry,
+    has_unique,
+    keys_of,
     lane_name,
     names_of,
+    share_keys,
     unpack,
 )
 from tuque.tubes.policies.limits import Limit, Rate
@@ -96,32 +99,34 @@ class KeyTables(Driver):
     def lane_of(self, task: Task) -> Lane:
         """The lane that the task joins.
 
-        Most tasks of a lane carry the same bytes. The third task enters these in `by_packed`; later
-        tasks find the lane there, and share the bytes.
+        Most tasks of a lane have the same keys. The third task enters their bytes in `by_packed`;
+        later tasks find the lane there, and share its entry, or if they have work the bytes.
         """
-        packed = task.subqueue
+        packed = keys_of(task)
         lane: Lane | None = None
         if len(self.by_packed) > 0 and len(packed) > 0:
             lane = self.by_packed.get(packed)
         if lane is not None:
-            task.subqueue = lane.packed
+            share_keys(task, lane.entry)
             return lane
         name = lane_name(packed)
         lane = self.lanes.get(name)
         if lane is None:
             return self.new_lane(name, packed)
-        if lane.count > 1 and len(packed) > 0 and not has_more(packed):
-            if len(lane.packed) > 0:
-                del self.by_packed[lane.packed]
-            lane.packed = packed
+        if lane.count > 1 and len(packed) > 0 and not has_unique(packed):
+            shared = JobEntry(packed, None)
+            if len(lane.entry.keys) > 0:
+                del self.by_packed[lane.entry.keys]
+            lane.entry = shared
             self.by_packed[packed] = lane
+            share_keys(task, shared)
         return lane
 
     def drop_lane(self, lane: Lane) -> None:
         """The lane has no READY task any more, and stands nowhere."""
         del self.lanes[lane.name]
-        if len(lane.packed) > 0:
-            del self.by_packed[lane.packed]
+        if len(lane.entry.keys) > 0:
+            del self.by_packed[lane.entry.keys]
         self.bytes_used -= LANE_BYTES + len(lane.name)
         group = lane.tenant
         group.lanes -= 1

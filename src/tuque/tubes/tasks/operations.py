@@ -37,18 +37,18 @@ from tuque.core.node.tables import put_body
 from tuque.core.queues import deliver
 from tuque.core.queues.procedures import mark_ready
 from tuque.tubes.entries.group import (
-    is_group,
-    is_member,
-    unpack_child,
-    unpack_group,
+    ChildEntry,
+    GroupEntry,
+    is_of_group,
 )
 from tuque.tubes.entries.keys import (
     UNTIL_START,
     has_unique,
+    keys_of,
     unique_of,
     unpack,
 )
-from tuque.tubes.entries.schedule import is_kept, is_plan, kept_id, kept_key, unpack_plan
+from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -340,11 +340,11 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(NOT_TAKEN)
     if task.status == BURIED:
         return task
-    if tube.driver.has_keys and is_plan(task.subqueue):
+    if tube.driver.has_keys and isinstance(task.entry, ScheduleEntry):
         raise TubeError(IS_SCHEDULE, (number,))  # T45.8
-    if tube.driver.has_keys and is_member(task.subqueue):
+    if tube.driver.has_keys and is_of_group(task):
         raise TubeError(IS_MEMBER, (number,))  # T50.9
-    if tube.driver.has_keys and is_kept(task.subqueue):
+    if tube.driver.has_keys and isinstance(task.entry, HoldEntry):
         raise TubeError(IS_KEY, (number,))  # T44.8
     if ends_cancelled(n, t, tube, task):
         return task
@@ -449,14 +449,16 @@ def same_task(n: Node, tube: Tube, packed: bytes) -> Task | None:
 
 def first_id(task: Task) -> bytes:
     """[T44] The id of the job that has the key, or had it (T44.3, T44.4)."""
-    return kept_id(task.subqueue) if is_kept(task.subqueue) else task.id
+    entry = task.entry
+    return entry.id if isinstance(entry, HoldEntry) else task.id
 
 
 def job_of(task: Task) -> Task:
     """[T44] That job for a reply: one that has ended is in no table."""
-    if not is_kept(task.subqueue):
+    entry = task.entry
+    if not isinstance(entry, HoldEntry):
         return task
-    return Task(kept_id(task.subqueue), task.queue, b"", task.ctime_ns, task.number, 0, BYTES)
+    return Task(entry.id, task.queue, b"", task.ctime_ns, task.number, 0, BYTES)
 
 
 def keys_refusal(tube: Tube, spec: AddSpec, same: Task | None) -> Refusal | None:
@@ -480,8 +482,8 @@ def held_count(tube: Tube) -> i64:
 
 def is_waiting(task: Task) -> bool:
     """Whether nobody has the task: it may get another body (T44.7)."""
-    is_job = not is_kept(task.subqueue)
-    return is_job and (task.status == READY or task.status == DELAYED)
+    keeps = isinstance(task.entry, HoldEntry)
+    return not keeps and (task.status == READY or task.status == DELAYED)
 
 
 def replace_body(n: Node, t: Tubes, tube: Tube, task: Task, body: bytes) -> None:
@@ -496,19 +498,16 @@ def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:
     """[T40] The keys of the task for SHOW (T40.7); None: its tube has none."""
     if not tube.driver.has_keys:
         return None
-    if is_plan(task.subqueue):
-        return {"schedule": unpack_plan(task.subqueue).name}  # T45.8
-    if is_group(task.subqueue):
-        return {"children": int(unpack_group(task.subqueue).size)}  # T50.9
-    if is_member(task.subqueue):
-        return {"child": unpack_child(task.subqueue).id}
-    if is_kept(task.subqueue):  # T44.8
-        return {
-            "unique": kept_key(task.subqueue),
-            "until-ms": int(task.qtime_ms),
-            "key-of": kept_id(task.subqueue),
-        }
-    keys = unpack(task.subqueue)
+    entry = task.entry
+    if isinstance(entry, ScheduleEntry):
+        return {"schedule": entry.name}  # T45.8
+    if isinstance(entry, GroupEntry):
+        return {"children": int(entry.size)}  # T50.9
+    if isinstance(entry, ChildEntry):
+        return {"child": entry.id}
+    if isinstance(entry, HoldEntry):  # T44.8
+        return {"unique": entry.key, "until-ms": int(task.qtime_ms), "key-of": entry.id}
+    keys = unpack(keys_of(task))
     found: dict[str, object] = {}
     if len(keys.unique) > 0:
         found["unique"] = keys.unique
@@ -544,6 +543,6 @@ def check_unique(tube: Tube) -> None:
     for key, claim in driver.uniques.claims.items():
         task = tube.tasks.get(claim.number)
         assert task is not None, "unique key of a task that is gone"
-        packed = task.subqueue
-        named = kept_key(packed) if is_kept(packed) else unique_of(packed)
+        entry = task.entry
+        named = entry.key if isinstance(entry, HoldEntry) else unique_of(keys_of(task))
         assert named == key, "unique key of another task"

@@ -17,8 +17,8 @@ from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import REQUEUE_TIMEOUT
-from tuque.tubes.entries.group import is_member
-from tuque.tubes.entries.schedule import is_kept, is_plan
+from tuque.tubes.entries.group import is_of_group
+from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
 from tuque.tubes.log.leader import synced
 from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
@@ -44,10 +44,10 @@ def put_off_until_ms(n: Node, t: Tubes, tube: Tube, task: Task) -> i64:
     driver = tube.driver
     if not isinstance(driver, Tasks):
         return 0
-    if is_member(task.subqueue):
+    if is_of_group(task):
         t.members_due[task.id] = None  # T50.3
         return n.now_ms + AGAIN_MS
-    if is_plan(task.subqueue):
+    if isinstance(task.entry, ScheduleEntry):
         t.due[task.id] = None  # T45.3: the shell says what fires
         return n.now_ms + AGAIN_MS
     held = driver.plans.held
@@ -100,7 +100,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             n.book.requeue(task, BY_RETRY)
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
-        elif tube.driver.has_keys and is_kept(task.subqueue):
+        elif tube.driver.has_keys and isinstance(task.entry, HoldEntry):
             tube.calls.delete += 1
             tube.calls.done += 1
             end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)  # T44.3

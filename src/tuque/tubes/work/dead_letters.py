@@ -33,17 +33,14 @@ from tuque.core.records.events import REPLAYED
 from tuque.core.tables.work import count_of, last_serial
 from tuque.tubes.entries.keys import (
     UNTIL_START,
+    carry,
+    carry_death,
+    keys_of,
     unique_of,
     until_of,
-    with_work,
-    work_of,
+    work_in,
 )
-from tuque.tubes.entries.work import (
-    LIVES_MS,
-    detail_in,
-    pack_death,
-    pack_work,
-)
+from tuque.tubes.entries.work import LIVES_MS, detail_in
 from tuque.tubes.log.leader import copies_needed, needs_home, synced
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -91,7 +88,7 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
     set_end(n, task, n.limits.dead_keep_ms)
     arm(n, t, task, 0)
     serial = next_serial(n, tube, tube.seq + 1)  # of this change: those of a new leader are higher
-    task.subqueue = with_work(task.subqueue, pack_death(life, serial))
+    carry_death(task, life, serial)
     enter_letter(n, tube, task, life, serial)
     n.life.dead += 1
     n.book.die(task, cause)
@@ -111,12 +108,12 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
 def enter_letter(n: Node, tube: Tube, task: Task, life: Life, serial: i64) -> None:
     """The task, which carries its death, enters the table of dead letters.
 
-    The detail of its last failure stays in the bytes that it carries.
+    The detail of its last failure stays in the image that it carries.
     """
     last = life.last
     if last is not None:
         last.detail = b""
-    life.packed_bytes = len(work_of(task.subqueue))
+    life.packed_bytes = len(work_in(task))
     n.life.weigh(life)
     limit_bytes = n.limits.dead_bytes
     n.life.bury(tube.name, task.id, life, len(task.body), limit_bytes, serial)
@@ -160,14 +157,15 @@ def run_out(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
 def key_holder(n: Node, tube: Tube, task: Task) -> Task | None:
     """[T48] Another task, which has the unique key that a dead one asks for again (T48.13)."""
     driver = tube.driver
-    if len(task.subqueue) == 0 or not isinstance(driver, Tasks):
+    keys = keys_of(task)
+    if len(keys) == 0 or not isinstance(driver, Tasks):
         return None
-    until = until_of(task.subqueue)
+    until = until_of(keys)
     if task.delivered_count > 0 and until == UNTIL_START:
         return None  # T44.2
     if 0 < until <= n.now_ms - task.created_ms:
         return None  # T44.3
-    number: i64 = driver.uniques.holder(unique_of(task.subqueue), n.now_ms)
+    number: i64 = driver.uniques.holder(unique_of(keys), n.now_ms)
     return None if number < 0 or number == task.number else tube.tasks.get(number)
 
 
@@ -185,7 +183,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     n.life.weigh(life)
     n.life.replayed += 1
     set_end(n, task, life.ttl_ms)
-    task.subqueue = with_work(task.subqueue, pack_work(life))
+    carry(task, life)
     tube.calls.kick += 1
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
@@ -272,7 +270,7 @@ def detail_of(n: Node, task: Task) -> bytes:
     if life is None:
         return b""
     if life.is_dead:
-        return detail_in(work_of(task.subqueue))
+        return detail_in(work_in(task))
     return life.last.detail if life.last is not None else b""
 
 

@@ -48,8 +48,7 @@ from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import RUN_RELEASED, RUN_STARTED
 from tuque.core.records.tubes import tell_task_life
-from tuque.tubes.entries.keys import with_work, work_of
-from tuque.tubes.entries.work import pack_run, pack_work
+from tuque.tubes.entries.keys import carry, work_in
 from tuque.tubes.log.send import WORK, trace
 from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
@@ -62,6 +61,7 @@ from tuque.tubes.work.transitions import (
     end_cancelled,
     ends_cancelled,
     expire,
+    keep_image,
     record,
     record_whole,
     return_ms,
@@ -121,26 +121,10 @@ def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
     if is_news:
         if life.run_state == LIVE and life.client >= 0:
             n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
-        renew_work(n, task, life)
+        carry(task, life)  # a new leader knows it (T48.2)
         record_whole(n, tube, task)
         tell(n, t, tube, task, options.UPDATE)
     return False
-
-
-def renew_work(n: Node, task: Task, life: Life) -> None:
-    """The task carries its life as it is now: a new leader knows it (T48.2)."""
-    if life.run_state == LIVE:
-        carry(task, life)
-        n.life.weigh(life)
-    else:
-        task.subqueue = with_work(task.subqueue, pack_work(life))
-
-
-def carry(task: Task, life: Life) -> None:
-    """The task carries the run that lasts."""
-    work = pack_run(life, task.taken_ms)
-    task.subqueue = with_work(task.subqueue, work)
-    life.packed_bytes = len(work)
 
 
 def begin(
@@ -152,18 +136,20 @@ def begin(
     life.run_state = LIVE
     life.since_ms = since_ms
     life.client = client
-    life.worker = worker
-    life.progress = b""
     life.is_resting = False
+    if worker != life.worker or len(life.progress) > 0:
+        life.worker = worker
+        life.progress = b""
+        n.life.weigh(life)
     carry(task, life)
-    n.life.weigh(life)
     n.life.runs += 1
     task.marks = OUT_HERE
     n.book.arm(task)
     if tube.is_temporary:
         return
+    keep_image(n, task)
     if n.records is not None:
-        tell_task_life(n.records, task.id, work_of(task.subqueue))
+        tell_task_life(n.records, task.id, work_in(task))
     tube.seq += 1  # T18.2
     if n.others != 0:
         trace(n, tube, task.number, WORK)
@@ -240,8 +226,7 @@ def release(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64) 
 def count_return(n: Node, task: Task, life: Life) -> None:
     """[E1] The task goes back without a NACK: it carries how often (E1.11)."""
     life.returned += 1
-    life.packed_bytes = 0
-    task.subqueue = with_work(task.subqueue, pack_work(life))
+    carry(task, life)
     n.life.weigh(life)
 
 

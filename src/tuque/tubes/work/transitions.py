@@ -51,9 +51,9 @@ from tuque.core.records.tubes import (
     tell_tube,
     tell_tube_cfg,
 )
-from tuque.tubes.entries.keys import unique_of, with_work, without_work, work_of
-from tuque.tubes.entries.schedule import pack_kept
-from tuque.tubes.entries.work import pack_work, says_nothing, unpack_work
+from tuque.tubes.entries.keys import JobEntry, carry, drop_work, keys_of, unique_of
+from tuque.tubes.entries.schedule import HoldEntry
+from tuque.tubes.entries.work import says_nothing
 from tuque.tubes.log.results import note_end
 from tuque.tubes.log.send import ALL, STATE, trace
 from tuque.tubes.model import options
@@ -72,24 +72,23 @@ RESERVE: Final = 999  # numbers of a temporary tube that a restart may skip
 # ---- The work of the tasks that this node leads, as it follows from the tasks (SPEC T48.2)
 
 
-def packed_of(spec: AddSpec) -> bytes:
-    """[T48] What the task of an ADDJOB carries: its keys, and its life, if it has one (T48.1)."""
+def work_for(spec: AddSpec) -> Life | None:
+    """[T48] The work of the task of an ADDJOB, if it has some (T48.1)."""
     if spec.terms is None and len(spec.headers) == 0:
-        return spec.keys
-    terms = NO_TERMS if spec.terms is None else spec.terms
-    return with_work(spec.keys, pack_work(Life(terms, spec.headers)))
+        return None
+    return Life(NO_TERMS if spec.terms is None else spec.terms, spec.headers)
 
 
 def enter_life(n: Node, task: Task) -> None:
     """The task enters the tables of the leader: so does its life, if it has one."""
-    work = work_of(task.subqueue)
-    life = unpack_work(work) if len(work) > 0 else None
-    if life is not None and goes_on(task, life, len(work)):
-        life.terms = n.life.share(life.terms)
-        life.is_resting = life.is_resting and task.status == DELAYED
-        life.is_dead = False  # until it lies in the table of dead letters
+    entry = task.entry
+    work = entry.work if isinstance(entry, JobEntry) else None
+    if work is not None and goes_on(task, work):
+        work.terms = n.life.share(work.terms)
+        work.is_resting = work.is_resting and task.status == DELAYED
+        work.is_dead = False  # until it lies in the table of dead letters
         n.has_lives = True
-        n.life.enter(task.id, life, task.queue)
+        n.life.enter(task.id, work, task.queue)
 
 
 def run_of_take(task: Task, life: Life | None) -> i64:
@@ -98,7 +97,7 @@ def run_of_take(task: Task, life: Life | None) -> i64:
     return run_of(failed + 1, min(i64(task.delivered_count), STARTS_MAX), task.token % TAKES)
 
 
-def goes_on(task: Task, life: Life, size: i64) -> bool:
+def goes_on(task: Task, life: Life) -> bool:
     """[T48] The run in the life counts if it is of the present take (T48.4). False: the life says
     nothing without it.
     """
@@ -106,7 +105,6 @@ def goes_on(task: Task, life: Life, size: i64) -> bool:
         return True
     if task.status == TAKEN and life.run == run_of_take(task, life):
         life.since_ms += task.taken_ms
-        life.packed_bytes = size
         task.marks = OUT_HERE
         return True
     life.run, life.starts, life.run_state = 0, 0, NO_RUN
@@ -118,11 +116,10 @@ def goes_on(task: Task, life: Life, size: i64) -> bool:
 
 def forget_run(task: Task, life: Life) -> None:
     """The task carries no run any more: that of its last take is over."""
-    life.packed_bytes = 0
     if says_nothing(life):
-        task.subqueue = without_work(task.subqueue)
+        drop_work(task)
     else:
-        task.subqueue = with_work(task.subqueue, pack_work(life))
+        carry(task, life)
 
 
 def go_on(n: Node, driver: Driver, task: Task, old: i64) -> None:
@@ -145,11 +142,12 @@ def moved_on(n: Node, task: Task, old: i64) -> None:
     if old == TAKEN and life.run_state == LIVE:
         life.run_state = RELEASED
         life.ended_ms = n.now_ms
-    if old == TAKEN and life.packed_bytes > 0:
+    if old == TAKEN and life.run != 0:
         forget_run(task, life)
-        n.life.weigh(life)
-    elif old == DELAYED:
+    elif old == DELAYED and life.is_resting:
         life.is_resting = False
+        if task.entry is not None:
+            task.entry.drop_image()
 
 
 # ---- Transitions (SPEC T4)
@@ -257,11 +255,19 @@ def record_whole(n: Node, tube: Tube, task: Task) -> None:
     """Record all of the task: more than its state has changed (T14.1)."""
     if tube.is_temporary:
         return
+    keep_image(n, task)
     if n.records is not None:
         tell_task(n.records, task)
     tube.seq += 1  # T18.2
     if n.others != 0:
         trace(n, tube, task.number, ALL)
+
+
+def keep_image(n: Node, task: Task) -> None:
+    """Journal and followers get the entry of the task: it is packed once (T18.2)."""
+    entry = task.entry
+    if entry is not None and n.records is not None and n.others != 0:
+        entry.keep_image(task.taken_ms)
 
 
 def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
@@ -298,7 +304,7 @@ def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
     """End the task: remove it from all tables; events for histories are up to the caller."""
     driver = tube.driver
-    if driver.has_keys and len(task.subqueue) > 0 and event != options.TRUNCATE:  # T44.8
+    if driver.has_keys and task.entry is not None and event != options.TRUNCATE:  # T44.8
         assert isinstance(driver, Tasks)
         until_ms = driver.uniques.kept_until(task, n.now_ms)
         if until_ms > 0:
@@ -322,7 +328,7 @@ def keep_key(n: Node, t: Tubes, tube: Tube, task: Task, until_ms: i64) -> None:
     """[T44] The task is about to end, but its unique key is taken until then (T44.3)."""
     id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
     kept = Task(id, tube.name, b"", n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
-    kept.subqueue = pack_kept(task.id, unique_of(task.subqueue))
+    kept.entry = HoldEntry(task.id, unique_of(keys_of(task)))
     kept.created_ms = n.now_ms
     kept.qtime_ms = until_ms
     enter_apart(n, t, tube, kept, until_ms)
@@ -493,8 +499,8 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
     task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, form)
     if tube.driver.is_keyed and spec.utube is not None:
         task.subqueue = spec.utube
-    elif tube.driver.has_keys:
-        task.subqueue = spec.keys
+    elif tube.driver.has_keys and (spec.work is not None or len(spec.keys) > 0):
+        task.entry = JobEntry(spec.keys, spec.work)
     task.created_ms = now_ms
     task.ttr_ms = ttr_ms
     task.retry_s = retry_of(ttr_ms, n.limits.default_retry_max_s)
@@ -532,7 +538,7 @@ def enter(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
         used = driver.bytes_used
         driver.joined(task)
         t.bytes_used += driver.bytes_used - used
-        if len(task.subqueue) > 0:
+        if task.entry is not None:
             enter_life(n, task)
 
 
@@ -570,6 +576,7 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
 def record_new(n: Node, tube: Tube, task: Task) -> None:
     """Record the new task; of a temporary tube, the numbers in use (T14.1)."""
     if not tube.is_temporary:
+        keep_image(n, task)
         if n.records is not None:
             tell_task(n.records, task)
         tube.seq += 1
