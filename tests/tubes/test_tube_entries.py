@@ -52,7 +52,8 @@ def test_tasks_of_a_partition_share_what_they_carry() -> None:
 
 def test_journal_and_followers_get_one_image_and_then_it_goes() -> None:
     """T48.2 Terms, headers, the highest failed attempt, `crashes` and the first and last failure
-    are part of the task: they are in its records and its copies"""
+    are part of the task, in its records and its copies
+    """
     world = LivesWorld()
     n = world.leading()
     id = add(n)
@@ -70,8 +71,9 @@ def test_journal_and_followers_get_one_image_and_then_it_goes() -> None:
 
 
 def test_a_run_that_left_nothing_is_no_damage_to_a_replica() -> None:
-    """T18.2 At the end of a turn TUBE-COPY sends each follower the new state of the tasks that
-    changed, in absolute records, after the journal has them (J4.2)."""
+    """T18.2 At the end of a turn, after the journal has them (J4.2), TUBE-COPY sends each
+    follower the new state of the tasks that changed, in absolute records.
+    """
     world = LivesWorld()
     n = world.leading()
     id = on_addjob(n, b"t", b"body", settle(n, AddSpec())).id
