@@ -284,7 +284,7 @@ def test_a_long_command_goes_with_its_client(make_world: Callable[..., World]) -
 def test_small_pieces_are_weighed(world: World) -> None:
     """M5.1 A client holds its input that is no whole command"""
     root, wire = world.wire(), world.wire()
-    wire.put(b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$2000000\r\n")
+    wire.put(b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$200000\r\n")
     for _ in range(200):
         wire.put(b"x")
         world.settle()

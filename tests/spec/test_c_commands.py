@@ -149,7 +149,7 @@ def test_first_words(world: World) -> None:
     replies = words & known
     assert words - replies <= set(
         "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START WORKER DONE GETJOB LEASE "
-        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER".split()
+        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER TUBE".split()
     ), words - known  # an ERR goes before these
 
 
