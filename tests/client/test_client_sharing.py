@@ -376,6 +376,35 @@ def test_where_a_client_may_be_used(node: ScriptedNode, place: str) -> None:
     assert (done.returncode, done.stdout) == (0, "PONG PONG\n"), done.stderr
 
 
+INTERRUPTED = """
+import signal, sys
+from tuque.client.transport.conn import _pack
+from tuque import Client
+assert "encodings.idna" in sys.modules  # a look-up of a name imports it, in the middle of a call
+class Stop(Exception): pass
+def stop(*_): raise Stop
+signal.signal(signal.SIGALRM, stop)
+for i in range(2_000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00003 + i % 60 * 0.000001)
+        while True:
+            _pack(("ADDJOB", "q", b"body", 0, "RETRY", 60, "TTL", 3600))
+    except Stop:
+        pass
+print("well")
+"""
+
+
+def test_a_handler_that_raises_while_a_call_is_written_leaves_the_process_alive() -> None:
+    """U14.5 A client for threads, and an App, may be used in a signal handler, in `__del__`, after
+    a fork and at the exit of the program.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
+
+
 PARENTS_LOOP = "this event loop is the one of the parent process, which hears through it"
 AIO_PLACES = {
     "handler_of_the_loop": ["PONG PONG"],

@@ -118,8 +118,11 @@ class Conn:
 
 
 def _pack(command: tuple[Arg, ...]) -> bytes:
+    """The bytes of a command. hiredis crashes if a signal handler raises while it writes a number:
+    it gets none."""
+    words = tuple([str(word) if isinstance(word, int | float) else word for word in command])
     try:
-        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # stub: 1-tuple
+        packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # stub: 1-tuple
     except TypeError:
         raise TypeError(_unsent(command)) from None
     return packed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # else the first look-up of a name imports it
 import functools
 import inspect
 import logging
