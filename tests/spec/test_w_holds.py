@@ -207,8 +207,8 @@ def test_words_at_a_holder_that_has_not_heard_of_the_cancel(make_world: Make) ->
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_holder_that_the_asker_does_not_know(make_world: Make, is_there: bool) -> None:
-    """W16.7 Each answer lists the holders that the node knows, and the asker asks those it did not
-    know. A node without the job refuses: a copy may be on its way to it.
+    """W16.7 Each answer lists the holders that the node knows, and the asker then asks those
+    that are new to it. A node without the job refuses: a copy may be on its way to it.
     """
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=2, retry=30)

@@ -123,7 +123,7 @@ def test_tubes_share_a_turn() -> None:
 
 
 def test_nothing_is_done_to_tasks_on_their_way() -> None:
-    """T19.6 A task on its way is not changed, and the move is not recorded."""
+    """T19.6 A task that moves is not changed, and the move is not recorded."""
     world = lab_with_tasks()
     assert not world.move(0, 1)
     on_the_way(world, 0, is_in=False)
@@ -176,7 +176,7 @@ def shared(world: TubesWorld, count: int) -> bytes:
 
 
 def test_a_session_that_ends_meanwhile() -> None:
-    """T19.6 A task on its way is not changed
+    """T19.6 A task that moves is not changed
 
     Tasks of a session that ended meanwhile are released when the tube runs (T8.2)."""
     world = lab_with_tasks()

@@ -411,9 +411,9 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   it, nothing was added`. A node that leaves, or whose memory is at level 1 (R1.5), refuses all,
   with an error that nothing was added.
 - T62.3 All jobs are added in one turn, and so in one frame of the journal (J3.1): after a crash
-  this node has all or none. The filters are compared before, in slices (L2.2). What unsubscribes
-  meanwhile gets no job. A tube that another node leads from then on may lack its job, unless the
-  ADD was answered (T18.5).
+  this node has all or none. The filters are compared before, in slices (L2.2). A tube that
+  unsubscribes meanwhile gets no job. If a tube gets another leader before the reply to ADD, its
+  job may be lost (T18.5).
 - T62.4 PRI and UTUBE are for the tubes whose type has them, and mean nothing to the others.
   REPLICATE is for queues: a tube has SYNC. HEADERS stay with the jobs of queues and of tubes of
   type tasks. ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and ONEXPIRY are for these as well, and

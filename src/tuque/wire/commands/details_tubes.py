@@ -126,7 +126,7 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   `Can't modify data because this instance is in read-only mode: ` and
   `the home of tube '<name>' is <host>:<iproto-port>`. The port is 0 if the leader has none. If
   the leader cannot run now (T19.2, T19.3), the text has the reason in place of the address. A
-  call that is refused or late because replicas are missing (T18.5) gets error 7, too.
+  call that too few replicas confirm (T18.5) also gets error 7.
 - T17.9 A task of a tube that this node does not know, while not all nodes are reachable (T17.8):
   `-NOQUORUM this node does not know the tube of task <id>, and not all nodes are in reach: try
   again soon`. TUBE LIST, INFO, STATE, HOME, STATISTICS, GRANT, REVOKE and GRANTS work at every
