@@ -14,7 +14,8 @@ from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED
 from tuque.core.model.timers import TURN_WORK
 from tuque.core.queues.procedures import check
-from tuque.server.loop.pump import COMMAND_COST, TURN_READ
+from tuque.server.loop.fairness import COMMAND_COST, TURN_READ, TURN_WRITE
+from tuque.server.loop.output import DRAIN_BYTES
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
@@ -192,8 +193,7 @@ def test_expired_jobs_at_the_head(world: World, command: bytes) -> None:
 def test_a_turn_reads_only_so_much(world: World) -> None:
     """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of
     64 KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
-    complete; commands that waited, and refused ones, count too. The remaining connections come
-    first in the next turn.
+    complete; commands that waited, and refused ones, count too.
     """
     lines = [world.wire() for _ in range(12)]
     figures = world.server.figures
@@ -226,8 +226,8 @@ def test_refused_commands_count(world: World) -> None:
 @pytest.mark.long
 def test_many_that_send_much_leave_time_for_one(world: World) -> None:
     """L2.8 When connections have sent more than that, a read takes at most half of an equal share
-    of the 512 KiB from each, less if their commands are short, by what these have cost lately, and
-    at least 256 bytes. Those that were not read to their end come last.
+    of the 512 KiB from each, less if their commands are short, and
+    at least 256 bytes. Those that were not read to their end use much.
     """
     loud = [world.wire() for _ in range(100)]
     for line in loud:
@@ -250,10 +250,107 @@ def test_many_that_send_much_leave_time_for_one(world: World) -> None:
         line.reset()  # nobody runs the rest
 
 
-def test_a_turn_runs_only_so_much_of_what_waited(world: World) -> None:
-    """L2.8 commands that waited, and refused ones, count too. The remaining connections come
-    first in the next turn.
+def heavy(world: World, count: int) -> list[Any]:
+    """Connections that each ask for a reply of 800 KB and do not read it."""
+    for _ in range(4):
+        world.add("big", "x" * 200_000)
+    wires = [world.wire() for _ in range(count)]
+    for wire in wires:
+        wire.stop_reading()
+    return wires
+
+
+@pytest.mark.parametrize("count", [10, 50])
+def test_who_uses_little_does_not_wait_for_who_uses_much(world: World, count: int) -> None:
+    """L2.8 First come connections that have used little lately, then new ones, then those whose
+    last reads cost more than 128 KiB
     """
+    polite = world.wire()
+    assert polite("PING") == b"PONG"
+    asked = 0
+    wires = heavy(world, count)
+    for _ in range(2):  # new ones, then those that are known
+        for wire in wires:
+            wire.put(encode("QPEEK", "big", 4))
+        asked += count
+        for _ in range(4):
+            polite.put(b"PING\r\n")
+            world.turn()
+            world.turn()
+            assert polite.values() == [b"PONG"]
+        assert 0 < made(world) < 800_000 * asked, "the others had their turns meanwhile"
+        for _ in range(count + 1):
+            world.turn()
+        assert made(world) > 800_000 * asked
+
+
+def made(world: World) -> int:
+    """Bytes of replies, sent or not."""
+    figures, clients = world.server.figures, world.server.clients
+    return int(figures.out_bytes) + sum(int(c.wire_bytes) for c in clients.values())
+
+
+def test_new_ones_come_before_those_that_use_much(world: World) -> None:
+    """L2.8 First come connections that have used little lately, then new ones, then those whose
+    last reads cost more than 128 KiB
+    """
+    wires = heavy(world, 10)
+    for wire in wires:
+        wire.put(encode("QPEEK", "big", 4))
+    for _ in range(11):
+        world.turn()
+    new = [world.wire() for _ in range(3)]
+    for wire in wires:
+        wire.put(encode("QPEEK", "big", 4))
+    for line in new:
+        line.put(b"PING\r\n")
+    world.turn()
+    assert [line.values() for line in new] == [[b"PONG"]] * 3
+
+
+def test_who_uses_much_has_its_turn_all_the_same(world: World) -> None:
+    """L2.8 Each turn reads one new one and one that uses much."""
+    world.add("small", "x" * 3_000)
+    busy = [world.wire() for _ in range(300)]
+    (much,) = heavy(world, 1)
+    much.put(encode("QPEEK", "big", 4))
+    for is_known in (False, True, True):
+        new = world.wire()
+        before = made(world)
+        for line in busy:
+            line.put(encode("QPEEK", "small", 1))
+        if is_known:
+            much.put(encode("QPEEK", "big", 4))
+            new.put(b"PING\r\n")
+            world.turn()
+            assert made(world) - before > 800_000
+            assert sum(len(line.values()) for line in busy) < 300, "they have used the share"
+            assert new.values() == [b"PONG"]
+        for _ in range(4):
+            world.turn()
+        assert all(len(line.values()) < 2 for line in busy)
+
+
+def test_a_turn_writes_only_so_much_of_what_was_refused(world: World) -> None:
+    """L2.8 A turn writes 2 MiB of what sockets had refused, and 1 MiB of one more."""
+    wires = heavy(world, 20)
+    for wire in wires:
+        wire.put(encode("QPEEK", "big", 4) * 5)
+    world.settle_wires()
+    for wire in wires:
+        world.lab.net.set_cut(wire.node, wire.place, False)
+    steps: list[int] = []
+    while True:
+        before = int(world.server.figures.out_bytes)
+        if not world.step():
+            break
+        steps.append(int(world.server.figures.out_bytes) - before)
+    assert max(steps) <= TURN_WRITE + DRAIN_BYTES
+    assert all(len(wire.values()) == 5 for wire in wires)
+
+
+def test_a_turn_runs_only_so_much_of_what_waited(world: World) -> None:
+    """L2.8 commands that waited, and refused ones, count too."""
     server, lines = world.server, [world.wire() for _ in range(6)]
     server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
     for line in lines:

@@ -23,6 +23,7 @@ from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.loop.accept import Doors
+from tuque.server.loop.fairness import Share
 from tuque.server.loop.gate import Gate, Gather
 from tuque.server.loop.housekeeping import (
     end_turn,
@@ -41,7 +42,6 @@ from tuque.server.replies.errors import LEAVING
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 from tuque.server.state.client import (
     NOT_HELD,
-    READ_BYTES,
     SHORT_READ,
     Client,
     Wired,
@@ -50,13 +50,6 @@ from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.rows import LIGHT_WORK
-
-TURN_READ: Final = 512 << 10  # bytes
-LEAST_READ: Final = 256  # bytes that each connection may have read per turn
-STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
-COMMAND_COST: Final = 50  # a command counts as so many bytes
-NOTED_READ: Final = 4_096  # bytes after which it is looked anew what a byte costs
-DEAR: Final = 16  # a byte counts as so many at most
 
 FIRST_NS: Final = 25_000  # first busy poll
 FEW: Final = 4  # jobs or messages: with more the cores have other work
@@ -69,95 +62,6 @@ QUIET_MS: Final = 100  # a client without a call for that long hears of the stop
 PART_STEP_MS: Final = 20  # between two looks at them
 SIGNALS_MAX: Final = 64  # heard in one turn; the others in the next
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
-
-
-# ---- The input that all connections may read and run in a turn (SPEC L2.8)
-
-
-@final
-class Share:
-    """The share of a turn that is left; descriptors that missed it are first in the next turn."""
-
-    def __init__(self, s: Server) -> None:
-        self.s = s
-        self.late: dict[int, None] = {}
-        self.greedy: dict[int, None] = {}  # had more input than was read of them
-        self.end: i64 = 0  # value of `cost` at which the share is used
-        self.each: i64 = READ_BYTES  # bytes to read per connection
-        self.joined: i64 = 0  # bytes of large bodies that were assembled
-        self.dear: i64 = 16  # what a byte has cost lately, in sixteenths
-        self.noted_cost: i64 = 0
-        self.noted_bytes: i64 = 0
-
-    def cost(self) -> i64:
-        """Bytes read, commands run and bytes of replies, since the start."""
-        return self.price() + self.s.figures.much_bytes
-
-    def price(self) -> i64:
-        """The same without replies: those of consumers do not make the bytes of others dear."""
-        figures = self.s.figures
-        commands = figures.commands + figures.turned_down
-        return figures.in_bytes + COMMAND_COST * commands + self.joined
-
-    def begin(self) -> None:
-        """Start a turn with a full share."""
-        self.end = self.cost() + TURN_READ
-
-    def note_read(self, fd: i64, is_full: bool) -> None:
-        """A client was read; `is_full`: there may be more."""
-        if is_full:
-            self.greedy[int(fd)] = None
-        elif len(self.greedy) > 0:
-            self.greedy.pop(int(fd), None)
-
-    def note_price(self) -> None:
-        """See what a byte of input costs: many short commands cost more than their bytes."""
-        cost, read = self.price(), self.s.figures.in_bytes
-        came = read - self.noted_bytes
-        if 0 <= came < NOTED_READ:
-            return
-        if came > 0:
-            self.dear = min(16 * DEAR, max(16, 16 * (cost - self.noted_cost) // came))
-        self.noted_cost, self.noted_bytes = cost, read
-
-    def is_used(self) -> bool:
-        """Whether the share is used up."""
-        return self.cost() >= self.end
-
-    def most(self, is_nobody: bool) -> i64:
-        """How much to read of a client; `is_nobody`: it has not logged in."""
-        return min(self.each, STRANGER_READ) if is_nobody else self.each
-
-    def note_body(self, size: i64) -> None:
-        """The first part of a body, of this size, was buffered until the rest came."""
-        if size > TURN_READ:
-            self.joined += size
-
-    def in_order(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The ready descriptors, those that missed the last turn first, the longest wait in front.
-
-        Then come those that send little: who sends much costs them one turn at most.
-        Many connections are read in smaller pieces, so that each has its turn soon.
-        """
-        self.note_price()
-        count: i64 = len(ready)
-        self.each = READ_BYTES
-        if count * READ_BYTES * self.dear > 16 * TURN_READ:
-            self.each = max(LEAST_READ, 16 * TURN_READ // (2 * count * self.dear))
-        late = self.late
-        greedy = self.greedy
-        if len(greedy) > 0 and count > 1:
-            much = [one for one in ready if one[0] in greedy]
-            if 0 < len(much) < count:
-                ready = [one for one in ready if one[0] not in greedy]
-                ready += much
-        if len(late) == 0:
-            return ready
-        self.late = {}
-        masks = dict(ready)
-        first = [(fd, masks[fd]) for fd in late if fd in masks]
-        first.extend([one for one in ready if one[0] not in late])
-        return first
 
 
 # ---- The pump's sleep: what is ready, and a busy poll when a reply is near (SPEC C8.4)
@@ -430,17 +334,15 @@ class Pump:
                 break
             c = clients.get(fd)
             if c is not None:
-                if mask & OUT:
+                if mask & OUT and self.share.may_write(c):
                     self.outlet.drain(c)
                     s.mark_ns = 0
-                if mask & ~OUT and not c.is_closed:
-                    if self.share.is_used():
-                        self.share.late[fd] = None  # L2.8
-                        continue
+                if mask & ~OUT and not c.is_closed and self.share.may_read(c):
                     try:
                         self.read(c)
                     except Exception as error:
                         self.outlet.on_bug(c, error)
+                    self.share.note_read(c)
                 continue
             s.mark_ns = 0
             if fd in s.wired:
@@ -602,16 +504,14 @@ class Pump:
 
     def on_wired(self, w: Wired, mask: i64) -> None:
         """An IPROTO connection is writable, or has input."""
-        if mask & OUT:
+        if mask & OUT and self.share.may_write(w):
             self.outlet.drain(w)
-        if mask & ~OUT and not w.is_closed:
-            if self.share.is_used():
-                self.share.late[int(w.fd)] = None
-                return
+        if mask & ~OUT and not w.is_closed and self.share.may_read(w):
             try:
                 self.iproto.read(w, self.share.each)
             except Exception as error:
                 self.outlet.on_bug(w, error)
+            self.share.note_read(w)
 
     def read(self, c: Client) -> None:
         """[C2] Read input and run the whole commands in it."""
@@ -630,7 +530,7 @@ class Pump:
         s.figures.in_bytes += len(data)
         if len(data) >= SHORT_READ:
             s.mark_ns = 0  # a longer read, and what it holds, take time of their own
-        self.share.note_read(c.fd, len(data) >= most)
+        self.share.has_more = len(data) >= most
         if c.is_closing:
             return  # nothing more runs, e.g. after QUIT
         c.last_ms = s.n.now_ms

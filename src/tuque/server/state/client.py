@@ -62,6 +62,9 @@ ORDINARY: Final = 0
 SPARE: Final = 1
 ADMINISTERS: Final = 2  # has shown that it may
 
+THRIFTY: Final = 0  # its last reads cost little; above: so many cheap ones are wanted first
+NEW: Final = -1  # nothing of it was read yet
+
 # ---- A connection of either protocol: its output, and the gate of the journal (SPEC C8)
 #
 # It knows neither what the bytes mean nor which peer is at the other end.
@@ -113,6 +116,7 @@ class Connection:
         self.ask: i64 = SHORT_READ  # bytes to read at once
         self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # has stopped sending, but is still owed replies
+        self.uses_much: i64 = NEW  # of the turns (L2.8)
         self.spent_turn: i64 = -1  # in which it used up its share of the work (L2.10)
 
     def is_tenant(self) -> bool:
