@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuque.core.model.task import DONE, READY, TAKEN, Task
+from tuque.core.model.task import BURIED, DONE, READY, TAKEN, Task
 from tuque.tubes.entries.keys import JobEntry, Keys, pack
 from tuque.tubes.policies.next_task import Tasks
 
@@ -35,6 +35,7 @@ class Lab:
         self.number = 0
         self.ready: dict[int, Task] = {}
         self.taken: dict[int, Task] = {}
+        self.buried: dict[int, Task] = {}
         self.keys: dict[int, Keys] = {}
 
     def put(self, keys: Keys, pri: int = 0) -> Task:
@@ -43,10 +44,30 @@ class Lab:
             task.entry = JobEntry(pack(keys), None)
         self.keys[task.number] = keys
         self.number += 1
+        self.driver.named(task)
         self.enter(task)
         return task
 
+    def load(self, number: int, keys: Keys, status: int) -> Task:
+        """A task of a journal, or of a replica, in its status."""
+        task = Task(b"%040d" % number, b"q", b"", 0, number, 0, 0)
+        task.entry = JobEntry(pack(keys), None)
+        self.keys[number] = keys
+        self.number = max(self.number, number + 1)
+        self.driver.named(task)
+        if status == READY:
+            self.enter(task)
+        elif status == TAKEN:
+            task.status = TAKEN
+            self.taken[number] = task
+            self.driver.held(task)
+        else:
+            task.status = status
+            self.buried[number] = task
+        return task
+
     def enter(self, task: Task) -> None:
+        self.buried.pop(task.number, None)
         task.status = READY
         self.ready[task.number] = task
         self.driver.enter(task)
@@ -64,6 +85,7 @@ class Lab:
         task.status = DONE
         del self.taken[task.number]
         self.driver.freed(task)
+        self.driver.ended(task)
 
     def give_back(self, task: Task) -> None:
         del self.taken[task.number]
@@ -74,6 +96,16 @@ class Lab:
         task.status = status
         del self.ready[task.number]
         self.driver.left(task)
+        if status == BURIED:
+            self.buried[task.number] = task
+        else:
+            self.driver.ended(task)
+
+    def delete(self, task: Task) -> None:
+        """A task that waits for its time, or is buried, is deleted."""
+        del self.buried[task.number]
+        task.status = DONE
+        self.driver.ended(task)
 
     def advance(self, ms: int) -> None:
         self.driver.now_ms += ms
@@ -93,11 +125,13 @@ def drain(lab: Lab) -> None:
             lab.end(next(iter(lab.taken.values())))
         elif lab.ready:
             at_ms = lab.driver.next_ms()
-            assert at_ms > lab.driver.now_ms, "T42.3: an instant to wake at"
+            assert at_ms > lab.driver.now_ms or lab.driver.behind, "T42.3: an instant to wake at"
             lab.advance(at_ms - lab.driver.now_ms)
         else:
             break
     assert not lab.ready
+    for task in list(lab.buried.values()):
+        lab.delete(task)
     lab.advance(10_000)
     driver = lab.driver
     assert driver.bytes_used == 0

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pytest
 from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 
-from tuque.core.model.task import BURIED, DONE, TAKEN, Task
-from tuque.tubes.entries.keys import JobEntry, Keys, pack, unpack
+from tuque.core.model.task import BURIED, DELAYED, DONE, TAKEN, Task
+from tuque.tubes.entries.keys import Keys, unpack
 from tuque.tubes.entries.keys import keys_of as keys_in
 from tuque.tubes.policies import next_task
 from tuque.tubes.policies.limits import Bucket
+from world import World
 
 IS_COMPILED = not (next_task.__file__ or "").endswith(".py")
 
@@ -120,12 +121,7 @@ def test_a_place_comes_back_and_goes_to_who_waits() -> None:
 def test_more_tasks_than_places_after_a_load_take_none() -> None:
     lab = Lab()
     for number in range(3):
-        task = Task(b"%040d" % number, b"q", b"", 0, number, 0, 0)
-        task.entry = JobEntry(pack(keys_of(limit=b"a", places=2)), None)
-        task.status = TAKEN
-        lab.taken[number] = task
-        lab.driver.held(task)
-    lab.number = 3
+        lab.load(number, keys_of(limit=b"a", places=2), TAKEN)
     new = lab.put(keys_of(limit=b"a", places=2))
     assert lab.take() is None
     lab.end(lab.taken[0])
@@ -137,11 +133,10 @@ def test_more_tasks_than_places_after_a_load_take_none() -> None:
 def test_a_place_given_before_the_load_was_over_is_taken_back() -> None:
     lab = Lab()
     ready = lab.put(keys_of(limit=b"a", places=1))
-    other = Task(b"o" * 40, b"q", b"", 0, 7, 0, 0)
-    other.entry = JobEntry(pack(keys_of(limit=b"a", places=1)), None)
-    other.status = TAKEN
-    lab.taken[7] = other
-    lab.driver.held(other)
+    other = lab.load(7, keys_of(limit=b"a", places=1), TAKEN)
+    assert not lab.driver.full_limits
+    lab.driver.loaded()
+    assert list(lab.driver.full_limits) == [b"a"], "T47.1: a task waits"
     assert lab.take() is None  # T41.4
     lab.check()
     lab.end(other)
@@ -173,6 +168,59 @@ def test_the_last_put_sets_the_places_of_its_key() -> None:
     assert lab.take() is None
     lab.give_back(first)  # T40.3: it says one place, but is older
     assert lab.take() is first
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_highest_number_counts_in_whatever_status(seed: int) -> None:
+    """T40.3 Weight, places and rate of a key are those of the task with the highest number that
+    has them, whatever its state. When that task is gone, the next one counts.
+    """
+    chance = random.Random(seed)
+    lab = Lab()
+    alive: dict[int, Keys] = {}
+    for _ in range(400):
+        driver, number = lab.driver, lab.number
+        what = chance.random()
+        if what < 0.4 or not alive:
+            many = chance.randrange(1, 6)
+            keys = keys_of(b"g", many, b"l", many, b"r", many * SECOND_NS // 10, many)
+            if what < 0.2:
+                alive[number] = keys
+                lab.put(keys)
+            else:  # with a delay, or loaded later than others
+                number = chance.choice([number, 10_000 - number])
+                alive[number] = keys
+                lab.number, before = 0, lab.number
+                lab.load(number, keys, DELAYED)
+                lab.number = before + 1
+        elif what < 0.5 and lab.ready:
+            lab.remove(chance.choice(list(lab.ready.values())), BURIED)
+        elif what < 0.6 and lab.buried:
+            lab.enter(chance.choice(list(lab.buried.values())))
+        elif what < 0.7 and lab.take() is not None:
+            lab.advance(10_000)
+        elif lab.taken and what < 0.8:
+            task = chance.choice(list(lab.taken.values()))
+            lab.end(task)
+            del alive[task.number]
+        elif lab.buried or lab.ready:
+            task = max((*lab.buried.values(), *lab.ready.values()), key=lambda one: one.number)
+            lab.delete(task) if task.number in lab.buried else lab.remove(task)
+            del alive[task.number]
+        lab.check()
+        if not alive:
+            continue
+        wanted = alive[max(alive)]
+        if b"l" in driver.limits:
+            assert driver.limits[b"l"].places == wanted.places
+        if b"g" in driver.groups:
+            assert driver.groups[b"g"].weight == wanted.weight
+        if b"r" in driver.rates:
+            assert (driver.rates[b"r"].gap_ns, driver.rates[b"r"].burst) == (
+                wanted.gap_ns,
+                wanted.burst,
+            )
+    drain(lab)
 
 
 def test_a_buried_task_may_come_back() -> None:
@@ -385,3 +433,34 @@ def test_a_limit_that_comes_back_is_a_new_one() -> None:
                 lab.check()
             lab.end(next(iter(lab.taken.values())))
         drain(lab)
+
+
+# ---- over a restart
+
+
+@pytest.mark.parametrize("state", ["delayed", "back-off", "dead", "gone"])
+def test_a_restart_changes_no_limit(make_world: Callable[..., World], state: str) -> None:
+    """T40.3 Weight, places and rate of a key are those of the task with the highest number that
+    has them, whatever its state. When that task is gone, the next one counts.
+    """
+    world = make_world(journal="always")
+    run = world.run
+    assert run("TUBE", "CREATE", "t", "tasks") == b"OK"
+    for _ in range(6):
+        world.add("t", "body", "LIMIT", "a", "3", PRI=1)
+    options = {"delayed": {"DELAY": 600}, "dead": {"ATTEMPTS": 1}}.get(state, {})
+    last = world.add("t", "body", "LIMIT", "a", "1", PRI=0, **options)
+    if state != "delayed":
+        assert world.get("t") == [last]
+        if state == "gone":
+            assert run("DONE", last, "-") == 1
+        else:
+            token = run("START", last)[0][0]
+            assert run("FAIL", last, token, "DELAY", 600) is not None
+            assert run("RESULT", last)[1] == state.encode()
+    assert len(world.get("t", count=9)) == (3 if state == "gone" else 1)
+    world.kill(0)
+    world.start(0)
+    run = world.wire()
+    assert run("LIMITS", "t")[1][0][3] == b"a"
+    assert world.get("t", count=9) == []

@@ -485,6 +485,7 @@ def renew(t: Tubes, tube: Tube, task: Task, entry: Entry | None) -> None:
     driver.ended(task)
     task.entry = entry
     driver.joined(task)
+    driver.named(task)
     t.bytes_used += driver.bytes_used - used
 
 

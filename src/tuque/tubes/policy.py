@@ -67,6 +67,7 @@ from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import PUT_BYTES, SESSION_BYTES, Tubes
+from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.operations import (
@@ -464,6 +465,9 @@ class TubePolicy(Tubes):
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
         n.keys.index()
+        for tube in self.by_name.values():
+            if isinstance(tube.driver, Tasks):
+                tube.driver.loaded()
         dead_letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)

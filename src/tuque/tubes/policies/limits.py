@@ -71,7 +71,6 @@ class Limit:
     def __init__(self) -> None:
         self.places: i64 = 0
         self.used: i64 = 0  # by TAKEN tasks, and kept by lanes
-        self.set_by: i64 = -1  # the task that said so: the highest number counts
         self.lanes: i64 = 0
         self.tasks: i64 = 0  # READY ones
         self.since_ms: i64 = 0  # when tasks began to wait for a place; 0: none waits
@@ -87,11 +86,8 @@ class Limit:
         ring = self.ring
         return self.alone if ring is None else ring.first()
 
-    def says(self, packed: bytes, number: i64) -> bool:
-        """Go by the places in the task's bytes, if it counts; True: they are others (T40.3)."""
-        if number <= self.set_by:
-            return False
-        self.set_by = number
+    def follow(self, packed: bytes) -> bool:
+        """Go by the places in the bytes of the task that counts; True: they are others (T40.3)."""
         before = self.places
         self.places = i64(read_i32_le(packed, numbers_at(packed) + PLACES_AT))
         return self.places != before
@@ -104,7 +100,6 @@ class Rate(Bucket):
 
     def __init__(self, keys: Keys, full_ns: i64) -> None:
         super().__init__(keys.gap_ns, keys.burst, full_ns)
-        self.set_by: i64 = -1
         self.lanes: i64 = 0
         self.tasks: i64 = 0  # READY ones
         self.since_ms: i64 = 0  # when tasks began to wait for a token; 0: none waits
@@ -113,11 +108,8 @@ class Rate(Bucket):
         self.is_behind = False  # more lanes may go, in the next turn (T41.6)
         self.ring: Ring | None = None
 
-    def says(self, packed: bytes, number: i64, now_ms: i64) -> bool:
-        """Go by gap and burst in the task's bytes, if it counts; True: they are others (T40.3)."""
-        if number <= self.set_by:
-            return False
-        self.set_by = number
+    def follow(self, packed: bytes, now_ms: i64) -> bool:
+        """As `Limit.follow`, of gap and burst."""
         at = numbers_at(packed)
         gap_ns = read_i64_le(packed, at + GAP_AT)
         burst = i64(read_i32_le(packed, at + BURST_AT))

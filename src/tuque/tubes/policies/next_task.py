@@ -8,19 +8,19 @@ that may not go costs nothing, and a take costs O(log n) whatever waits.
 
 from typing import Final, final
 
-from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from tuque.core.model.rows import Instants
 from tuque.core.model.task import Task
 from tuque.tubes.entries.keys import (
+    NO_NAME,
     UNTIL_START,
     JobEntry,
     has_unique,
     keys_of,
     lane_name,
     limit_of,
-    numbers_at,
+    names_of,
     unique_of,
     until_of,
 )
@@ -41,6 +41,7 @@ from tuque.tubes.policies.tables import (
     OF_LIMIT,
     OF_RATE,
     KeyTables,
+    weight_in,
 )
 from tuque.tubes.types.driver import Order, listing_of
 
@@ -200,8 +201,11 @@ class Tasks(KeyTables):
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
         keys = keys_of(task)
-        if len(keys) > 0 and has_unique(keys):
-            self.give_up_key(unique_of(keys), task.number)
+        if len(keys) > 0:
+            if len(lane_name(keys)) > len(NO_NAME):
+                self.forget_names(keys, task)
+            if has_unique(keys):
+                self.give_up_key(unique_of(keys), task.number)
 
     def died(self, task: Task) -> None:
         """[T44] The task is BURIED: its unique key is free (T44.2), unless for its time (T44.3)."""
@@ -222,9 +226,8 @@ class Tasks(KeyTables):
         """A READY task joins its lane."""
         self.count += 1
         lane = self.lane_of(task)
-        keys = keys_of(task)
-        if len(keys) > 0:
-            self.set_keys(lane, keys, task.number)
+        if not lane.is_free or len(lane.group) > 0:
+            self.count_in(lane)
         lane.add(task)
         if lane.stands == 0:
             self.stand(lane)
@@ -343,10 +346,7 @@ class Tasks(KeyTables):
             return
         key = limit_of(keys)
         if len(key) > 0:
-            limit = self.known_limit(key)
-            limit.used += 1
-            if limit.says(keys, task.number):
-                self.feed_limit(key, limit)
+            self.known_limit(key).used += 1
 
     def listing(self) -> list[Task]:
         """All READY tasks, also those that may not go."""
@@ -585,23 +585,62 @@ class Tasks(KeyTables):
             self.alarms.set(key, at_ms)
             self.alarm_ms = min(self.alarm_ms, at_ms)
 
-    # ---- what tasks say
+    # ---- what tasks say (T40.3)
 
-    def set_keys(self, lane: Lane, packed: bytes, number: i64) -> None:
-        """Places, rate and weight are those that the task with the highest number says (T40.3)."""
+    def named(self, task: Task) -> None:
+        """The task is in the tube, in whatever status, with the keys that it names."""
+        packed = keys_of(task)
+        if len(packed) == 0 or len(lane_name(packed)) == len(NO_NAME):
+            return
+        group, limit, rate = names_of(lane_name(packed))
+        if len(group) > 0 and self.name(self.of_group, group, task):
+            self.follow_group(group, packed)
+        if len(limit) > 0 and self.name(self.of_limit, limit, task):
+            self.follow_limit(limit, packed)
+        if len(rate) > 0 and self.name(self.of_rate, rate, task):
+            self.follow_rate(rate, packed)
+
+    def forget_names(self, packed: bytes, task: Task) -> None:
+        """The task is gone: of its keys, those for which it counted go by another one."""
+        group, limit, rate = names_of(lane_name(packed))
+        if len(group) > 0 and self.unname(self.of_group, group, task):
+            self.follow_group(group, self.counted(self.of_group, group))
+        if len(limit) > 0 and self.unname(self.of_limit, limit, task):
+            self.follow_limit(limit, self.counted(self.of_limit, limit))
+        if len(rate) > 0 and self.unname(self.of_rate, rate, task):
+            self.follow_rate(rate, self.counted(self.of_rate, rate))
+
+    def follow_group(self, key: bytes, packed: bytes) -> None:
+        """The group goes by these bytes, if it has READY tasks."""
+        group = self.groups.get(key)
+        if group is not None:
+            self.weigh(group, weight_in(packed))
+
+    def follow_limit(self, key: bytes, packed: bytes) -> None:
+        """The limit goes by these bytes, if somebody uses it."""
+        limit = self.limits.get(key)
+        if limit is not None and limit.follow(packed):
+            self.feed_limit(key, limit)
+
+    def follow_rate(self, key: bytes, packed: bytes) -> None:
+        """The rate goes by these bytes, if its bucket is known."""
+        rate = self.rates.get(key)
+        if rate is not None and rate.follow(packed, self.now_ms):
+            self.feed_rate(key, rate)
+
+    def count_in(self, lane: Lane) -> None:
+        """One READY task more is in the lane."""
         if len(lane.group) > 0:
-            group = lane.tenant
-            group.tasks += 1
-            if number > group.set_by:
-                group.set_by = number
-                self.weigh(group, i64(read_i32_le(packed, numbers_at(packed))))
+            lane.tenant.tasks += 1
         if len(lane.limit) > 0:
-            limit = self.limit_at(lane.limit)
-            limit.tasks += 1
-            if limit.says(packed, number):
-                self.feed_limit(lane.limit, limit)
+            self.limit_at(lane.limit).tasks += 1
         if len(lane.rate) > 0:
-            rate = self.rates[lane.rate]
-            rate.tasks += 1
-            if rate.says(packed, number, self.now_ms):
-                self.feed_rate(lane.rate, rate)
+            self.rates[lane.rate].tasks += 1
+
+    def loaded(self) -> None:
+        """[T41] All tasks are in: lanes that were let go too early wait again (T41.4)."""
+        if all(limit.used <= limit.places for limit in self.limits.values()):
+            return
+        for lane in list(self.lanes.values()):
+            if lane.has_place and self.ring_of(lane) is self.line:
+                self.has_lost(lane)

@@ -30,7 +30,6 @@ class Group:
 
     def __init__(self) -> None:
         self.weight: i64 = 1
-        self.set_by: i64 = -1  # the task that said so: the highest number counts
         self.lanes: i64 = 0
         self.tasks: i64 = 0  # READY ones; not counted of the group without a name
 

@@ -4,10 +4,12 @@ Must not know: which partition goes next.
 """
 
 from itertools import islice
-from typing import Final
+from typing import Final, cast, final
 
-from mypy_extensions import i64
+from librt.strings import read_i32_le
+from mypy_extensions import i64, mypyc_attr
 
+from tuque.core.model.rows import Rows
 from tuque.core.model.task import Task
 from tuque.tubes.entries.keys import (
     FILL_MAX_NS,
@@ -16,6 +18,7 @@ from tuque.tubes.entries.keys import (
     keys_of,
     lane_name,
     names_of,
+    numbers_at,
     share_keys,
     unpack,
 )
@@ -30,11 +33,24 @@ from tuque.tubes.types.driver import Driver, Table, free_some
 LANE_BYTES: Final = 560
 KEY_BYTES: Final = 240
 RING_BYTES: Final = 420
+NAMED_BYTES: Final = 100  # a key that one task names
+ROWS_BYTES: Final = 200  # more, if several do
+ROW_BYTES: Final = 8  # each of these
 
 # rows of LIMITS
 OF_LIMIT: Final = 1
 OF_RATE: Final = 2
 OF_GROUP: Final = 3
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Named(Rows):
+    """The tasks that name a key, by number: the last one says what it means (T40.3)."""
+
+    def before(self, a: object, b: object) -> bool:
+        """Whether the task `a` has the lower number."""
+        return cast("Task", a).number < cast("Task", b).number
 
 
 class KeyTables(Driver):
@@ -53,6 +69,10 @@ class KeyTables(Driver):
         self.rates: dict[bytes, Rate] = {}
         self.groups: dict[bytes, Group] = {}
         self.weights: i64 = 0  # of all groups
+        # by key, the one task that names it, or all of them: in whatever status (T40.3)
+        self.of_limit: dict[bytes, object] = {}
+        self.of_rate: dict[bytes, object] = {}
+        self.of_group: dict[bytes, object] = {}
         self.full_limits: dict[bytes, None] = {}  # that tasks wait for, the longest first
         self.full_rates: dict[bytes, None] = {}
         self.line = Ring(IN_READY, self.groups)
@@ -64,6 +84,7 @@ class KeyTables(Driver):
     def free(self, most: i64) -> None:
         """Free some keys, then partitions, which they name."""
         keys: list[Table] = [self.line.lines, self.limits, self.rates, self.groups]
+        keys += [self.of_limit, self.of_rate, self.of_group]
         free_some([*keys, self.uniques.claims, self.by_packed, self.lanes], most)
 
     def keys(self) -> i64:
@@ -71,12 +92,14 @@ class KeyTables(Driver):
         count: i64 = len(self.limits) + len(self.rates) + len(self.groups)
         return count + len(self.uniques.claims)
 
-    def new_lane(self, name: bytes, packed: bytes) -> Lane:
-        """Make the lane of a task that carries these bytes, and the keys that it names."""
+    def new_lane(self, name: bytes) -> Lane:
+        """Make the lane of that name, and the keys that it has."""
         group_key, limit_key, rate_key = names_of(name)
         group = self.groups.get(group_key)
         if group is None:
             group = Group()
+            if len(group_key) > 0:
+                group.weight = weight_in(self.counted(self.of_group, group_key))
             self.groups[group_key] = group
             self.weights += group.weight
             self.bytes_used += KEY_BYTES + len(group_key)
@@ -89,7 +112,7 @@ class KeyTables(Driver):
         if len(lane.rate) > 0:
             rate = self.rates.get(lane.rate)
             if rate is None:
-                keys = unpack(packed)
+                keys = unpack(self.counted(self.of_rate, lane.rate))
                 rate = Rate(keys, self.empty_ns + keys.burst * keys.gap_ns)
                 self.rates[lane.rate] = rate
                 self.bytes_used += KEY_BYTES + len(lane.rate)
@@ -112,7 +135,7 @@ class KeyTables(Driver):
         name = lane_name(packed)
         lane = self.lanes.get(name)
         if lane is None:
-            return self.new_lane(name, packed)
+            return self.new_lane(name)
         if lane.count > 1 and len(packed) > 0 and not has_unique(packed):
             shared = JobEntry(packed, None)
             if len(lane.entry.keys) > 0:
@@ -146,6 +169,7 @@ class KeyTables(Driver):
         limit = self.limits.get(key)
         if limit is None:
             limit = Limit()
+            limit.follow(self.counted(self.of_limit, key))
             self.limits[key] = limit
             self.bytes_used += KEY_BYTES + len(key)
         return limit
@@ -181,6 +205,48 @@ class KeyTables(Driver):
             ring = self.new_ring(IN_RATE)
             rate.ring = ring
         return ring
+
+    # ---- who says what a key means (T40.3)
+
+    def name(self, named: dict[bytes, object], key: bytes, task: Task) -> bool:
+        """One more task names the key; whether it is the one that counts now."""
+        known = named.get(key)
+        if known is None:
+            named[key] = task
+            self.bytes_used += NAMED_BYTES + len(key)
+            return True
+        if isinstance(known, Named):
+            rows = known
+        else:
+            rows = Named()
+            rows.add(known)
+            named[key] = rows
+            self.bytes_used += ROWS_BYTES
+        rows.add(task)
+        self.bytes_used += ROW_BYTES
+        return rows.last() is task
+
+    def unname(self, named: dict[bytes, object], key: bytes, task: Task) -> bool:
+        """The task is gone; whether another one counts now."""
+        rows = named[key]
+        if not isinstance(rows, Named):
+            assert rows is task, "another task names the key"
+            del named[key]
+            self.bytes_used -= NAMED_BYTES + len(key)
+            return False
+        counted = rows.last() is task
+        rows.remove(task)
+        self.bytes_used -= ROW_BYTES
+        if rows.count == 1:
+            named[key] = rows.last()
+            self.bytes_used -= ROWS_BYTES
+        return counted
+
+    def counted(self, named: dict[bytes, object], key: bytes) -> bytes:
+        """The bytes of the task that counts for the key."""
+        known = named[key]
+        last = known.last() if isinstance(known, Named) else known
+        return keys_of(cast("Task", last))
 
     # ---- who waits (T47)
 
@@ -256,3 +322,8 @@ class KeyTables(Driver):
         for key in islice(self.groups, int(first), int(first + count - len(found))):
             found.append((OF_GROUP, key))
         return found
+
+
+def weight_in(packed: bytes) -> i64:
+    """The weight of its group that a task's bytes have."""
+    return i64(read_i32_le(packed, numbers_at(packed)))

@@ -537,6 +537,7 @@ def enter(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
         driver.now_ms = n.now_ms
         used = driver.bytes_used
         driver.joined(task)
+        driver.named(task)
         t.bytes_used += driver.bytes_used - used
         if task.entry is not None:
             enter_life(n, task)

@@ -23,7 +23,7 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   kind has its own names.
 - T40.2 The keys are part of the task: they are in its records and its copies.
 - T40.3 Weight, places and rate of a key are those of the task with the highest number that has
-  them.
+  them, whatever its state. When that task is gone, the next one counts.
 - T40.4 A key is forgotten when no task has it any more, a rate only once its bucket is full.
 - T40.5 On a queue, or a tube of another type:
   `-NOTUBE UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks`.
