@@ -48,14 +48,17 @@ SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "1500")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first; what needs the sources is not run on compiled modules.
 
-    First of all what has the Spark session: it is the longest share of one process.
+    First of all what has the Spark session: it is the longest share of one process. Last are
+    folders whose tests are short, so that no process ends long after the others.
     """
     from both_ways import IS_COMPILED
     from budget import folder_of, read
 
     limits = read()
     names = {folder_of(item.nodeid) for item in items}
-    places = {name: (name != "spark", -limits.of(name), name) for name in names}
+    places = {
+        name: (name != "spark", name in limits.in_process, -limits.of(name), name) for name in names
+    }
     items.sort(key=lambda item: places[folder_of(item.nodeid)])
 
     if IS_COMPILED:
