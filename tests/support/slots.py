@@ -122,14 +122,16 @@ class Slots:
     def report(self, slot: Slot, reports: list[Any]) -> None:
         """A test has run, or what all tests of the process shared has ended."""
         hook = self.config.hook
-        item = self.session.items[slot.share[0]] if slot.share else None
-        if item is not None:
-            hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for one in reports:
-            hook.pytest_runtest_logreport(report=one)
-        if item is not None:
+        if slot.share:
             slot.share.popleft()
-            hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            of = {"nodeid": reports[0].nodeid, "location": reports[0].location}
+            hook.pytest_runtest_logstart(**of)
+            for one in reports:
+                hook.pytest_runtest_logreport(report=one)
+            hook.pytest_runtest_logfinish(**of)
+        else:
+            for one in reports:
+                hook.pytest_runtest_logreport(report=one)
         if self.session.shouldfail:
             self.left.clear()
             for one in self.running.values():
