@@ -254,7 +254,7 @@ class Worker:
                 following: Any = Onward(self.session) if after is None else items[after]
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 self.tell()
-                if self.line.poll():
+                if self.session.shouldfail or self.line.poll():
                     return  # no more is to run
             self.line.send(NEXT)
 
