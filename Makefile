@@ -17,7 +17,7 @@ FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 p
 # The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
 KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
 SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src:$(CURDIR):$(CURDIR)/examples"
-PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
+PYTEST = -m pytest -q --slots $$((2 * $(JOBS)))
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

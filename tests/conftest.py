@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT / "support"), str(ROOT / "tools")]
 
-pytest_plugins = ["budget", "failed"]
+pytest_plugins = ["budget", "slots", "failed"]
 
 # A loaded machine is no fault of the code: no deadlines. The same examples in every run.
 settings.register_profile(
@@ -48,14 +48,17 @@ SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "1500")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first; what needs the sources is not run on compiled modules.
 
-    First of all what has the Spark session: it is the longest share of one process.
+    First of all what has the Spark session: it is the longest share of one process. Last are
+    folders whose tests are short, so that no process ends long after the others.
     """
     from both_ways import IS_COMPILED
     from budget import folder_of, read
 
     limits = read()
     names = {folder_of(item.nodeid) for item in items}
-    places = {name: (name != "spark", -limits.of(name), name) for name in names}
+    places = {
+        name: (name != "spark", name in limits.in_process, -limits.of(name), name) for name in names
+    }
     items.sort(key=lambda item: places[folder_of(item.nodeid)])
 
     if IS_COMPILED:
@@ -66,8 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """No garbage is looked for meanwhile: all that is made is kept."""
+    from warm import warm
+
+    config = session.config
+    if config.option.slots > 1 and not any(".py" in word for word in config.args):
+        warm(ROOT)
     gc.disable()
     try:
         return (yield)
@@ -82,23 +90,6 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """What all processes need is made before they start."""
-    from warm import warm
-
-    if not any(Path(word).suffix == ".py" or "::" in word for word in config.args):
-        warm(ROOT)
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Which process runs which test."""
-    from shares import Shares
-
-    return Shares(config, log)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ PAST: Final = ("tests/sim/past_failures.txt", "tests/sim/past_failures_slow.txt"
 
 # The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
 # They are no share of a run that started this one.
-DROPPED: Final = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTEST_XDIST_WORKER")
+DROPPED: Final = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
 
 
 @dataclass
@@ -225,7 +225,7 @@ def quick_parts(words: list[str], jobs: int, why: str) -> list[Part]:
     """All tests but the slow ones: on the compiled modules, or `why` on the sources."""
     pytest = ["-m", "pytest", "-q"]
     # Two processes for each core: they and the nodes that they start keep all cores busy.
-    many = ["-n", str(2 * jobs)]
+    many = ["--slots", str(2 * jobs)]
     if why:
         say(f"on the sources: {why}")
         return [Part("sources", [*pytest, *many, "-m", "not slow", *words], on_sources=True)]
@@ -317,7 +317,7 @@ def deep_parts(jobs: int) -> list[Part]:
     """All parts but those of `make test`."""
     pytest = ["-m", "pytest", "-q"]
     # They compute more: with two for each core Spark runs into timeouts.
-    many = ["-n", str(jobs + 1)]
+    many = ["--slots", str(jobs + 1)]
     spark = sorted(str(one.relative_to(ROOT)) for one in ROOT.glob("tests/e2e/spark_chaos*.py"))
     chaos = "tests/e2e/cluster_chaos.py"
     seeds = ["-m", "sim", "--jobs", str(jobs), "--rare", "5", "--past"]

@@ -143,7 +143,29 @@ def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     pip += ["--progress-bar", "off", "-c", "constraints.txt"]
     run([*pip, *BUILD_PINS, *requirements(extras.split(","))], log)
+    if level == "dev":
+        remove_unpinned(python, log)
     (venv / f".stamp-{level}").write_text(digest(files, level, sys.version))
+
+
+def remove_unpinned(python: Path, log: Path) -> None:
+    """Remove packages that tests needed before, and nothing needs any more."""
+    listing = [str(python), "-m", "pip", "list", "--disable-pip-version-check", "--format=freeze"]
+    done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    if names := unpinned(done.stdout):
+        run([str(python), "-m", "pip", "uninstall", "--yes", *names], log)
+
+
+def unpinned(installed: str) -> list[str]:
+    """Of the names of `pip list` those that constraints.txt does not have."""
+    pinned = names_of((ROOT / "constraints.txt").read_text()) | {"pip", "tuque"}
+    return sorted(names_of(installed) - pinned)
+
+
+def names_of(lines: str) -> set[str]:
+    """The names before `==`, as they are compared."""
+    found = (line.split("==")[0].strip() for line in lines.splitlines() if "==" in line)
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
 
 
 def requirements(extras: list[str]) -> list[str]:

@@ -55,6 +55,11 @@ def test_what_is_installed_is_what_is_pinned() -> None:
     assert names - set(pins()) <= {"pip", "tuque"}, "installed, but without a pin"
 
 
+def test_what_has_no_pin_any_more_is_removed() -> None:
+    listed = "pip==26.0\ntuque==1.0\nruff==1\nPy_Test==9.2\nTyping.Extensions==4.15.0\ngone==1\n"
+    assert SETUP_ENV["unpinned"](listed) == ["gone", "py-test"]
+
+
 def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     files = SETUP["compiled_files"]()

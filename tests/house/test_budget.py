@@ -95,9 +95,9 @@ def test_all_processes_are_added_up_and_failures_tell_how(tmp_path: Path) -> Non
     (place / "test_it.py").write_text(SUITE)
     support = str(Path(budget.__file__).parent)
     report = tmp_path / "report.json"
-    plugins = ["-p", "xdist", "-p", "budget", "-p", "failed"]
+    plugins = ["-p", "slots", "-p", "budget", "-p", "failed"]
     base = tmp_path / "base"
-    words = ["-m", "pytest", "-q", *plugins, "-n", "2", f"--basetemp={base}", "tests"]
+    words = ["-m", "pytest", "-q", *plugins, "--slots", "2", f"--basetemp={base}", "tests"]
     env = {
         **os.environ,
         "PYTHONPATH": support,
@@ -122,7 +122,7 @@ def test_all_processes_are_added_up_and_failures_tell_how(tmp_path: Path) -> Non
     }
     assert made["counts"] == {"passed": 1}
     said = made["failed"]["tests/core/test_it.py::test_bad"]
-    for word in ("PYTHONHASHSEED=77", "process gw", "printed: seed 4711"):
+    for word in ("PYTHONHASHSEED=77", "process 0", "printed: seed 4711"):
         assert word in said["seeds"]
     (log,) = [text for kind, text in said.items() if kind.startswith("nodes' logs")]
     assert log.splitlines() == [f"line {number}" for number in range(10, 60)]

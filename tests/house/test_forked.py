@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -30,6 +31,31 @@ ended = RealServer(other).start()
 os.kill(ended.pid, 9)
 while Path(f"/proc/{ended.pid}").exists():
     time.sleep(0.01)
+"""
+APP = """
+import json, logging, os, pathlib, signal, sys, threading
+from tuque.worker import App
+
+app = App()
+
+@app.task
+def nothing() -> None:
+    pass
+
+facts = {
+    "leads its group": os.getpgid(0) == os.getpid(),
+    "files": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
+    "signals": {int(n): str(signal.getsignal(n) or 0)[:30] for n in signal.valid_signals()},
+    "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+    "variables": {k: v for k, v in os.environ.items() if k not in ("HERE", "TESTS_EXEC")},
+    "threads": threading.active_count(),
+    "log": [len(logging.root.handlers), logging.root.level, logging.getLogger("tuque").level],
+    "words": [word for word in sys.argv[2:] if not word.startswith("--box=")],
+    "path": sys.path,
+    "directory": os.getcwd(),
+}
+pathlib.Path(os.environ["HERE"]).write_text(json.dumps(facts))
+os._exit(3)
 """
 
 
@@ -135,3 +161,18 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return words[0] not in "ZX"
+
+
+def test_the_process_of_a_worker(tmp_path: Path) -> None:
+    """It finds what it would find had its supervisor started Python."""
+    (tmp_path / "tests_app.py").write_text(APP)
+    words = ["worker", "tests_app:app", "--app-dir", str(tmp_path), "--url", "tuque://127.0.0.1:1"]
+    found = []
+    for more in ({}, {forked.EXEC: "1"}):
+        here = tmp_path / f"facts{len(found)}"
+        with (tmp_path / "said").open("wb") as out:
+            program = forked.start([*words, "--log-level", "error"], out, HERE=str(here), **more)
+        assert program.wait(60) == 3, (tmp_path / "said").read_text()
+        found.append(json.loads(here.read_text()))
+    assert found[0] == found[1]
+    assert found[0]["leads its group"]

@@ -1,6 +1,6 @@
 """How long the tests of each folder took, beside what they may take (tests/budget.toml).
 
-A plugin of pytest: it adds up times over all processes of xdist and prints folders that are over
+A plugin of pytest: it adds up times over all processes and prints folders that are over
 their budgets, with their slowest tests. With `--report FILE` it writes them there, with what
 failed, and prints nothing: tools/run_tests.py adds up several runs. It fails no run.
 """
@@ -187,5 +187,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Adds up where the reports of all processes arrive."""
-    if not hasattr(config, "workerinput") and not config.option.collectonly:
+    if not config.option.collectonly:
         config.pluginmanager.register(Times(config.option.report))

@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
+
+import slots
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = Path(os.environ.get("TUQUE_FAILED") or ROOT / "build" / "tests" / "failed")
@@ -33,7 +35,7 @@ def seeds_of(report: pytest.TestReport) -> str:
     """All that chance depends on, as far as it is known."""
     lines = [
         f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'not set')}",
-        f"process {os.environ.get('PYTEST_XDIST_WORKER', 'of its own')}",
+        f"process {slots.number if slots.number >= 0 else 'of its own'}",
         "hypothesis: the same examples in each run (derandomize)",
     ]
     text = "\n".join((*(said for _, said in report.sections), report.longreprtext))
@@ -83,12 +85,6 @@ def keep(nodeid: str, places: list[Path], base: Path) -> None:
                 shutil.copytree(place, goal / place.relative_to(base), dirs_exist_ok=True)
 
 
-def base_of(config: Any) -> Path:
-    """The directory below which this process makes those of its tests."""
-    base: Path = config._tmp_path_factory.getbasetemp()
-    return base
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -99,7 +95,7 @@ def pytest_runtest_makereport(
         item.stash[BEGAN] = time.time() - call.duration - 1
     if report.failed:
         report.sections.append((SEEDS, seeds_of(report)))
-        base = base_of(item.config)
+        base = slots.base_of(item.config)
         own = getattr(item, "funcargs", {}).get("tmp_path")
         logs = logs_since([base], item.stash[BEGAN])[:LOGS_MAX]
         for path in logs:

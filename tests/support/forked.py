@@ -2,15 +2,18 @@
 
 Importing a node takes a quarter of a second of CPU, interpreted, and the tests start hundreds. A
 forked program begins where `python -m tuque` calls main(): with its own arguments, variables and
-output. Tests of the start itself use subprocess.
+output. The process in which a worker runs is forked by its supervisor in the same way. Tests of the
+start itself use subprocess, and EXEC for the process of a worker.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import gc
 import json
+import logging
 import os
 import selectors
 import signal
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -43,8 +47,10 @@ READ_AT_START = (
     "LANG",
     "LC_",
 )  # variables that a forked program cannot have anew
+EXEC = "TESTS_EXEC"  # a variable: a worker starts its process as it ships
 NESTS_MAX = 4  # environments used by a single test are not worth one
 SLICE_S = 0.05  # lets other threads ask, too
+FDS_MAX = 4096  # more files no program of the tests has open
 CAN_FORK = hasattr(os, "pidfd_open")
 
 
@@ -211,6 +217,7 @@ def serve() -> None:
     """The process that forks, until its caller is gone; each child becomes a requested program."""
     for name in sys.argv[1].split():
         import_module(name)
+    fork_workers()
     gc.freeze()
     program = import_module("tuque.main").main
     if fork_on_request(socket.socket(fileno=int(sys.argv[2]))):
@@ -295,3 +302,68 @@ def become(asked: dict[str, Any], files: list[int], not_its: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.argv = [sys.argv[0], *asked["words"]]
+
+
+# ---- The process of a worker
+
+
+class ForkedWorker(subprocess.Popen[bytes]):
+    """What a supervisor starts with `python -c BOOT ...`, as a fork that goes on from there."""
+
+    def __init__(self, words: list[str], **more: Any) -> None:
+        self.fds: tuple[int, ...] = more["pass_fds"]
+        self.env: dict[str, str] = more["env"]
+        super().__init__(words, **more)
+
+    def _execute_child(self, words: list[str], *_: object) -> None:
+        """In the place of subprocess's own, which makes the process."""
+        if EXEC in self.env:
+            super()._execute_child(words, *_)  # type: ignore[misc]  # it is not public
+            return
+        self.pid = os.fork()
+        if self.pid:
+            self._child_created = True
+            return
+        try:
+            self.become(words)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def become(self, words: list[str]) -> None:
+        """What an exec and the start of Python change, and then the program."""
+        os.setpgid(0, 0)
+        faulthandler.disable()
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        first = 3
+        for fd in sorted(self.fds):
+            os.closerange(first, fd)
+            first = fd + 1
+        os.closerange(first, FDS_MAX)
+        logging.root.handlers.clear()
+        logging.root.setLevel(logging.WARNING)
+        logging.getLogger("tuque.worker").setLevel(logging.NOTSET)
+        os.environ.clear()
+        os.environ.update(self.env)
+        flag, _, path, *arguments = words[1:]
+        assert flag == "-c"
+        sys.path[:] = json.loads(path)
+        sys.argv = [flag, path, *arguments]
+        program = import_module("tuque.worker.main").worker
+        leave(lambda: program(arguments, prog_name="tuque worker"))
+
+
+class Forking:
+    """The module subprocess as a supervisor sees it."""
+
+    Popen = ForkedWorker
+
+
+def fork_workers() -> None:
+    """Has supervisors of this process, and of its forks, fork the processes of their workers."""
+    supervise = sys.modules.get("tuque.worker.run.supervise")
+    if supervise is not None:
+        vars(supervise)["subprocess"] = Forking

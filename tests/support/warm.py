@@ -1,4 +1,4 @@
-"""Compiles the tests once, where each process of xdist would compile all of them for itself.
+"""Compiles the tests on all cores, before one process collects them.
 
 pytest keeps what it compiled beside the files, so this costs a fresh clone some seconds, and a
 clone that has run its tests before nothing.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-FEW = 40  # so many files the processes may compile as they come to them
+FEW = 40  # so many files are compiled as they are collected
 TAIL = f".{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
 
 
@@ -34,7 +34,7 @@ def warm(root: Path) -> int:
         return 0
     cores = os.cpu_count() or 1
     found.sort(key=lambda path: path.stat().st_size)
-    words = ["-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    words = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     running = [
         subprocess.Popen(
             [sys.executable, *words, *map(str, found[first::cores])],

@@ -70,8 +70,8 @@ def client(node: RealServer) -> Iterator[Client]:
 def start_worker(worker_process: StartProgram, tmp_path: Path) -> StartWorker:
     """Starts `tuque worker APP ...`; what its tasks did stands in OUT/did."""
 
-    def start(*arguments: str, app: str = "e2e_tasks:app") -> Program:
-        return worker_process(app, "--app-dir", str(HERE), *arguments, OUT=str(tmp_path))
+    def start(*arguments: str, app: str = "e2e_tasks:app", **env: str) -> Program:
+        return worker_process(app, "--app-dir", str(HERE), *arguments, OUT=str(tmp_path), **env)
 
     return start
 

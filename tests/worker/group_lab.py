@@ -9,7 +9,7 @@ from worker_lab import HERE, Program
 
 def worker(place: Path, url: str, *flags: str) -> Program:
     """Starts a worker; its tasks write into the directory."""
-    words = ("worker", "group_tasks:app", "--app-dir", str(HERE), "--url", url, "-c", "4")
+    words = ("worker", "group_tasks:app", "--app-dir", str(HERE), "--url", url, "-c", "2")
     log = place / f"worker-{url[-5:]}.log"
     return Program(log, *words, *flags, OUT=str(place))
 

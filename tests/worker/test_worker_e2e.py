@@ -40,7 +40,7 @@ def test_every_pool_does_the_work(
     for number in range(20):
         tasks.record.enqueue(f"sync {number}")
         tasks.record_async.enqueue(f"async {number}")
-    worker = start_worker("--pool", pool, "-c", "4", "--max-jobs", "40")
+    worker = start_worker("--pool", pool, "-c", "2", "--max-jobs", "40")
     worker.ends(0)
     assert Counter(did()) == Counter(
         f"{kind} {number}" for kind in ("sync", "async") for number in range(20)

@@ -190,7 +190,8 @@ def test_the_broker_reads_nothing(
     refused = tasks.rejects.enqueue(SECRET)
     many = tasks.raises.enqueue_many([tasks.raises.options(attempts=1).call(SECRET)])
     assert client.show(handle.id).work.headers["tuque-key"] == "one"
-    worker = start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
+    words = ("--pool", pool, "-c", "2", "--keys", str(keyed))
+    worker = start_worker(*words, app="keys_tasks:app")
     assert handle.result(60) == SECRET
     assert handle.progress(str) == SECRET
     until(lambda: len(did()) == 4)
@@ -230,7 +231,7 @@ def test_the_broker_reads_nothing(
 )
 def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) -> None:
     """U11.3 begins only once the step before is done and its outcome names this job."""
-    start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
+    start_worker("--pool", pool, "-c", "2", "--keys", str(keyed), app="keys_tasks:app")
     many = group([tasks.echo.call(SECRET), tasks.echo.call("b")]).then(tasks.joined)
     assert many.then(tasks.echo).enqueue().result(60) == f"{SECRET} b"
     assert chain(tasks.echo.call(SECRET), tasks.echo).enqueue().result(60) == SECRET

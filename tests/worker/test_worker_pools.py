@@ -54,7 +54,7 @@ async def started(make: MakePool, concurrency: int = 2) -> AsyncIterator[Pool]:
 
 def run_calls(make: MakePool, *calls: Call) -> list[Outcome]:
     async def main() -> list[Outcome]:
-        async with started(make) as pool:
+        async with started(make, min(len(calls), 2)) as pool:
             return list(await asyncio.gather(*map(pool.run, calls)))
 
     return asyncio.run(main())
@@ -89,7 +89,7 @@ def test_no_command_line_has_a_password() -> None:
     url = "tuque://bob:hidden@127.0.0.1:1"
 
     async def lines() -> list[bytes]:
-        async with started(lambda c: ProcessPool(TARGET, HERE, url, c)) as pool:
+        async with started(lambda c: ProcessPool(TARGET, HERE, url, c), 1) as pool:
             assert isinstance(pool, ProcessPool)
             outcome = await pool.run(call("where"))
             assert outcome.text == url  # the child knows it

@@ -12,11 +12,13 @@ from noting import Noting
 from test_worker_crashes import children_of
 from worker_lab import Did, Program, StartWorker
 
+from forked import EXEC
 from lab import RealServer
 from tuque import Client
 from until import until
 from world import World
 
+AS_SHIPPED = {EXEC: "1"}
 POOLS = ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
 
 
@@ -133,8 +135,8 @@ def test_a_broker_that_comes_back_has_all_jobs(
     world.until(lambda: "broker lost" in caplog.text)
     world.start(0)
     world.until(lambda: "broker is back" in caplog.text)
+    world.until(lambda: {f"end {at}" for at in range(60)} <= set(noting.did))
     world.until(lambda: all(handle.status().state == "done" for handle in handles))
-    assert {f"end {at}" for at in range(60)} <= set(noting.did)
 
 
 @pytest.mark.slow
@@ -193,8 +195,8 @@ def test_a_killed_worker_costs_no_job(world: World) -> None:
     world.until(lambda: noting.did)
     first.kill()
     world.at_work(noting.app, concurrency=2, prefetch=10)
+    world.until(lambda: {f"end {at}" for at in range(40)} <= set(noting.did))
     world.until(lambda: all(handle.status().state == "done" for handle in handles))
-    assert {f"end {at}" for at in range(40)} <= set(noting.did)
 
 
 @pytest.mark.usefixtures("own_node")
@@ -243,7 +245,7 @@ def test_a_signal_while_it_starts(
 ) -> None:
     """U4.11 SIGINT while a worker starts ends it as SIGTERM does: at once, without a line"""
     (tmp_path / "hold").touch()
-    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app")
+    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app", **AS_SHIPPED)
     until((tmp_path / "loading").exists)
     worker.signal(number)
     code = worker.process.wait(30)
@@ -259,7 +261,7 @@ def test_other_signals_while_it_starts(
     until it has handlers.
     """
     (tmp_path / "hold").touch()
-    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app")
+    worker = start_worker("--pool", pool, "-c", "1", app="slow_start:app", **AS_SHIPPED)
     until((tmp_path / "loading").exists)
     for number in (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1):
         worker.signal(number)
