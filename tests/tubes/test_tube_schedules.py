@@ -11,7 +11,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from sim.engine.clock import START_MS
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import tick
-from tuque.core.msgs import TubeCopy
+from tuque.core.msgs.bus import TubeCopy
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 from tuque.wire.bus.bus import BusError, messages_of
 
 KINDS: list[Any] = list(get_args(AnyMessage))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     COUNT_MAX,
     AnyMessage,
     Ask,

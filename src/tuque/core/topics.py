@@ -21,7 +21,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
-from tuque.core.msgs import SubscriptionAt, TopicsTold
+from tuque.core.msgs.bus import SubscriptionAt, TopicsTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.dedupe import (

@@ -57,7 +57,7 @@ from tuque.core.model.work import (
     Terms,
     hash_of,
 )
-from tuque.core.msgs import Hold, HoldTold, JobTold
+from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.tables import fitting_reason

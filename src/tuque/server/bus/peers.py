@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import AnyMessage, Belongings, Heartbeat, Refusal
+from tuque.core.msgs.bus import AnyMessage, Belongings, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.logtext import facts

@@ -5,7 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import AnyMessage, Belongings, VotersTold
+from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.records.leadership import ORIGIN_BYTES

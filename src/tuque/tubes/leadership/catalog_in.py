@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeAt, TubesTold
+from tuque.core.msgs.bus import TubeAt, TubesTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeAt, TubesTold
+from tuque.core.msgs.bus import TubeAt, TubesTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.records.jobs import Records

@@ -15,7 +15,7 @@ from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.task import FAR, TASK_BYTES, Task
 from tuque.core.model.work import Outcome
-from tuque.core.msgs import TubeCopy, TubeGot
+from tuque.core.msgs.bus import TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.procedures import unregister

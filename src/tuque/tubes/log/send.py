@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import LARGE_BODY, TubeCopy, TubeGot
+from tuque.core.msgs.bus import LARGE_BODY, TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.records.jobs import Records

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from mypy_extensions import i64
 
-from tuque.core.msgs import CHECKS, LARGE_BODY, AnyMessage, ReplJob, TubeCopy
+from tuque.core.msgs.bus import CHECKS, LARGE_BODY, AnyMessage, ReplJob, TubeCopy
 from tuque.wire.bus.seal import CODE_BYTES, Arriving, Coder, Seal
 
 HEAD_BYTES: Final = 8

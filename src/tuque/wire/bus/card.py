@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from tuque.core.msgs import HOST_WORD, NodeId, Port, Times
+from tuque.core.msgs.bus import HOST_WORD, NodeId, Port, Times
 
 NONCE_BYTES: Final = 32
 HOST_MAX: Final = 255

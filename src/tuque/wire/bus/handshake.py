@@ -17,7 +17,7 @@ import msgspec
 from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import (
     BusError,
