@@ -17,6 +17,7 @@ from tuque.core.life.restore import LifeLog
 from tuque.core.model.job import ACKED, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.model.stats import GC_ACKED
 from tuque.core.model.tombstones import CUSTODY
+from tuque.core.msgs.records import Row, TopicRow, subscription_in
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import CUSTODY_KEEP_MS
 from tuque.core.records.jobs import (
@@ -440,30 +441,31 @@ class Loader:
             if r.bits != 0 or r.a != 0:
                 self.pauses[r.queue] = (r.bits, r.a)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
-            for id in self.leases.apply(kind, r.lease, self.jobs):
+            for id in self.leases.apply(r, self.jobs):
                 self.acked[id] = self.jobs[id].expire_ms
                 self.on_end(id, self.acked[id], -1)
         elif STAGED <= kind <= APP:
-            for made in self.staging.apply(kind, r.stage):
+            for made in self.staging.apply(r):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER:
             self.tubes.take(kind, r, self.jobs)
-        elif VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
-            self.tubes.homes.votes.apply(kind, r.vote)
+        elif (VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS) and r.row is not None:
+            self.tubes.homes.votes.apply(r.row)
         elif LIFE <= kind <= OUTCOME and not self.tubes.takes_life(r, self.jobs):
             self.life.apply(kind, r.life, self.jobs.get(r.id))
         elif kind == TOPIC:
-            self.on_topic(r.topic.one)
+            self.on_topic(r.row)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
             self.gap_records += r.a
             self.tubes.homes.votes.on_gap()
 
-    def on_topic(self, one: Subscription | None) -> None:
+    def on_topic(self, row: Row | None) -> None:
         """A version of a subscription takes the place of the one before (T60.6)."""
-        if one is not None:
+        if isinstance(row, TopicRow):
+            one = subscription_in(row)
             self.topics.pop((one.topic, one.queue), None)
             if one.version > 0:
                 self.topics[(one.topic, one.queue)] = one

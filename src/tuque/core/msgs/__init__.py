@@ -1,4 +1,4 @@
-"""What leaves memory, declared: messages of the bus, each field with its bounds.
+"""What leaves memory, declared: messages of the bus and rare journal records, with their bounds.
 
 Must not know: nodes, rules.
 """

@@ -28,8 +28,9 @@ where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/node/peers.py.
 The records of leases are in core/records/leases.py, those of staged jobs and topics in
-core/records/staged.py, those of tubes in core/records/tubes.py, those of leaders and votes in
-core/records/leadership.py, those of work in core/records/work.py.
+core/records/staged.py, those of tasks and leaders in core/records/tubes.py, those of work in
+core/records/work.py, rare ones in
+core/msgs/records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/frames.py, extend
@@ -38,10 +39,11 @@ core/records/leadership.py, those of work in core/records/work.py.
 from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACKED, BODYLESS, Job
 from tuque.core.model.work import Life, Outcome
+from tuque.core.msgs.records import TABLE, Row
 from tuque.core.records.work import put_life, put_outcome
 
 ADD: Final = 1
@@ -321,6 +323,17 @@ class Records:
         write_i64_le(w, holders)
         self.count += 1
         self.binding_count += 1
+
+    def put(self, row: Row, binds: bool = True) -> None:
+        """A record of core/msgs/records.py. `binds`: replies wait for it."""
+        kind, data = TABLE.pack(row)
+        w = self.writer
+        write_i32_le(w, i32(1 + len(data)))
+        w.append(u8(kind))
+        w.write(data)
+        self.count += 1
+        if binds:
+            self.binding_count += 1
 
     def life(self, id: bytes, life: Life) -> None:
         """All of a job's life (W13.1)."""
