@@ -31,6 +31,7 @@ from tuque.core.msgs.records import (  # noqa: E402  as above
     AppRow,
     LeaseDrop,
     LeaseGroup,
+    PauseRow,
     Published,
     Row,
     StageDrop,
@@ -42,7 +43,6 @@ from tuque.core.records.jobs import (  # noqa: E402  as above
     KIND_NAMES,
     LEASE_BATCH,
     LIFE,
-    PAUSE,
     REMOVE,
     STAGED,
 )
@@ -109,8 +109,6 @@ class Trace:
 
     def record_text(self, r: Record) -> str:
         """The fields of a record that matter."""
-        if r.kind == PAUSE:
-            return f"{r.queue.decode()} {r.bits}"
         if r.kind == REMOVE:
             return f"{self.name(r.id)} {CAUSES[r.bits]}"
         if r.kind == ACK:
@@ -140,6 +138,8 @@ class Trace:
 
     def row_text(self, r: Row) -> str:
         """The fields of a rare record that matter."""
+        if isinstance(r, PauseRow):
+            return f"{r.queue.decode()} {r.bits}"
         if isinstance(r, AppRow):
             return f"{r.app.decode()} {r.version}"
         if isinstance(r, StageDrop):

@@ -14,9 +14,13 @@ from tuque.core.msgs.records import (
     KINDS,
     TABLE,
     AppRow,
+    EndRow,
+    GapRow,
     GrantRow,
     LeaseDrop,
     LeaseGroup,
+    PauseRow,
+    PeerRow,
     Published,
     Row,
     SessionRow,
@@ -39,6 +43,23 @@ A, B = b"a" * 40, b"b" * 40
 
 # written by hand, when each kind had an encoder and a decoder of its own
 RECORDED: list[tuple[Row, str]] = [
+    (
+        PauseRow(5, 1 << 60, b"queue"),
+        "0f000000060500000000000000107175657565",
+    ),
+    (
+        EndRow(1 << 40, 7),
+        "110000000700000000000100000700000000000000",
+    ),
+    (
+        GapRow(3, 1 << 33),
+        "110000000803000000000000000000000002000000",
+    ),
+    (
+        PeerRow(1, A, 1 << 40),
+        "320000000a01616161616161616161616161616161616161616161616161616161616161616161616161"
+        "616161610000000000010000",
+    ),
     (
         TubeRow(3, 9, 1000, 2000, -5, 7, True, b"t", b"fifo", b"x", b"memtx", b"cb"),
         "490000001603000000000000000900000000000000e803000000000000d007000000000000fbffffffff"
@@ -139,11 +160,10 @@ def read(data: bytes) -> Row | None:
 
 def test_each_kind_is_recorded_here() -> None:
     assert sorted(TABLE.pack(row)[0] for row, _ in RECORDED) == sorted(KINDS)
-    assert NAMES == [
-        "tube", "tube-drop", "session", "tube-cfg", "grant", "tube-holder", "voters", "tube-stand",
-        "voters-next", "vote-marks", "lease-group", "lease-drop", "stage-drop", "published", "app",
-        "topic",
-    ]  # fmt: skip
+    words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
+        tube-stand
+        voters-next vote-marks lease-group lease-drop stage-drop published app topic"""
+    assert words.split() == NAMES
 
 
 @pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)

@@ -28,6 +28,7 @@ I64 = Annotated[int, Meta(ge=0, le=I64_LAST, extra={"form": "q"})]
 ABOVE_0 = Annotated[int, Meta(ge=1, le=I64_LAST, extra={"form": "q"})]
 FROM_MINUS_1 = Annotated[int, Meta(ge=-1, le=I64_LAST, extra={"form": "q"})]
 ANY = Annotated[int, Meta(ge=-I64_LAST - 1, le=I64_LAST, extra={"form": "q"})]
+BYTE = Annotated[int, Meta(ge=0, lt=256, extra={"form": "B"})]
 NODE_ID = Annotated[bytes, Meta(min_length=40, max_length=40)]
 UUID = Annotated[bytes, Meta(min_length=16, max_length=16)]
 ORIGIN = Annotated[bytes, Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)]
@@ -47,6 +48,39 @@ class Row(msgspec.Struct, array_like=True):
     def check(self) -> bool:
         """Whether its fields fit together."""
         return True
+
+
+# ---- Queues, nodes and the journal itself (SPEC J2)
+
+
+class PauseRow(Row, tag=6):
+    """The queue's pause, 0: it is not paused; since which command, in ns, 0: unknown."""
+
+    bits: BYTE
+    stamp_ns: I64
+    queue: Annotated[bytes, Meta(extra={"form": REST})]
+
+
+class EndRow(Row, tag=7):
+    """The last record of a snapshot of so many jobs and records."""
+
+    jobs: ANY
+    records: ANY
+
+
+class GapRow(Row, tag=8):
+    """Here `journal repair` removed so much."""
+
+    records: ANY
+    bytes: ANY
+
+
+class PeerRow(Row, tag=10):
+    """Which node, in which incarnation, a slot in a set means from here on."""
+
+    slot: BYTE
+    node_id: NODE_ID
+    incarnation: ANY
 
 
 # ---- Tubes, sessions and rights (SPEC T14)
@@ -252,8 +286,9 @@ def subscription_in(row: TopicRow) -> Subscription:
 
 
 AnyRow = (
-    TubeRow | TubeDrop | SessionRow | TubeCfg | GrantRow | TubeHolder | VotersRow | TubeStand
-    | VotersNextRow | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow
+    PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | SessionRow | TubeCfg | GrantRow
+    | TubeHolder | VotersRow | TubeStand | VotersNextRow | VoteMarks | LeaseGroup | LeaseDrop
+    | StageDrop | Published | AppRow | TopicRow
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

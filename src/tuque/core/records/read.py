@@ -17,10 +17,8 @@ from tuque.core.records.jobs import (
     ADD,
     ADD_BYTES,
     CLOSE,
-    END,
     FIRST,
     FIRST_BYTES,
-    GAP,
     HAS_HISTORY,
     HAS_HOLDERS,
     HISTORY_BYTES,
@@ -29,10 +27,7 @@ from tuque.core.records.jobs import (
     KIND_NAMES,
     LEASE_BATCH,
     LIFE,
-    NODE_ID_BYTES,
     OUTCOME,
-    PAUSE,
-    PEER,
     REMOVE,
     STAGED,
     STATE,
@@ -75,10 +70,7 @@ class Record:
         self.first_ms: i64 = 0
         self.last_ms: i64 = 0
         self.holders: i64 = 1
-        self.node_id = b""
-        self.bits: i64 = 0  # PAUSE: bits, REMOVE: cause, TOMB: kind
-        self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot, PAUSE: instant ns
-        self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
+        self.bits: i64 = 0  # REMOVE: cause, TOMB: kind
         self.lease = LeaseRecord()
         self.stage = StageRecord()
         self.task = TaskRecord()
@@ -153,25 +145,6 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
         except BadRow as error:
             raise BadRecord(f"{KIND_NAMES[kind]} out of range: {error}") from None
         return end
-    if kind == PEER:
-        need(at, 9 + NODE_ID_BYTES, end)
-        r.a = data[at]
-        r.node_id = data[at + 1 : at + 1 + NODE_ID_BYTES]
-        r.b = read_i64_le(data, at + 1 + NODE_ID_BYTES)
-        return at + 9 + NODE_ID_BYTES
-    if kind == PAUSE:
-        need(at, 9, end)
-        r.bits = data[at]
-        r.a = read_i64_le(data, at + 1)
-        if r.a < 0:
-            raise BadRecord("instant of a pause out of range")
-        r.queue = data[at + 9 : end]
-        return end
-    if END <= kind <= GAP:
-        need(at, 16, end)
-        r.a = read_i64_le(data, at)
-        r.b = read_i64_le(data, at + 8)
-        return at + 16
     if kind == LEASE_BATCH:
         if not decode_batch(data, at, end, r.lease):
             raise BadRecord("lease out of range")

@@ -26,9 +26,13 @@ from tuque.core.msgs.records import (
     IN_FORCE,
     KINDS,
     AppRow,
+    EndRow,
+    GapRow,
     GrantRow,
     LeaseDrop,
     LeaseGroup,
+    PauseRow,
+    PeerRow,
     Published,
     Row,
     SessionRow,
@@ -117,18 +121,10 @@ def fields(r: Record) -> dict[str, Any]:
         row["holders"] = slots(r.holders)
     elif r.kind == rec.ACKED_AT:
         row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
-    elif r.kind == rec.PEER:
-        row.update(slot=r.a, node=text(r.node_id), incarnation=r.b)
     elif r.kind in (rec.ACK, rec.TOMB):
         row["expire_ms"] = r.expire_ms
     elif r.kind == rec.REMOVE:
         row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
-    elif r.kind == rec.PAUSE:
-        row.update(queue=text(r.queue), paused=("none", "in", "out", "all")[r.bits & 3])
-        if r.a != 0:
-            row["instant_ns"] = r.a
-    elif r.kind == rec.END:
-        row.update(jobs=r.a, records=r.b)
     elif r.kind == rec.LEASE_BATCH:
         row.update(batch_row(r.lease))
     elif r.kind in (rec.STAGED, rec.KEY):
@@ -139,8 +135,6 @@ def fields(r: Record) -> dict[str, Any]:
         row.update(home_row(r.home))
     elif rec.LIFE <= r.kind <= rec.OUTCOME:
         row.update(life_row(r.kind, r.life))
-    elif r.kind == rec.GAP:
-        row.update(missing_records=r.a, bytes=r.b)
     elif r.kind in KINDS and r.row is not None:
         row.update(rare_row(r.row))
     return row
@@ -164,6 +158,21 @@ def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
 
 def rare_row(r: Row) -> dict[str, Any]:
     """The fields of a record of core/msgs/records.py."""
+    row: dict[str, Any]
+    if isinstance(r, PeerRow):
+        return {"slot": r.slot, "node": text(r.node_id), "incarnation": r.incarnation}
+    if isinstance(r, PauseRow):
+        row = {"queue": text(r.queue), "paused": ("none", "in", "out", "all")[r.bits & 3]}
+        return row if r.stamp_ns == 0 else row | {"instant_ns": r.stamp_ns}
+    if isinstance(r, EndRow):
+        return {"jobs": r.jobs, "records": r.records}
+    if isinstance(r, GapRow):
+        return {"missing_records": r.records, "bytes": r.bytes}
+    return lease_row(r)
+
+
+def lease_row(r: Row) -> dict[str, Any]:
+    """The fields of a record of leases, publications and subscriptions."""
     row: dict[str, Any]
     if isinstance(r, LeaseGroup):
         row = {"group": text(r.names[0]), "epoch": r.epoch, "batch": r.last_seq}
