@@ -168,7 +168,7 @@ def test_each_kind_is_recorded_here() -> None:
 
 @pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)
 def test_the_bytes_are_what_they_were(row: Row, digits: str) -> None:
-    """J1.4: a journal of an older program is read, and this one writes no other bytes."""
+    """A journal of an older program is read, and this one writes no other bytes."""
     assert read(bytes.fromhex(digits)) == row
     assert written(row).hex() == digits
 
