@@ -33,7 +33,9 @@ SERVER = (
 FILES = ("server/config/patterns.py",)  # of a folder that is not compiled
 # but for these: classes that msgspec makes, and what opens files
 PURE = {
-    "core/msgs.py",
+    "core/msgs/bus.py",
+    "core/msgs/entries.py",
+    "core/msgs/records.py",
     "server/commands/cron.py",
     "server/commands/firing.py",
     "server/commands/groups.py",

@@ -10,10 +10,10 @@ import msgspec
 from fuzz_box import SECRET, FuzzBox
 from fuzz_values import KEYS, QUEUES, change, damage, number, some_bytes
 
-from tuque.core import msgs
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task
-from tuque.core.msgs import Heartbeat, Slots
+from tuque.core.msgs import bus as msgs
+from tuque.core.msgs.bus import Heartbeat, Slots
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.tubes.model.tube import Tube

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.msgs import AnyMessage, Pause
+from tuque.core.msgs.bus import AnyMessage, Pause
 from tuque.wire.bus.bus import HEAD_BYTES, SEALED_HEAD_BYTES, frames_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sim.engine.plan import Op, Plan
 from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.model.task import FAR
-from tuque.core.msgs import TubePulse
+from tuque.core.msgs.bus import TubePulse
 from tuque.core.node import tables
 from tuque.core.node.node import Node
 from tuque.server.replies import waiting

@@ -23,7 +23,7 @@ from tuque.core.model import job_id, stats
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Job
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     GotAck,
     ReplJob,

@@ -8,7 +8,7 @@ from sim.engine.plan import Op, Plan
 from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.copies import ack_gc, federation
 from tuque.core.model.job import ACKED, Job
-from tuque.core.msgs import SetAck
+from tuque.core.msgs.bus import SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
 from tuque.core.queues import deliver

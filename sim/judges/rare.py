@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sim.tube_judges.disk import tubes_on
 from tuque.core.model.job import ACKED, BODYLESS, EXTERNAL, LEASED, QUEUED, Job
 from tuque.core.model.tombstones import OVER
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     Delivered,

@@ -32,7 +32,7 @@ from tuque.cluster.kept import Kept, parse_kept
 from tuque.cluster.members import Members
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
-from tuque.core.msgs import AnyMessage, Heartbeat, TubePulse
+from tuque.core.msgs.bus import AnyMessage, Heartbeat, TubePulse
 from tuque.core.node.node import Node
 from tuque.core.node.tables import has_stood
 from tuque.core.queues.procedures import check

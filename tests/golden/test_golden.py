@@ -26,18 +26,24 @@ from sim.engine.clock import START_MS  # noqa: E402  as above
 from tuque.core.model.job import STATE_NAMES  # noqa: E402  the path is set above
 from tuque.core.model.stats import CAUSES  # noqa: E402  the path is set above
 from tuque.core.model.work import run_text  # noqa: E402  as above
+from tuque.core.msgs.records import (  # noqa: E402  as above
+    KINDS,
+    AppRow,
+    LeaseDrop,
+    LeaseGroup,
+    PauseRow,
+    Published,
+    Row,
+    StageDrop,
+)
 from tuque.core.records.jobs import (  # noqa: E402  as above
     ACK,
-    APP,
     FIRST,
     KEY,
     KIND_NAMES,
-    LEASE_DROP,
-    LEASE_GROUP,
+    LEASE_BATCH,
     LIFE,
-    PAUSE,
     REMOVE,
-    STAGE_DROP,
     STAGED,
 )
 from tuque.core.records.leases import (  # noqa: E402  as above
@@ -103,16 +109,16 @@ class Trace:
 
     def record_text(self, r: Record) -> str:
         """The fields of a record that matter."""
-        if r.kind == PAUSE:
-            return f"{r.queue.decode()} {r.bits}"
         if r.kind == REMOVE:
             return f"{self.name(r.id)} {CAUSES[r.bits]}"
         if r.kind == ACK:
             return f"{self.name(r.id)} until +{r.expire_ms - START_MS}"
-        if LEASE_GROUP <= r.kind <= LEASE_DROP:
-            return self.lease_text(r.kind, r.lease)
-        if STAGED <= r.kind <= APP:
+        if r.kind == LEASE_BATCH:
+            return self.lease_text(r.lease)
+        if r.kind in (STAGED, KEY):
             return self.stage_text(r.kind, r.stage)
+        if r.kind in KINDS and r.row is not None:
+            return self.row_text(r.row)
         if r.kind == LIFE and r.life.life is not None:
             life = r.life.life
             run = run_text(life.run).decode()
@@ -128,23 +134,29 @@ class Trace:
         if kind == STAGED:
             until = f"until +{r.until_ms - START_MS}"
             return f"{r.txn.decode()} {r.attempt.decode()} {r.position}, {until}"
-        if kind == KEY:
-            return f"{r.key[:-1].decode()} {self.name(r.id)} until +{r.until_ms - START_MS}"
-        if kind == APP:
+        return f"{r.key[:-1].decode()} {self.name(r.id)} until +{r.until_ms - START_MS}"
+
+    def row_text(self, r: Row) -> str:
+        """The fields of a rare record that matter."""
+        if isinstance(r, PauseRow):
+            return f"{r.queue.decode()} {r.bits}"
+        if isinstance(r, AppRow):
             return f"{r.app.decode()} {r.version}"
-        if kind == STAGE_DROP:
+        if isinstance(r, StageDrop):
             return f"{r.txn.decode()} {r.attempt.decode()}".strip()
+        if isinstance(r, LeaseGroup):
+            name = r.names[0].decode()
+            return f"{name} epoch {r.epoch}, last {r.last_seq}, committed {r.acked_seq}"
+        if isinstance(r, LeaseDrop):
+            return f"{r.name.decode()} batch {r.seq}"
+        assert isinstance(r, Published)
         jobs = " ".join("-" if id == NO_ID else self.name(id) for id in r.ids)
         attempts = " ".join(name.decode() for name in r.attempts)
         return f"{r.app.decode()} {r.version}: {r.txn.decode()} {attempts}: {jobs}"
 
-    def lease_text(self, kind: int, r: LeaseRecord) -> str:
-        """The fields of a record of a lease that matter."""
+    def lease_text(self, r: LeaseRecord) -> str:
+        """The fields of a batch of a lease that matter."""
         name = r.name.decode()
-        if kind == LEASE_GROUP:
-            return f"{name} epoch {r.epoch}, last {r.seq}, committed {r.acked_seq}"
-        if kind == LEASE_DROP:
-            return f"{name} batch {r.seq}"
         jobs = " ".join(
             f"{self.name(id)}:{'none' if mark < 0 else mark}"
             for id, mark in zip(r.ids, r.marks, strict=True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

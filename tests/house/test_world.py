@@ -13,7 +13,7 @@ import pytest
 from in_world import within
 from raw_resp import NULL, Err
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs import Pause, ReplJob
+from tuque.core.msgs.bus import Pause, ReplJob
 from tuque.core.records.jobs import ADD
 from tuque.errors import ConnectionError
 from tuque.server.log.log import log

@@ -8,7 +8,7 @@ import pytest
 
 from raw_resp import encode
 from tuque.core.copies.replicate import copy_of
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     GotJob,
     Heartbeat,

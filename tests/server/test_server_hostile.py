@@ -17,7 +17,7 @@ from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import shift_jobs
 from tuque.core.model.job import LAST_NS, Job
 from tuque.core.model.task import READY, Task
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     Delivered,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import encode
-from tuque.core.msgs import GotJob, NeedJobs, ReplJob, ReplJobs
+from tuque.core.msgs.bus import GotJob, NeedJobs, ReplJob, ReplJobs
 from tuque.core.node.peers import say, slot_for
 from tuque.server.replies.waiting import HOLES_MAX, STALL_MS
 from world import FILLER, World

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from test_server_bus import flooded
 
-from tuque.core.msgs import DelJob, Pause
+from tuque.core.msgs.bus import DelJob, Pause
 from tuque.server.bus.peers import COME_MS
 from tuque.server.config.options import Config
 from tuque.server.start.bus import is_any_door_open

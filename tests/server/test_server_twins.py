@@ -12,7 +12,7 @@ import pytest
 from lab import RealCluster, RealServer, cluster_info
 from raw_resp import Err, Wire
 from tuque.cluster.member import TWINS
-from tuque.core.msgs import Gossip, Heartbeat
+from tuque.core.msgs.bus import Gossip, Heartbeat
 from tuque.server.replies.errors import CONFLICT_TEXT
 from until import until
 from world import World

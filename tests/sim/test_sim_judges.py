@@ -17,7 +17,7 @@ from sim.runs.cluster import Cluster
 from sim.runs.seeds import run_plan
 from tuque.core.model import stats
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED, Job
-from tuque.core.msgs import GotJob
+from tuque.core.msgs.bus import GotJob
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.procedures import enqueue, register, remove

@@ -17,7 +17,7 @@ from sim.runs.cluster import Cluster
 from sim.runs.score import Score, nth
 from sim.runs.seeds import Outcome, run_plan, run_seed
 from stopped_seed import stopped
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     GotJob,
     Pause,
     Queued,

@@ -19,7 +19,7 @@ from tuque.core.copies.add import on_addjob, settle
 from tuque.core.copies.replicate import copy_of
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, AddSpec
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     DelJob,
     GotAck,

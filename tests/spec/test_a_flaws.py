@@ -16,7 +16,7 @@ from tuque.core.copies.ack_gc import on_loaded, on_unknown_ack
 from tuque.core.copies.replicate import copy_of, send_copies
 from tuque.core.dispatch.restore import after_load
 from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, WAIT_REPL
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     GotAck,
     GotJob,

@@ -8,7 +8,7 @@ from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.ack_gc import on_unknown_ack
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs import GotAck, Holders, Slots
+from tuque.core.msgs.bus import GotAck, Holders, Slots
 from tuque.core.node.peers import introduce, say
 from tuque.core.repair.node_loss import on_forget, on_incarnation
 from world import World

@@ -12,7 +12,7 @@ from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.copies.ack_gc import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
 from tuque.core.copies.replicate import copy_of
 from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, QUEUED
-from tuque.core.msgs import DelJob, GotAck, SetAck
+from tuque.core.msgs.bus import DelJob, GotAck, SetAck
 from tuque.core.queues.views import job_matches, show
 from world import World
 

@@ -13,7 +13,7 @@ from tuque.core.copies.replicate import copy_of
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import TOMB_BYTES, Tombs
-from tuque.core.msgs import DelJob, SetAck, YourJobs
+from tuque.core.msgs.bus import DelJob, SetAck, YourJobs
 from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from world import World

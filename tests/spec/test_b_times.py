@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tuque.core import msgs
 from tuque.core.copies.ack import on_ackjob, on_deadletter, on_fastack
 from tuque.core.copies.replicate import fail
 from tuque.core.model.errors import NOREPL, Refusal
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
-from tuque.core.msgs import (
+from tuque.core.msgs import bus as msgs
+from tuque.core.msgs.bus import (
     Delivered,
     DelJob,
     Enqueue,

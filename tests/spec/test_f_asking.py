@@ -9,7 +9,7 @@ from itertools import pairwise, permutations
 import pytest
 
 from tuque.core.leases.leases import commit, on_next, on_open
-from tuque.core.msgs import NeedJobs, YourJobs
+from tuque.core.msgs.bus import NeedJobs, YourJobs
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.peers import say
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT

@@ -17,7 +17,7 @@ from tuque.core.model.stats import (
     EXPIRED,
     GC_ACKED,
 )
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     GotJobs,
     Left,

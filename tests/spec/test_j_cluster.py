@@ -10,7 +10,7 @@ from sim.machines.shell import PATH
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.dispatch.restore import after_load
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     Holders,
     Left,

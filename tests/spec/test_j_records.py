@@ -9,11 +9,11 @@ import pytest
 
 from sim.engine.clock import START_MS
 from tuque.core.model.task import BYTES, READY, Task
+from tuque.core.msgs.records import GrantRow, Published, SessionRow
 from tuque.core.records.jobs import Records
 from tuque.core.records.leases import tell_group
 from tuque.core.records.read import BadRecord, Record, decode
-from tuque.core.records.staged import tell_published
-from tuque.core.records.tubes import tell_grant, tell_session, tell_task
+from tuque.core.records.tubes import tell_task
 from tuque.core.tables.leases import Group
 
 HEAD = 5  # length and kind
@@ -32,13 +32,13 @@ def whole() -> dict[str, bytes]:
     records, found = Records(), {}
     tell_group(records, Group(b"g", b"me", [b"q"], 7))
     found["lease-group"] = records.take()
-    tell_published(records, b"app", 1, START_MS, 1, 1, b"txn", [b"a"], [ID, ID])
+    records.put(Published(1, START_MS, 1, 1, [b"a"], [ID, ID], b"app", b"txn"))
     found["published"] = records.take()
     tell_task(records, task())
     found["task-add"] = records.take()
-    tell_session(records, 1, START_MS, False, b"u" * 16, b"guest")
+    records.put(SessionRow(1, START_MS, False, b"u" * 16, b"guest"))
     found["session"] = records.take()
-    tell_grant(records, b"me", b"t", b"queue", 1)
+    records.put(GrantRow(1, b"t", b"queue", b"me"))
     found["grant"] = records.take()
     return found
 

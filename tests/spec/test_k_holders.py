@@ -12,7 +12,7 @@ from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.holders import tell_holders
 from tuque.core.copies.rereplicate import examine, live_holders, send_repairs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     GotJob,
     Holders,

@@ -11,7 +11,7 @@ from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.ack_gc import on_unknown_ack
 from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, QUEUED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     Enqueue,
     Left,

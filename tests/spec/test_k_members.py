@@ -12,7 +12,7 @@ from tuque.cluster.member import FAILING, Member
 from tuque.cluster.members import Members
 from tuque.core.copies.add import settle
 from tuque.core.model.job import AddSpec
-from tuque.core.msgs import Heartbeat, Slots
+from tuque.core.msgs.bus import Heartbeat, Slots
 from tuque.core.node.peers import (
     introduce,
     journal_fails,

@@ -25,7 +25,7 @@ from tuque.core.copies.replicate import FAILED_KEEP_MS, copy_of
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     HAS_QUEUED,
     GotJob,
     Holders,

@@ -12,7 +12,7 @@ from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.model.stats import GC_ACKED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     GotJob,
     Holders,

@@ -10,7 +10,7 @@ from test_k_members import TIMEOUT_MS, meet, member, members, met, reach, unlink
 
 from tuque.cluster.kept import parse_kept
 from tuque.cluster.member import DIAL_MAX_MS
-from tuque.core.msgs import Heartbeat
+from tuque.core.msgs.bus import Heartbeat
 from world import World
 from world_machines import conf_of
 

@@ -9,7 +9,7 @@ from test_a_cluster import sent
 
 from tuque.core.copies.federation import PAUSES_MAX, pause_queue
 from tuque.core.dispatch.restore import restore_pause
-from tuque.core.msgs import NeedJobs, Pause
+from tuque.core.msgs.bus import NeedJobs, Pause
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raw_resp import NULL
-from tuque.core.records.jobs import PAUSE
+from tuque.core.msgs.records import PauseRow
 from world import World
 from world_wires import Status
 
@@ -72,7 +72,8 @@ def test_pause_is_recorded_and_kept(world: World) -> None:
     world.node().records()
     world.run("PAUSE", "q", "in")
     (record,) = world.node().records()
-    assert (record.kind, record.queue, record.bits) == (PAUSE, b"q", 1)
+    assert isinstance(record.row, PauseRow)
+    assert (record.row.queue, record.row.bits) == (b"q", 1)
     assert world.qlen("other") == 0
     world.run("PAUSE", "other", "in")
     world.run("PAUSE", "other", "none")

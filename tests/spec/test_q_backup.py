@@ -8,7 +8,7 @@ import pytest
 
 from tuque.core.model.job import ACTIVE, HELD, QUEUED
 from tuque.core.model.work import DONE, Outcome
-from tuque.core.msgs import Ask
+from tuque.core.msgs.bus import Ask
 from tuque.core.queues.requeue import on_dequeue
 from world import World
 

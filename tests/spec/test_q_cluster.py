@@ -13,7 +13,7 @@ from tuque.core.copies.federation import send_jobs
 from tuque.core.copies.requeue_messages import rank
 from tuque.core.model.job import ACTIVE, QUEUED, Job
 from tuque.core.model.stats import GC_ACKED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,

@@ -13,7 +13,7 @@ from tuque.core.dispatch.restore import after_load, restore_job
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.job import QUEUED as IN_QUEUE
 from tuque.core.model.job import Job
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     GotJob,

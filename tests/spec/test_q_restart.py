@@ -10,7 +10,7 @@ from test_a_cluster import sent
 from tuque.core.copies.holders import tell_holders
 from tuque.core.copies.requeue_messages import on_willqueue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED, Job
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     Moved,
     Queued,

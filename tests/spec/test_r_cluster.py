@@ -16,7 +16,7 @@ from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.model.job_id import IdMaker, is_genuine, tube_mark
 from tuque.core.model.stats import ADD_FAILED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     Enqueue,
     GotJob,

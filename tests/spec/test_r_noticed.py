@@ -11,7 +11,7 @@ from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     GotJobs,
     Holders,

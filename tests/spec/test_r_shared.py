@@ -13,7 +13,7 @@ from tuque.core.copies.federation import pause_queue
 from tuque.core.copies.replicate import on_producer_gone, send_copies
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACTIVE, QUEUED, AddSpec
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     GotJob,
     ReplJob,

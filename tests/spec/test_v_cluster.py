@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import ACTIVE
-from tuque.core.msgs import Delivered, NeedJobs
+from tuque.core.msgs.bus import Delivered, NeedJobs
 from world import World
 
 

@@ -22,7 +22,7 @@ from tuque.core.model.work import (
     Terms,
     run_of,
 )
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     Holders,
     ReplJob,

@@ -13,7 +13,7 @@ from tuque.core.life.lookup import CANCEL, LOOK
 from tuque.core.life.outcomes import on_done
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms, run_text
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     DelJob,
     JobAsk,
     JobTold,

@@ -30,7 +30,7 @@ from tuque.core.model.work import (
     hash_of,
     run_of,
 )
-from tuque.core.msgs import LifeAt
+from tuque.core.msgs.bus import LifeAt
 from tuque.core.queues.merge_work import is_better, merge
 from world import World
 from world_lives import (

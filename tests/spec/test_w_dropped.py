@@ -12,7 +12,7 @@ from tuque.core.life.lookup import LOOK, SHARED
 from tuque.core.life.outcomes import is_agreed, on_done, own_fields
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms
-from tuque.core.msgs import GotAck, JobAsk, JobTold
+from tuque.core.msgs.bus import GotAck, JobAsk, JobTold
 from tuque.core.node.peers import slot_for
 from world import World
 from world_lives import add, stranger

@@ -33,7 +33,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL, Update
 from tuque.core.model.work import run_of
-from tuque.core.msgs import NeedJobs
+from tuque.core.msgs.bus import NeedJobs
 from tuque.core.queues.merge_work import edit_message
 from tuque.core.queues.requeue import on_enqueue, on_nack
 from tuque.core.tables.work import Change

@@ -10,7 +10,7 @@ from test_w_work import TRIES, fields, start, state
 from own_log import own_lines, own_records
 from raw_resp import NULL, Err
 from tuque.core.model.work import DONE, Outcome
-from tuque.core.msgs import JobAsk, JobTold
+from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.queues.merge_work import STANDS, settle
 from tuque.server.commands.dispatch import execute
 from tuque.server.loop.housekeeping import keep_house

@@ -9,7 +9,7 @@ from test_w_away import FIELDS, MAKER, NOREACH, made_there
 from test_w_dropped import WHOLE, dropped_here, linked, told
 
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import GotAck, JobTold
+from tuque.core.msgs.bus import GotAck, JobTold
 from world import World
 
 RUNNING = [b"running", *FIELDS]

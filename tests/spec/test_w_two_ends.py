@@ -10,7 +10,7 @@ import pytest
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import end_cancelled
 from tuque.core.model.work import DONE, Outcome, run_of
-from tuque.core.msgs import SetAck
+from tuque.core.msgs.bus import SetAck
 from tuque.core.queues.merge_work import packed_outcome
 from world import World
 from world_lives import add, at, known, life

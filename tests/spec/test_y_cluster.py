@@ -9,7 +9,7 @@ from lease_by_hand import Lessee, word
 
 from tuque.core.copies.requeue_messages import rank
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     HAS_QUEUED,
     Delivered,
     Queued,

@@ -9,7 +9,7 @@ import pytest
 
 from raw_resp import Err
 from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL
-from tuque.core.msgs import ReplJob, ReplJobs
+from tuque.core.msgs.bus import ReplJob, ReplJobs
 from tuque.core.queues.dedupe import (
     is_unsure,
     must_wait,

@@ -256,7 +256,7 @@ def test_told_twice(world: World) -> None:
         for _ in range(2):
             decode(payload, start, r)
             if STAGED <= r.kind <= APP:
-                jobs += log.apply(r.kind, r.stage)
+                jobs += log.apply(r)
     assert [job.body for job in jobs] == [b"0", b"2", b"1"]
     assert [s.body for s in log.txns[b"t"][b"a"].jobs] == [b"3"]
     assert len(log.keys) == 1 and log.apps[b"app"].version == 1
@@ -264,7 +264,7 @@ def test_told_twice(world: World) -> None:
     for start in starts:
         decode(payload, start, r)
         if r.kind == PUBLISHED:
-            assert log.apply(r.kind, r.stage) == []
+            assert log.apply(r) == []
     assert log.apps[b"app"].version == 5 and b"t" in log.txns
 
 

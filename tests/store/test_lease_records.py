@@ -9,6 +9,7 @@ from journal_lab import decode_all
 
 from both_ways import thorough
 from tuque.core.model.job import EXPIRED_OUT, LEASED, WHY_MAX, Job
+from tuque.core.msgs.records import LeaseDrop, LeaseGroup
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 from tuque.core.records.leases import (
@@ -72,26 +73,27 @@ def test_leases_come_back_whole(g: Group, ids: list[bytes], is_expired: bool, no
     tell_drop(records, g, 7)
     assert records.count == records.binding_count == 3
     whole, some, drop = decode_all(records.take())
-    r = whole.lease
+    r = whole.row
+    assert isinstance(r, LeaseGroup)
     assert (whole.kind, some.kind, drop.kind) == (
         rec.LEASE_GROUP,
         rec.LEASE_BATCH,
         rec.LEASE_DROP,
     )
-    assert r.names == [g.name, g.owner, *g.queues] and r.name == g.name
-    assert (r.epoch, r.seq, r.acked_seq, r.floor_seq) == (
+    assert r.names == [g.name, g.owner, *g.queues]
+    assert (r.epoch, r.last_seq, r.acked_seq, r.floor_seq) == (
         g.epoch,
         g.last_seq,
         g.acked_seq,
         g.floor_seq,
     )
-    assert (r.ttl_ms, r.at_ms) == (g.ttl_ms, g.used_ms)
+    assert (r.ttl_ms, r.used_ms) == (g.ttl_ms, g.used_ms)
     r = some.lease
     assert (r.name, r.epoch, r.seq, r.parts, r.at_ms) == (g.name, g.epoch, 7, 3, now_ms)
     assert (r.total, r.first, r.body_bytes) == (len(ids), 0, 99)
     assert r.how == (HOW_EXPIRED if is_expired else HOW_TAKEN)
     assert r.ids == ids and r.marks == marks_of(ids)
-    assert (drop.lease.name, drop.lease.epoch, drop.lease.seq) == (g.name, g.epoch, 7)
+    assert drop.row == LeaseDrop(g.epoch, 7, g.name)
 
 
 def test_a_job_that_left_its_batch_is_told_alone() -> None:
@@ -161,7 +163,7 @@ def test_bytes_that_are_no_record_are_refused(
     try:
         for r in decode_all(bytes(payload)):
             assert len(r.lease.ids) == len(r.lease.marks) <= len(payload)
-            assert 1 <= len(r.lease.name) <= 255 or r.kind < rec.LEASE_GROUP
+            assert r.kind != rec.LEASE_BATCH or 1 <= len(r.lease.name) <= 255
     except back.BadRecord:
         return
 

@@ -9,6 +9,7 @@ from journal_lab import decode_all
 
 from both_ways import thorough
 from tuque.core.model.job import ACKED, Job
+from tuque.core.msgs.records import EndRow, GapRow, PauseRow, PeerRow
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 
@@ -80,10 +81,9 @@ def test_records_of_a_cluster_come_back(
     assert records.binding_count == 3, "a set of nodes binds no reply"
     others = [slot for slot in range(1, len(node_ids)) if nodes >> slot & 1]
     named = decode_all(records.take())[: len(others)]
-    assert [(r.kind, r.a, r.node_id) for r in named] == [
-        (rec.PEER, slot, node_ids[slot]) for slot in others
+    assert [r.row for r in named] == [
+        PeerRow(slot, node_ids[slot], 7 if slot == 1 else 0) for slot in others
     ]
-    assert all(r.b == (7 if r.a == 1 else 0) for r in named)
     records.holders(job)
     found = decode_all(records.take())
     assert [r.kind for r in found] == [rec.HOLDERS], "named once"
@@ -115,10 +115,10 @@ def test_small_records_come_back(
     ack, remove, local, pause, end, gap, close = decode_all(records.take())
     assert (ack.kind, ack.id, ack.expire_ms) == (rec.ACK, job_id, number)
     assert (remove.kind, remove.id, remove.bits) == (rec.REMOVE, job_id, byte)
-    assert (local.kind, local.queue, local.bits, local.a) == (rec.PAUSE, queue, byte % 8, 0)
-    assert (pause.kind, pause.queue, pause.bits, pause.a) == (rec.PAUSE, queue, byte % 8, stamp_ns)
-    assert (end.kind, end.a, end.b) == (rec.END, number, 7)
-    assert (gap.kind, gap.a, gap.b) == (rec.GAP, 7, number)
+    assert (local.kind, local.row) == (rec.PAUSE, PauseRow(byte % 8, 0, queue))
+    assert (pause.kind, pause.row) == (rec.PAUSE, PauseRow(byte % 8, stamp_ns, queue))
+    assert (end.kind, end.row) == (rec.END, EndRow(number, 7))
+    assert (gap.kind, gap.row) == (rec.GAP, GapRow(7, number))
     assert close.kind == rec.CLOSE
 
 

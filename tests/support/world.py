@@ -24,7 +24,7 @@ from told_events import Told
 from tuque.core.life.dead_letters import letters_from
 from tuque.core.life.outcomes import outcome_of
 from tuque.core.model.job import ACKED, Job
-from tuque.core.msgs import AnyMessage, Message, NeedJobs
+from tuque.core.msgs.bus import AnyMessage, Message, NeedJobs
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time

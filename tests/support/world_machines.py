@@ -39,7 +39,7 @@ from sim.machines.kernel import (
 from sim.machines.machine import Machine
 from sim.machines.shell import SECRET, Shell
 from sim.machines.thread import SimThread
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 from tuque.core.records.events import Events
 from tuque.server.admin.registry import register
 from tuque.server.app import prepare_tubes

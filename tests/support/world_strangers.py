@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sim.engine.network import End
 from sim.machines.kernel import BUS, host_of
-from tuque.core.msgs import AnyMessage, Refusal
+from tuque.core.msgs.bus import AnyMessage, Refusal
 from tuque.wire.bus.card import Card
 from tuque.wire.bus.handshake import Conn
 from world_wires import RawWire

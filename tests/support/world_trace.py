@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.job import STATE_NAMES
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     HAS_QUEUED,
     REPAIR,
     AnyMessage,

@@ -10,7 +10,7 @@ from tubes_world import TubesWorld
 from refusals import refused
 from tuque.core.copies.ack_gc import on_unknown_ack, on_unknown_fastack
 from tuque.core.copies.federation import pause_queue
-from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
+from tuque.core.msgs.bus import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.procedures import check
 from tuque.tubes.leadership.controller import on_tube_message

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tubes_world import TubesWorld
 
-from tuque.core.msgs import TubeCopy
+from tuque.core.msgs.bus import TubeCopy
 from tuque.server.replies.errors import resp_words, text_of
 from tuque.tubes.log.leader import lag_of, synced
 from tuque.tubes.log.receive import on_copy

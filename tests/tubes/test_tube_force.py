@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tubes_world import TubesWorld
 
-from tuque.core.msgs import TubeYours
+from tuque.core.msgs.bus import TubeYours
 from tuque.server.replies.errors import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.tasks.admin import register_driver

@@ -20,11 +20,11 @@ from tuque.tubes.entries.group import (
     ChildEntry,
     Family,
     GroupEntry,
+    group_in,
     is_group,
     is_member,
-    is_sound_member,
+    is_sound_child,
     unpack_child,
-    unpack_group,
 )
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.model.tube import Tube
@@ -304,7 +304,7 @@ def test_groups_and_children_go_into_bytes_and_back() -> None:
     assert is_group(packed) and is_member(packed) and is_sound(packed)
     assert plan.copy().packed(0) == packed
     for name in ("size", "policy", "state", "has_callback", "keep_ms", "over_ms", "keys"):
-        assert getattr(unpack_group(packed), name) == getattr(plan, name), name
+        assert getattr(group_in(packed), name) == getattr(plan, name), name
     child = ChildEntry()
     child.group, child.index, child.id, child.word, child.result = 3, 7, b"D-1", b"done", b""
     small = child.packed(0)
@@ -317,9 +317,9 @@ def test_groups_and_children_go_into_bytes_and_back() -> None:
     assert child.copy().packed(0) == met
     assert [unpack_child(one).is_met for one in (small, large, met)] == [False, False, True]
     assert unpack_child(met).result == child.result
-    assert not is_sound_member(met[:4] + b"\4" + met[5:])
+    assert not is_sound_child(met[:4] + b"\4" + met[5:])
     for packed in (small, large, met):
         assert is_member(packed) and not is_group(packed) and is_sound(packed)
         for end in range(3, 40):
-            assert not is_sound_member(packed[:end])
+            assert not is_sound_child(packed[:end])
     assert unpack_child(large).reason == b"why" and unpack_child(large).id == b"D-1"

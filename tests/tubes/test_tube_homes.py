@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tubes_world import TubesWorld
 
-from tuque.core.msgs import TubeCopy
+from tuque.core.msgs.bus import TubeCopy
 from tuque.core.queues.procedures import check
 from tuque.server.replies.errors import text_of
 from tuque.tubes.log.catalog import at_of

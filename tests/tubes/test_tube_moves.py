@@ -9,7 +9,7 @@ import pytest
 from tubes_world import TubesWorld
 
 from refusals import refused
-from tuque.core.msgs import TubeYours
+from tuque.core.msgs.bus import TubeYours
 from tuque.core.node.node import HOME_MOVED
 from tuque.core.queues.deliver import on_getjob, serve_ready
 from tuque.core.repair.drain import drain_left

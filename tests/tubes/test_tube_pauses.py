@@ -7,7 +7,7 @@ from tubes_world import TubesWorld
 
 from tuque.core.copies.federation import pause_queue
 from tuque.core.model.errors import PAUSED
-from tuque.core.msgs import Pause
+from tuque.core.msgs.bus import Pause
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.queues.deliver import set_pause
 from tuque.tubes.model.errors import TubeError

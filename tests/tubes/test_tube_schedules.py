@@ -11,7 +11,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from sim.engine.clock import START_MS
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import tick
-from tuque.core.msgs import TubeCopy
+from tuque.core.msgs.bus import TubeCopy
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
@@ -24,8 +24,7 @@ from tuque.tubes.entries.schedule import (
     ONE,
     ScheduleEntry,
     is_plan,
-    is_sound_plan,
-    unpack_plan,
+    plan_in,
 )
 from tuque.tubes.log import send
 from tuque.tubes.policy import tubes_of
@@ -290,10 +289,10 @@ def test_a_plan_goes_into_bytes_and_back() -> None:
     plan.cron, plan.zone, plan.pri, plan.is_paused = b"* * * * *", b"UTC", -5, True
     plan.noted_ms, plan.fired_seq, plan.fired_epoch, plan.late = 1 << 41, 7, 3, 9
     packed = plan.packed(0)
-    again_ = unpack_plan(packed)
+    again_ = plan_in(packed)
     for name in ("name", "cron", "zone", "pri", "is_paused", "missed", "noted_ms", "fired_seq"):
         assert getattr(again_, name) == getattr(plan, name), name
     assert is_plan(packed) and is_sound(packed)
     assert plan.copy().packed(0) == packed
     for end in range(2, len(packed)):
-        assert not is_sound_plan(packed[:end])
+        assert plan_in(packed[:end]) is None

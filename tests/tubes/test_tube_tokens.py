@@ -6,9 +6,6 @@ from tube_world import TubeWorld
 
 from sim.engine.clock import START_MS
 from tuque.core.dispatch.restore import after_load
-from tuque.core.records import read as back
-from tuque.core.records.jobs import Records
-from tuque.core.records.tubes import CFG_BEFORE, tell_tube_cfg
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import operations
 
@@ -78,14 +75,3 @@ def test_a_million_takes_are_recorded_in_time() -> None:
     reserved = home.t.token_reserved
     home.restart(-START_MS)
     assert home.t.token >= reserved
-
-
-def test_tokens_of_a_journal_that_does_not_tell_them() -> None:
-    """A record without the number, as it was written once, is read."""
-    records = Records()
-    tell_tube_cfg(records, 5, True, 0)
-    short = records.take()[: 4 + 1 + CFG_BEFORE]
-    r = back.Record()
-    r.task.token = 7
-    assert back.decode((1 + CFG_BEFORE).to_bytes(4, "little") + short[4:], 0, r) == len(short)
-    assert (r.task.ttr_ms, r.task.flag, r.task.token) == (5, True, 0)

@@ -8,7 +8,7 @@ import pytest
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     StandAt,
     TubeCopy,
     TubeStands,

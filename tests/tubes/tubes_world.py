@@ -12,7 +12,7 @@ from typing import Any
 from raw_resp import Err
 from sim.machines.kernel import CLIENT_PORT, host_of
 from tuque.core.model.task import Task, carried_by
-from tuque.core.msgs import AnyMessage, TubesTold, VoteAt
+from tuque.core.msgs.bus import AnyMessage, TubesTold, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.server.commands.tube_leaders import await_home

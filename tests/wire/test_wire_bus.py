@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
+    COUNT_MAX,
     AnyMessage,
     Ask,
     DelJob,
@@ -43,7 +44,6 @@ from tuque.core.msgs import (
 )
 from tuque.server.bus.sending import Packer
 from tuque.wire.bus.bus import (
-    COUNT_MAX,
     FRAME_BYTES,
     BusError,
     FrameReader,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.msgs import AnyMessage, GotJob, Pause
+from tuque.core.msgs.bus import AnyMessage, GotJob, Pause
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import (
     FRAME_BYTES,

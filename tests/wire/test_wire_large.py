@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     LARGE_BODY,
     AnyMessage,
     GotJob,

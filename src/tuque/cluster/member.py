@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import Gossip, Heartbeat
+from tuque.core.msgs.bus import Gossip, Heartbeat
 
 # flags of a node in heartbeats
 LEAVING: Final = 1

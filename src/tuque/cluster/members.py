@@ -26,7 +26,7 @@ from tuque.cluster.twins import Conflict, Refused, check_life, shown, told_twin
 from tuque.core.copies.federation import look_again
 from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.dispatch.messages import on_link_down, on_link_up
-from tuque.core.msgs import Gossip, Heartbeat
+from tuque.core.msgs.bus import Gossip, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     TooManyNodes,

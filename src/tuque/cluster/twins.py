@@ -8,7 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.cluster.member import DIAL_MAX_MS, DIAL_MIN_MS, TWINS, Member
-from tuque.core.msgs import Gossip
+from tuque.core.msgs.bus import Gossip
 
 SAME: Final = "two nodes with this id are alive: the other one is at "
 NEWER: Final = "a newer incarnation of this node is alive: it is at "

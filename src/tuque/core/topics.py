@@ -21,7 +21,8 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
-from tuque.core.msgs import SubscriptionAt, TopicsTold
+from tuque.core.msgs.bus import SubscriptionAt, TopicsTold
+from tuque.core.msgs.records import TopicRow, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.dedupe import (
@@ -32,7 +33,6 @@ from tuque.core.queues.dedupe import (
     on_copies,
 )
 from tuque.core.queues.ends import record_job
-from tuque.core.records.staged import tell_topic
 from tuque.core.staged.publish import COPIES_MS, await_copies, send_some
 from tuque.core.tables.dedupe_keys import full_key
 from tuque.core.tables.staged import Publishing, share_of
@@ -91,7 +91,7 @@ def take(n: Node, one: Subscription, teller: i64) -> None:
     """Keep a version that is new here, and pass it on to all but its teller (T60.4)."""
     n.topics.put(one)
     if n.records is not None:
-        tell_topic(n.records, one)  # T60.6
+        n.records.put(topic_row(one))  # T60.6
     forget_oldest(n)
     for peer in n.peers:
         if peer.slot != teller and peer.is_linked:
@@ -109,7 +109,7 @@ def forget_one(n: Node, topic: bytes, queue: bytes) -> None:
     """Nothing is known of it any more, in the journal too."""
     n.topics.forget(topic, queue)
     if n.records is not None:
-        tell_topic(n.records, Subscription(topic, queue, [], 0, n.node_id, True))
+        n.records.put(TopicRow(0, n.node_id, 1, topic, queue, []))
 
 
 def as_told(one: Subscription) -> SubscriptionAt:

@@ -17,6 +17,16 @@ from tuque.core.life.restore import LifeLog
 from tuque.core.model.job import ACKED, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.model.stats import GC_ACKED
 from tuque.core.model.tombstones import CUSTODY
+from tuque.core.msgs.records import (
+    KINDS,
+    EndRow,
+    GapRow,
+    PauseRow,
+    PeerRow,
+    Row,
+    TopicRow,
+    subscription_in,
+)
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import CUSTODY_KEEP_MS
 from tuque.core.records.jobs import (
@@ -24,21 +34,16 @@ from tuque.core.records.jobs import (
     ACKED_AT,
     ADD,
     APP,
-    END,
     FIRST,
-    GAP,
     HOLDERS,
     LEASE_DROP,
     LEASE_GROUP,
     LIFE,
     OUTCOME,
-    PAUSE,
-    PEER,
     REMOVE,
     STAGED,
     STATE,
     TOMB,
-    TOPIC,
     TUBE,
     TUBE_HOLDER,
     VOTE_MARKS,
@@ -433,40 +438,44 @@ class Loader:
             self.on_acked(r)
         elif kind == TOMB:
             self.tombs[r.id] = (r.expire_ms, r.bits)
-        elif kind == PEER:
-            self.nodes.name(r.a, r.node_id, r.b)
-        elif kind == PAUSE:
-            self.pauses.pop(r.queue, None)
-            if r.bits != 0 or r.a != 0:
-                self.pauses[r.queue] = (r.bits, r.a)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
-            for id in self.leases.apply(kind, r.lease, self.jobs):
+            for id in self.leases.apply(r, self.jobs):
                 self.acked[id] = self.jobs[id].expire_ms
                 self.on_end(id, self.acked[id], -1)
         elif STAGED <= kind <= APP:
-            for made in self.staging.apply(kind, r.stage):
+            for made in self.staging.apply(r):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER:
             self.tubes.take(kind, r, self.jobs)
-        elif VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
-            self.tubes.homes.votes.apply(kind, r.vote)
+        elif (VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS) and r.row is not None:
+            self.tubes.homes.votes.apply(r.row)
         elif LIFE <= kind <= OUTCOME and not self.tubes.takes_life(r, self.jobs):
             self.life.apply(kind, r.life, self.jobs.get(r.id))
-        elif kind == TOPIC:
-            self.on_topic(r.topic.one)
-        elif kind == END:
+        elif kind in KINDS and r.row is not None:
+            self.on_row(r.row)
+
+    def on_row(self, row: Row) -> None:
+        """Apply a record of a queue, of a node, of a subscription, or of the journal itself."""
+        if isinstance(row, PeerRow):
+            self.nodes.name(row.slot, row.node_id, row.incarnation)
+        elif isinstance(row, PauseRow):
+            self.pauses.pop(row.queue, None)
+            if row.bits != 0 or row.stamp_ns != 0:
+                self.pauses[row.queue] = (row.bits, row.stamp_ns)
+        elif isinstance(row, TopicRow):
+            self.on_topic(subscription_in(row))
+        elif isinstance(row, EndRow):
             self.is_ended = True
-        elif kind == GAP:
-            self.gap_records += r.a
+        elif isinstance(row, GapRow):
+            self.gap_records += row.records
             self.tubes.homes.votes.on_gap()
 
-    def on_topic(self, one: Subscription | None) -> None:
+    def on_topic(self, one: Subscription) -> None:
         """A version of a subscription takes the place of the one before (T60.6)."""
-        if one is not None:
-            self.topics.pop((one.topic, one.queue), None)
-            if one.version > 0:
-                self.topics[(one.topic, one.queue)] = one
+        self.topics.pop((one.topic, one.queue), None)
+        if one.version > 0:
+            self.topics[(one.topic, one.queue)] = one
 
     def on_add(self, r: Record) -> None:
         """Add a job, unless its ack was read: an ack is final."""

@@ -13,12 +13,13 @@ from tuque.core.leases.restore import tell_all
 from tuque.core.life.restore import OutcomeWalk
 from tuque.core.model.job import EXTERNAL, WAIT_REPL, Job
 from tuque.core.model.task import Task
+from tuque.core.msgs.records import AppRow, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
 from tuque.core.queues.dedupe import is_recorded
 from tuque.core.queues.ends import life_of
 from tuque.core.records.jobs import Records
-from tuque.core.records.staged import record_key, tell_app, tell_staged, tell_topic
+from tuque.core.records.staged import record_key, tell_staged
 from tuque.core.tables.dedupe_keys import Kept
 from tuque.core.tables.staged import Attempt, Staged
 from tuque.tubes.leadership.restore import copies_of, tell_all_tubes, tell_task_of
@@ -48,14 +49,14 @@ class Snapshot:
             bits: i64 = paused.pause if paused is not None else 0
             self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
         for one in n.topics.known():
-            tell_topic(self.records, one)
+            self.records.put(topic_row(one))
         tell_all(n, self.records)  # now: their jobs follow later, in their state at that time
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)
             self.jobs.extend(copies_of(tubes_of(n)))  # T22.1
         self.jobs.reverse()  # they leave the list with their slices: to free all takes long
         for name, app in n.staging.apps.items():
-            tell_app(self.records, name, app.version, app.used_ms)
+            self.records.put(AppRow(app.version, app.used_ms, name))
         self.attempts: list[tuple[Attempt, list[Staged]]] = [
             (a, a.jobs.copy()) for a in n.staging.attempts()
         ]

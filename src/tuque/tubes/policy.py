@@ -22,7 +22,7 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.model.work import Failure, Life, Outcome
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     TubeMessage,
     TubePulse,
     TubeStands,

@@ -31,7 +31,7 @@ from tuque.core.model.stats import set_why, why_of
 from tuque.core.model.task import Task
 from tuque.core.model.tombstones import ROUNDED_MS
 from tuque.core.model.work import DONE
-from tuque.core.msgs import DelJob, GotAck, SetAck
+from tuque.core.msgs.bus import DelJob, GotAck, SetAck
 from tuque.core.node.node import Node, Peer, Retelling
 from tuque.core.node.peers import (
     TOMB_MS,

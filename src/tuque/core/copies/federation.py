@@ -40,7 +40,7 @@ from tuque.core.model.job import (
     Job,
     set_state,
 )
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     CUSTODY,
     HAS_QUEUED,
     GotJobs,

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.ack_gc import collect
 from tuque.core.model.job import ACKED, QUEUED, WAIT_REPL, Job, stand_of
-from tuque.core.msgs import Ask, Holders, Lack, SetAck
+from tuque.core.msgs.bus import Ask, Holders, Lack, SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     TOMB_MS,

@@ -41,7 +41,7 @@ from tuque.core.model.job import (
     set_state,
 )
 from tuque.core.model.task import Task
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     LARGE_BODY,
     NO_REPLY,
     REPAIR,

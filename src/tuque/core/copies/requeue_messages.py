@@ -23,7 +23,7 @@ from tuque.core.model.job import (
     Job,
 )
 from tuque.core.model.work import LIVE
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,

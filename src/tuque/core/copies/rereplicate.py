@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from tuque.core.copies.holders import ask, gone_from, part, spare
 from tuque.core.copies.replicate import as_message, copy_due_ms
 from tuque.core.model.job import ACTIVE, ASKED_ALL, DELIVERED, HELD, ONCE_QUEUED, QUEUED, STALE, Job
-from tuque.core.msgs import REPAIR, ReplJob
+from tuque.core.msgs.bus import REPAIR, ReplJob
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,

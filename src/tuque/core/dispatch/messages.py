@@ -35,7 +35,7 @@ from tuque.core.copies.requeue_messages import (
 )
 from tuque.core.life.cancel_update import changes_tick, on_hold, on_hold_told
 from tuque.core.life.lookup import life_link_up, on_job_ask, on_job_told, on_life
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     Delivered,

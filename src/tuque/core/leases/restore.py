@@ -10,8 +10,9 @@ from mypy_extensions import i32, i64
 
 from tuque.core.leases.expiry import arm, begin_beats, renew, why_gone
 from tuque.core.model.job import ACKED, ACTIVE, ANNOUNCE_WILL, DELIVERED, EXTERNAL, LEASED, Job
+from tuque.core.msgs.records import LeaseDrop, LeaseGroup
 from tuque.core.node.node import Node
-from tuque.core.records.jobs import LEASE_BATCH, LEASE_GROUP, Records
+from tuque.core.records.jobs import LEASE_BATCH, Records
 from tuque.core.records.leases import (
     HOW_EXPIRED,
     HOW_SOME,
@@ -20,6 +21,7 @@ from tuque.core.records.leases import (
     tell_batch,
     tell_group,
 )
+from tuque.core.records.read import Record
 from tuque.core.tables.leases import Batch, Group, gone
 
 
@@ -31,40 +33,43 @@ class LeaseLog:
         self.groups: dict[bytes, Group] = {}
         self.last_epoch: i64 = 0
 
-    def apply(self, kind: i64, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
+    def apply(self, record: Record, jobs: dict[bytes, Job]) -> list[bytes]:
         """Apply one record to the groups and to `jobs`.
 
         Returns the ids it acks that no other node has.
         """
-        if kind == LEASE_GROUP:
-            return self.on_group(r, jobs)
-        if kind == LEASE_BATCH:
+        row = record.row
+        if record.kind == LEASE_BATCH:
+            r = record.lease
             if r.how & HOW_TAKEN:
                 hand_out(r, jobs)
             self.on_batch(r, jobs)
-        else:
-            g = self.groups.get(r.name)
-            if g is not None and g.epoch == r.epoch:
-                g.batches.pop(r.seq, None)
+        elif isinstance(row, LeaseGroup):
+            return self.on_group(row, jobs)
+        elif isinstance(row, LeaseDrop):
+            g = self.groups.get(row.name)
+            if g is not None and g.epoch == row.epoch:
+                g.batches.pop(row.seq, None)
         return []
 
-    def on_group(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
+    def on_group(self, r: LeaseGroup, jobs: dict[bytes, Job]) -> list[bytes]:
         """Update a group; remove its ended batches, acked or not (Z6.2)."""
         acked: list[bytes] = []
+        name = r.names[0]
         if r.epoch > self.last_epoch:
             self.last_epoch = r.epoch
-        g = self.groups.get(r.name)
+        g = self.groups.get(name)
         if r.floor_seq < 0:
-            self.groups.pop(r.name, None)
+            self.groups.pop(name, None)
             return acked
         if g is None or g.epoch != r.epoch:
-            g = Group(r.name, r.names[1], r.names[2:], r.epoch)
-            self.groups[r.name] = g
-        g.last_seq = r.seq
+            g = Group(name, r.names[1], r.names[2:], r.epoch)
+            self.groups[name] = g
+        g.last_seq = r.last_seq
         g.acked_seq = r.acked_seq
         g.floor_seq = r.floor_seq
         g.ttl_ms = r.ttl_ms
-        g.used_ms = r.at_ms
+        g.used_ms = r.used_ms
         for seq in list(g.batches):
             if seq <= r.floor_seq:
                 b = g.batches.pop(seq)

@@ -57,7 +57,7 @@ from tuque.core.model.work import (
     Terms,
     hash_of,
 )
-from tuque.core.msgs import Hold, HoldTold, JobTold
+from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.tables import fitting_reason
@@ -76,8 +76,7 @@ from tuque.core.tables.work import Change, Holding
 # what a node asks for
 HOLD_UPDATE: Final = 1
 HOLD_CANCEL: Final = 2
-LET_GO: Final = 3  # EDIT is 4
-WHAT_MAX: Final = EDIT
+LET_GO: Final = 3  # EDIT is 4; core/msgs has the bound
 
 # what a holder answers
 AGREED: Final = 0
@@ -86,8 +85,7 @@ IS_OVER: Final = 2
 IS_DEAD: Final = 3
 IS_BUSY: Final = 4
 IS_LEASED: Final = 5
-IS_UNKNOWN: Final = 6
-SAID_MAX: Final = 6
+IS_UNKNOWN: Final = 6  # the last one, by core/msgs
 
 HOLD_MS: Final = 2_000  # longer than any asker waits
 AFTER_MS: Final = 1_000  # a held job is not due before that

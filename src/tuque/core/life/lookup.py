@@ -32,7 +32,7 @@ from tuque.core.model.work import (
     Failure,
     Life,
 )
-from tuque.core.msgs import JobAsk, JobTold, LifeAt
+from tuque.core.msgs.bus import JobAsk, JobTold, LifeAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
 from tuque.core.node.tables import rehouse

@@ -15,7 +15,7 @@ from tuque.core.model.stats import Book, Ledger
 from tuque.core.model.timers import Wheel
 from tuque.core.model.tombstones import Tombs
 from tuque.core.model.work import attempt_of
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     GotJobs,
     ReplJob,

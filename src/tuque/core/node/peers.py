@@ -13,7 +13,7 @@ from typing import Final
 from mypy_extensions import i64, u8
 
 from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Delivered,
     GotJob,

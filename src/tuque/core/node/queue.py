@@ -18,7 +18,7 @@ from tuque.core.model.job import Job
 from tuque.core.model.rows import Rows
 from tuque.core.model.stats import NO_TALLY
 from tuque.core.model.task import Task
-from tuque.core.msgs import TubeMessage
+from tuque.core.msgs.bus import TubeMessage
 from tuque.core.tables.repair import Demand
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tuque.core.model.work import (
     Life,
     Outcome,
 )
-from tuque.core.msgs import Hold, LifeAt, SetAck
+from tuque.core.msgs.bus import Hold, LifeAt, SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.peers import PATIENT_S, say, say_holders, slots_of
 from tuque.core.node.tables import put_body, rehouse

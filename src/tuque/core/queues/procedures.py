@@ -42,7 +42,7 @@ from tuque.core.model.stats import (
     why_of,
 )
 from tuque.core.model.task import TASK_BYTES, Task
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,

@@ -22,7 +22,7 @@ from tuque.core.model.job import (
 )
 from tuque.core.model.stats import BY_NACK
 from tuque.core.model.task import Task
-from tuque.core.msgs import COUNT_NACK
+from tuque.core.msgs.bus import COUNT_NACK
 from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, tell_queued, tell_working
 from tuque.core.queues.procedures import (

@@ -14,11 +14,7 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     FIRST   id 40, state u8, flags u8, qtime_ms i64, instant of the only delivery i64
     ACK     id 40, expire_ms i64
     REMOVE  id 40, cause u8
-    PAUSE   bits u8, instant of the command ns i64 (0: unknown), queue
-    END     jobs i64, records i64        the last record of a snapshot
-    GAP     records i64, bytes i64       removed here by `journal repair`
     CLOSE                                the server stopped cleanly
-    PEER    slot u8, node id 40, incarnation i64    which node a slot in a set means from here on
     HOLDERS id 40, set i64
     ACKED   id 40, expire_ms i64, set i64    acked; nodes of the set must still confirm. Empty
                                              set: the job is unknown here, all must confirm
@@ -28,8 +24,9 @@ where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/node/peers.py.
 The records of leases are in core/records/leases.py, those of staged jobs and topics in
-core/records/staged.py, those of tubes in core/records/tubes.py, those of leaders and votes in
-core/records/leadership.py, those of work in core/records/work.py.
+core/records/staged.py, those of tasks and leaders in core/records/tubes.py, those of work in
+core/records/work.py, rare ones in
+core/msgs/records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/frames.py, extend
@@ -38,10 +35,11 @@ core/records/leadership.py, those of work in core/records/work.py.
 from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACKED, BODYLESS, Job
 from tuque.core.model.work import Life, Outcome
+from tuque.core.msgs.records import TABLE, EndRow, GapRow, PauseRow, PeerRow, Row
 from tuque.core.records.work import put_life, put_outcome
 
 ADD: Final = 1
@@ -132,7 +130,6 @@ STATE_BYTES: Final = 52
 FIRST_BYTES: Final = 59
 ACK_BYTES: Final = 49
 REMOVE_BYTES: Final = 42
-PEER_BYTES: Final = 50
 HOLDERS_BYTES: Final = 49
 ACKED_BYTES: Final = 57
 TOMB_BYTES: Final = 50
@@ -223,15 +220,10 @@ class Records:
         if new == 0:
             return
         self.told |= new
-        w = self.writer
         slot: i64 = 0
         while new > 0:
             if new & 1:
-                write_i32_le(w, i32(PEER_BYTES))
-                w.append(PEER)
-                w.append(slot)
-                w.write(self.node_ids[slot])
-                write_i64_le(w, self.lives.get(slot, 0))
+                self.append(PeerRow(slot, self.node_ids[slot], self.lives.get(slot, 0)))
                 self.count += 1
             new >>= 1
             slot += 1
@@ -322,6 +314,21 @@ class Records:
         self.count += 1
         self.binding_count += 1
 
+    def put(self, row: Row, binds: bool = True) -> None:
+        """A record of core/msgs/records.py. `binds`: replies wait for it."""
+        self.append(row)
+        self.count += 1
+        if binds:
+            self.binding_count += 1
+
+    def append(self, row: Row) -> None:
+        """The bytes of such a record."""
+        kind, data = TABLE.pack(row)
+        w = self.writer
+        write_i32_le(w, i32(1 + len(data)))
+        w.append(u8(kind))
+        w.write(data)
+
     def life(self, id: bytes, life: Life) -> None:
         """All of a job's life (W13.1)."""
         put_life(self.writer, LIFE, id, life)
@@ -360,30 +367,15 @@ class Records:
 
     def pause(self, queue: bytes, bits: i64, stamp_ns: i64) -> None:
         """The queue's pause is `bits` (0: not paused) since `stamp_ns` (0: unknown)."""
-        w = self.writer
-        write_i32_le(w, i32(10 + len(queue)))
-        w.append(PAUSE)
-        w.append(bits)
-        write_i64_le(w, stamp_ns)
-        w.write(queue)
-        self.count += 1
-        self.binding_count += 1
+        self.put(PauseRow(bits, stamp_ns, queue))
 
     def end(self, job_count: i64, record_count: i64) -> None:
-        """Ends a snapshot of that many jobs and records."""
-        self.pair(END, job_count, record_count)
+        """Ends a snapshot of that many jobs and records; it is not counted."""
+        self.append(EndRow(job_count, record_count))
 
     def gap(self, record_count: i64, byte_count: i64) -> None:
-        """Marks a place where `journal repair` removed damaged records."""
-        self.pair(GAP, record_count, byte_count)
-
-    def pair(self, kind: i64, first: i64, second: i64) -> None:
-        """A record of two numbers, alone in a frame of its own: it is not counted."""
-        w = self.writer
-        write_i32_le(w, 17)
-        w.append(kind)
-        write_i64_le(w, first)
-        write_i64_le(w, second)
+        """Marks a place where `journal repair` removed damaged records; it is not counted."""
+        self.append(GapRow(record_count, byte_count))
 
     def close(self) -> None:
         """The server stopped cleanly."""

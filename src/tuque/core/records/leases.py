@@ -1,4 +1,6 @@
-"""Journal records of leases, encoded and decoded (SPEC Y9, J2).
+"""Journal records of batches of leases, encoded and decoded (SPEC Y9, J2).
+
+Those of groups and dropped batches are in core/msgs/records.py.
 
 No length in the bytes is trusted: records that are cut or oversized are refused.
 """
@@ -10,21 +12,15 @@ from mypy_extensions import i32, i64
 
 from tuque.core.model.job import EXPIRED_OUT, WHY_MAX, Job
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.records.jobs import (
-    LEASE_BATCH,
-    LEASE_DROP,
-    LEASE_GROUP,
-    Records,
-)
+from tuque.core.msgs.records import LeaseDrop, LeaseGroup
+from tuque.core.records.jobs import LEASE_BATCH, Records
 from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
 
 HOW_EXPIRED: Final = 1  # its jobs are in their queues again
 HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
 HOW_SOME: Final = 4  # only these positions changed
 
-GROUP_FIXED: Final = 53  # kind to the number of names
 BATCH_FIXED: Final = 58  # kind to the first position
-DROP_FIXED: Final = 17
 POSITION_BYTES: Final = 44
 POSITIONS_MAX: Final = 10_000  # in one record
 
@@ -34,38 +30,23 @@ POSITIONS_MAX: Final = 10_000  # in one record
 # They follow the rules of core/records/jobs.py: absolute, each complete in itself. A batch of
 # many jobs is several records, back to back in one frame. Layout, after length and kind:
 #
-#     LEASE_GROUP  epoch i64, last i64, acked i64, floor i64, ttl_ms i64, used_ms i64,
-#                  names: how many i32, then each as length i32 and bytes: group, owner, queues
 #     LEASE_BATCH  epoch i64, seq i64, parts i32, how u8, drop_ms i64, at_ms i64, body bytes i64,
 #                  positions i32, first position here i32, positions here i32,
 #                  each an id 40 and mark i32 (-1 - why: the job left it, Y3.8), then the group
-#     LEASE_DROP   epoch i64, seq i64, the group
-#
-# `floor` -1: the group is forgotten.
 
 
 def tell_group(records: Records, g: Group) -> None:
     """All of a group except its batches."""
     names = [g.name, g.owner]
     names.extend(g.queues)
-    size: i64 = GROUP_FIXED
-    for name in names:
-        size += 4 + len(name)
-    w = records.writer
-    write_i32_le(w, i32(size))
-    w.append(LEASE_GROUP)
-    write_i64_le(w, g.epoch)
-    write_i64_le(w, g.last_seq)
-    write_i64_le(w, g.acked_seq)
-    write_i64_le(w, g.floor_seq)
-    write_i64_le(w, g.ttl_ms)
-    write_i64_le(w, g.used_ms)
-    write_i32_le(w, i32(len(names)))
-    for name in names:
-        write_i32_le(w, i32(len(name)))
-        w.write(name)
-    records.count += 1
-    records.binding_count += 1
+    records.put(
+        LeaseGroup(g.epoch, g.last_seq, g.acked_seq, g.floor_seq, g.ttl_ms, g.used_ms, names)
+    )
+
+
+def tell_drop(records: Records, g: Group, seq: i64) -> None:
+    """The batch no longer exists."""
+    records.put(LeaseDrop(g.epoch, seq, g.name))
 
 
 def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool) -> None:
@@ -135,34 +116,18 @@ def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> None:
         i += 1
 
 
-def tell_drop(records: Records, g: Group, seq: i64) -> None:
-    """The batch no longer exists."""
-    w = records.writer
-    write_i32_le(w, i32(DROP_FIXED + len(g.name)))
-    w.append(LEASE_DROP)
-    write_i64_le(w, g.epoch)
-    write_i64_le(w, seq)
-    w.write(g.name)
-    records.count += 1
-    records.binding_count += 1
-
-
 # ---- Decoding
 
 
 @final
 class LeaseRecord:
-    """One decoded record of a lease; only the fields of its kind are valid."""
+    """One decoded LEASE_BATCH."""
 
     def __init__(self) -> None:
         self.name = b""
         self.epoch: i64 = 0
-        self.seq: i64 = 0  # of a group: its newest batch
-        self.acked_seq: i64 = 0
-        self.floor_seq: i64 = 0
-        self.ttl_ms: i64 = 0
-        self.at_ms: i64 = 0  # of a group: its last use
-        self.names: list[bytes] = []
+        self.seq: i64 = 0
+        self.at_ms: i64 = 0
         self.parts: i64 = 0
         self.how: i64 = 0
         self.drop_ms: i64 = 0
@@ -171,55 +136,6 @@ class LeaseRecord:
         self.first: i64 = 0
         self.ids: list[bytes] = []
         self.marks: list[int] = []
-
-
-def decode_lease(kind: i64, data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
-    """Decode the rest of a record after its kind. False if it is malformed."""
-    if kind == LEASE_GROUP:
-        return decode_group(data, at, end, r)
-    if kind == LEASE_BATCH:
-        return decode_batch(data, at, end, r)
-    if end - at < DROP_FIXED - 1:
-        return False
-    r.epoch = read_i64_le(data, at)
-    r.seq = read_i64_le(data, at + 8)
-    r.name = data[at + 16 : end]
-    return is_name(r.name) and r.epoch > 0 and r.seq > 0
-
-
-def is_name(name: bytes) -> bool:
-    """Whether this can be the name of a group."""
-    return 1 <= len(name) <= NAME_MAX
-
-
-def decode_group(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
-    """Decode the rest of a LEASE_GROUP."""
-    if end - at < GROUP_FIXED - 1:
-        return False
-    r.epoch = read_i64_le(data, at)
-    r.seq = read_i64_le(data, at + 8)
-    r.acked_seq = read_i64_le(data, at + 16)
-    r.floor_seq = read_i64_le(data, at + 24)
-    r.ttl_ms = read_i64_le(data, at + 32)
-    r.at_ms = read_i64_le(data, at + 40)
-    left: i64 = i64(read_i32_le(data, at + 48))
-    at += GROUP_FIXED - 1
-    names: list[bytes] = []
-    while left > 0 and end - at >= 4:
-        size: i64 = i64(read_i32_le(data, at))
-        at += 4
-        if size < 0 or size > end - at:
-            return False
-        names.append(data[at : at + size])
-        at += size
-        left -= 1
-    if left != 0 or at != end or len(names) < 3:
-        return False
-    r.name = names[0]
-    r.names = names
-    if not is_name(r.name) or r.epoch <= 0 or r.floor_seq < -1:
-        return False
-    return r.seq >= r.floor_seq and r.seq >= r.acked_seq >= 0 and r.ttl_ms >= 0
 
 
 def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
@@ -253,7 +169,7 @@ def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
     r.marks = marks
     r.name = data[at:end]
     if (
-        not is_name(r.name)
+        not 1 <= len(r.name) <= NAME_MAX
         or r.epoch <= 0
         or r.seq <= 0
         or r.how > HOW_EXPIRED | HOW_TAKEN | HOW_SOME

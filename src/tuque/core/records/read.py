@@ -10,45 +10,36 @@ from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACKED, Job
 from tuque.core.model.job_id import ID_BYTES
+from tuque.core.msgs.layout import BadRow
+from tuque.core.msgs.records import KINDS, TABLE, Row
 from tuque.core.records.jobs import (
     ACK,
     ADD,
     ADD_BYTES,
-    APP,
     CLOSE,
-    END,
     FIRST,
     FIRST_BYTES,
-    GAP,
-    GRANT,
     HAS_HISTORY,
     HAS_HOLDERS,
     HISTORY_BYTES,
     HOLDERS,
-    LEASE_DROP,
-    LEASE_GROUP,
+    KEY,
+    KIND_NAMES,
+    LEASE_BATCH,
     LIFE,
-    NODE_ID_BYTES,
     OUTCOME,
-    PAUSE,
-    PEER,
     REMOVE,
     STAGED,
     STATE,
     STATE_BYTES,
+    TASK_ADD,
+    TASK_STATE,
     TOMB,
-    TOPIC,
-    TUBE,
-    TUBE_HOLDER,
     TUBE_HOME,
-    VOTE_MARKS,
-    VOTERS,
-    VOTERS_NEXT,
 )
-from tuque.core.records.leadership import HomeRecord, VoteRecord, decode_home, decode_vote
-from tuque.core.records.leases import LeaseRecord, decode_lease
-from tuque.core.records.staged import StageRecord, TopicRecord, decode_stage, decode_topic
-from tuque.core.records.tubes import TaskRecord, decode_task
+from tuque.core.records.leases import LeaseRecord, decode_batch
+from tuque.core.records.staged import StageRecord, decode_stage
+from tuque.core.records.tubes import HomeRecord, TaskRecord, decode_home, decode_task
 from tuque.core.records.work import LifeRecord, decode_life, decode_outcome
 
 
@@ -79,17 +70,13 @@ class Record:
         self.first_ms: i64 = 0
         self.last_ms: i64 = 0
         self.holders: i64 = 1
-        self.node_id = b""
-        self.bits: i64 = 0  # PAUSE: bits, REMOVE: cause, TOMB: kind
-        self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot, PAUSE: instant ns
-        self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
+        self.bits: i64 = 0  # REMOVE: cause, TOMB: kind
         self.lease = LeaseRecord()
         self.stage = StageRecord()
         self.task = TaskRecord()
         self.home = HomeRecord()
         self.life = LifeRecord()
-        self.vote = VoteRecord()
-        self.topic = TopicRecord()
+        self.row: Row | None = None  # of core/msgs/records.py
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -152,48 +139,27 @@ def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
 def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     """Decode the rest of a record that is not about one job."""
     kind = r.kind
-    if kind == PEER:
-        need(at, 9 + NODE_ID_BYTES, end)
-        r.a = data[at]
-        r.node_id = data[at + 1 : at + 1 + NODE_ID_BYTES]
-        r.b = read_i64_le(data, at + 1 + NODE_ID_BYTES)
-        return at + 9 + NODE_ID_BYTES
-    if kind == PAUSE:
-        need(at, 9, end)
-        r.bits = data[at]
-        r.a = read_i64_le(data, at + 1)
-        if r.a < 0:
-            raise BadRecord("instant of a pause out of range")
-        r.queue = data[at + 9 : end]
+    if kind in KINDS:
+        try:
+            r.row = TABLE.unpack(kind, data, at, end)
+        except BadRow as error:
+            raise BadRecord(f"{KIND_NAMES[kind]} out of range: {error}") from None
         return end
-    if END <= kind <= GAP:
-        need(at, 16, end)
-        r.a = read_i64_le(data, at)
-        r.b = read_i64_le(data, at + 8)
-        return at + 16
-    if LEASE_GROUP <= kind <= LEASE_DROP:
-        if not decode_lease(kind, data, at, end, r.lease):
+    if kind == LEASE_BATCH:
+        if not decode_batch(data, at, end, r.lease):
             raise BadRecord("lease out of range")
         return end
-    if STAGED <= kind <= APP:
+    if kind in (STAGED, KEY):
         if not decode_stage(kind, data, at, end, r.stage):
             raise BadRecord("staged write out of range")
         return end
-    if TUBE <= kind <= GRANT:
+    if kind in (TASK_ADD, TASK_STATE):
         if not decode_task(kind, data, at, end, r.task):
-            raise BadRecord("tube or task out of range")
+            raise BadRecord("task out of range")
         return end
-    if TUBE_HOME <= kind <= TUBE_HOLDER:
-        if not decode_home(kind, data, at, end, r.home):
+    if kind == TUBE_HOME:
+        if not decode_home(data, at, end, r.home):
             raise BadRecord("home of a tube out of range")
-        return end
-    if VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
-        if not decode_vote(kind, data, at, end, r.vote):
-            raise BadRecord("vote about a tube out of range")
-        return end
-    if kind == TOPIC:
-        if not decode_topic(data, at, end, r.topic):
-            raise BadRecord("subscription out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

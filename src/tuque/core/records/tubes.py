@@ -1,4 +1,6 @@
-"""Journal records of tubes, tasks and sessions, encoded and decoded (SPEC T14, J2).
+"""Journal records of tasks and of leaders of tubes, encoded and decoded (SPEC T14, T22, J2).
+
+Those of tubes, sessions, rights and votes are in core/msgs/records.py.
 
 No length in the bytes is trusted.
 """
@@ -7,14 +9,12 @@ from typing import Final, final
 
 from librt.strings import (
     BytesWriter,
-    read_i16_le,
     read_i32_le,
     read_i64_le,
-    write_i16_le,
     write_i32_le,
     write_i64_le,
 )
-from mypy_extensions import i16, i32, i64, u8
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.task import (
@@ -30,26 +30,28 @@ from tuque.core.model.task import (
     whole_s,
 )
 from tuque.core.records.jobs import (
-    GRANT,
     LIFE,
-    SESSION,
+    NODE_ID_BYTES,
     TASK_ADD,
     TASK_STATE,
-    TUBE,
-    TUBE_CFG,
-    TUBE_DROP,
+    TUBE_HOME,
     Records,
 )
 
-TUBE_FIXED: Final = 59  # after the kind, to the names
 STATE_FIXED: Final = 76
 ADD_FIXED: Final = 86  # after the kind, to the state
-SESSION_FIXED: Final = 33
-CFG_FIXED: Final = 17
-CFG_BEFORE: Final = 9  # an older record, without the number of tokens
-GRANT_FIXED: Final = 5
 
-CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
+
+MINE: Final = 1  # flags: this node leads the tube and has the tasks
+COMPLETE: Final = 2  # the replica has all tasks
+OWED: Final = 4  # handed to a leader that has not confirmed yet
+GONE: Final = 8  # the tube was dropped
+FOREIGN: Final = 16  # this node leads it; its tasks are held by sessions of the last leader
+BY_VOTE: Final = 32  # votes choose its leader
+OTHERS: Final = 128  # voters of another list choose its leader
+MAJORITY: Final = 64  # a majority of the voters must have a change before its reply
+
+HOME_FIXED: Final = 125
 
 
 # ---- Encoding
@@ -58,66 +60,14 @@ CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
 # of a task is a REMOVE; a LIFE has the run that a worker has begun (T48.2). Layout, after length
 # and kind:
 #
-#     TUBE       number i64, next number i64, ttl_ms i64, ttr_ms i64, pri i64, capacity i64,
-#                is temporary u8, lengths of five names u16 each: name, type, storage mode,
-#                engine, callback; the names
-#     TUBE_DROP  name
 #     TASK_ADD   id 40, status u8, form u8, number i64, pri i64, created_ms i64, ctime_ns i64,
 #                delay_s i32, queue length i32, sub-queue length i32, [state], queue, sub-queue,
 #                body
 #     TASK_STATE id 40, status u8, [state]
-#     SESSION    number i64, until_ms i64, is over u8, uuid 16, user
-#     TUBE_CFG   ttr_ms i64, in_replicaset u8, tokens up to this may be in use i64
-#     GRANT      bits u8 (0: none any more), lengths of tube and prefix u16 each; tube, prefix,
-#                holder
 #
 # where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
 # i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. A temporary tube
-# has only TUBE, with a next number above those in use.
-
-
-def tell_tube(
-    records: Records,
-    number: i64,
-    next_number: i64,
-    ttl_ms: i64,
-    ttr_ms: i64,
-    pri: i64,
-    capacity: i64,
-    is_temporary: bool,
-    names: list[bytes],
-) -> None:
-    """All of a tube except its tasks. `names`: name, type, storage mode, engine, callback."""
-    assert len(names) == 5
-    size: i64 = 1 + TUBE_FIXED
-    for name in names:
-        size += len(name)
-    w = records.writer
-    write_i32_le(w, i32(size))
-    w.append(TUBE)
-    write_i64_le(w, number)
-    write_i64_le(w, next_number)
-    write_i64_le(w, ttl_ms)
-    write_i64_le(w, ttr_ms)
-    write_i64_le(w, pri)
-    write_i64_le(w, capacity)
-    w.append(1 if is_temporary else 0)
-    for name in names:
-        write_i16_le(w, i16(len(name)))
-    for name in names:
-        w.write(name)
-    records.count += 1
-    records.binding_count += 1
-
-
-def tell_tube_drop(records: Records, name: bytes) -> None:
-    """The tube is dropped; its tasks have records of their own."""
-    w = records.writer
-    write_i32_le(w, i32(1 + len(name)))
-    w.append(TUBE_DROP)
-    w.write(name)
-    records.count += 1
-    records.binding_count += 1
+# has no records of tasks.
 
 
 def tell_task(records: Records, task: Task) -> None:
@@ -184,49 +134,6 @@ def put_state(w: BytesWriter, task: Task) -> None:
     write_i64_le(w, task.last_ms)
 
 
-def tell_session(
-    records: Records, number: i64, until_ms: i64, is_over: bool, uuid: bytes, user: bytes
-) -> None:
-    """A session that survives a restart, or its end."""
-    w = records.writer
-    write_i32_le(w, i32(1 + SESSION_FIXED + len(user)))
-    w.append(SESSION)
-    write_i64_le(w, number)
-    write_i64_le(w, until_ms)
-    w.append(1 if is_over else 0)
-    w.write(uuid)
-    w.write(user)
-    records.count += 1
-    records.binding_count += 1
-
-
-def tell_tube_cfg(records: Records, ttr_ms: i64, in_replicaset: bool, token_reserved: i64) -> None:
-    """The configuration of the tubes; tokens up to `token_reserved` may be in use (T5.1)."""
-    w = records.writer
-    write_i32_le(w, i32(1 + CFG_FIXED))
-    w.append(TUBE_CFG)
-    write_i64_le(w, ttr_ms)
-    w.append(1 if in_replicaset else 0)
-    write_i64_le(w, token_reserved)
-    records.count += 1
-    records.binding_count += 1
-
-
-def tell_grant(records: Records, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
-    """The holder's rights to the tube under that prefix, from now on."""
-    w = records.writer
-    write_i32_le(w, i32(1 + GRANT_FIXED + len(tube) + len(prefix) + len(holder)))
-    w.append(GRANT)
-    w.append(u8(bits))
-    write_i16_le(w, i16(len(tube)))
-    write_i16_le(w, i16(len(prefix)))
-    w.write(tube)
-    w.write(prefix)
-    w.write(holder)
-    records.count += 1
-    records.binding_count += 1
-
-
 # ---- Decoding
 
 
@@ -239,14 +146,14 @@ class TaskRecord:
         self.status: i64 = 0
         self.form: i64 = 0
         self.is_whole = False  # TASK_ADD: all of the task
-        self.number: i64 = 0  # also of a tube, a session
+        self.number: i64 = 0
         self.pri: i64 = 0
         self.created_ms: i64 = 0
         self.ctime_ns: i64 = 0
         self.delay_s: i64 = 0
         self.ttl_ms: i64 = 0
         self.ttr_ms: i64 = 0
-        self.qtime_ms: i64 = 0  # of a session: its end
+        self.qtime_ms: i64 = 0
         self.token: i64 = 0
         self.owner: i64 = 0
         self.taken_ms: i64 = 0
@@ -255,98 +162,25 @@ class TaskRecord:
         self.delivered_count: i64 = 0
         self.first_ms: i64 = 0
         self.last_ms: i64 = 0
-        self.queue = b""  # of a tube: its name
+        self.queue = b""
         self.subqueue = b""
         self.body = b""
-        self.next_number: i64 = 0
-        self.capacity: i64 = 0
-        self.flag = False  # temporary, is over, in_replicaset
-        self.names: list[bytes] = []
-        self.uuid = b""
-        self.user = b""  # of a grant: its holder
-        self.prefix = b""
-        self.bits: i64 = 0  # of a grant
 
 
 def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == TASK_ADD:
         return decode_add(data, at, end, r)
-    if kind == TASK_STATE:
-        if end - at != ID_BYTES + 1 + STATE_FIXED:
-            return False
-        r.id = data[at : at + ID_BYTES]
-        r.status = data[at + ID_BYTES]
-        return is_status(r.status) and decode_state(data, at + ID_BYTES + 1, r)
-    if kind == TUBE:
-        return decode_tube(data, at, end, r)
-    if kind == TUBE_DROP:
-        r.queue = data[at:end]
-        return end > at
-    if kind == SESSION:
-        if end - at < SESSION_FIXED:
-            return False
-        r.number = read_i64_le(data, at)
-        r.qtime_ms = read_i64_le(data, at + 8)
-        r.flag = data[at + 16] != 0
-        r.uuid = data[at + 17 : at + 33]
-        r.user = data[at + 33 : end]
-        return r.number > 0 and r.qtime_ms >= 0
-    if kind == GRANT:
-        return decode_grant(data, at, end, r)
-    if end - at != CFG_FIXED and end - at != CFG_BEFORE:
+    if end - at != ID_BYTES + 1 + STATE_FIXED:
         return False
-    r.ttr_ms = read_i64_le(data, at)
-    r.flag = data[at + 8] != 0
-    r.token = read_i64_le(data, at + 9) if end - at == CFG_FIXED else 0
-    return r.ttr_ms >= 0 and r.token >= 0
-
-
-def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """Decode the rest of a GRANT."""
-    if end - at < GRANT_FIXED:
-        return False
-    r.bits = data[at]
-    tube_size: i64 = i64(read_i16_le(data, at + 1))
-    prefix_size: i64 = i64(read_i16_le(data, at + 3))
-    at += GRANT_FIXED
-    if tube_size < 1 or prefix_size < 0:
-        return False
-    r.queue = data[at : at + tube_size]
-    r.prefix = data[at + tube_size : at + tube_size + prefix_size]
-    r.user = data[at + tube_size + prefix_size : end]
-    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE  # no user: a length is too large
+    r.id = data[at : at + ID_BYTES]
+    r.status = data[at + ID_BYTES]
+    return is_status(r.status) and decode_state(data, at + ID_BYTES + 1, r)
 
 
 def is_status(status: i64) -> bool:
     """Whether a stored task can have this status."""
     return status in (READY, TAKEN, DELAYED, BURIED)
-
-
-def decode_tube(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """Decode the rest of a TUBE."""
-    if end - at < TUBE_FIXED:
-        return False
-    r.number = read_i64_le(data, at)
-    r.next_number = read_i64_le(data, at + 8)
-    r.ttl_ms = read_i64_le(data, at + 16)
-    r.ttr_ms = read_i64_le(data, at + 24)
-    r.pri = read_i64_le(data, at + 32)
-    r.capacity = read_i64_le(data, at + 40)
-    r.flag = data[at + 48] != 0
-    lengths: i64 = at + 49
-    at += TUBE_FIXED
-    r.names = []
-    for i in range(5):
-        size: i64 = i64(read_i16_le(data, lengths + 2 * i))
-        if size < 0 or size > end - at:
-            return False
-        r.names.append(data[at : at + size])
-        at += size
-    r.queue = r.names[0]
-    if r.number < 0 or r.next_number < 0 or r.ttl_ms < 0 or r.ttr_ms < 0:
-        return False
-    return at == end and len(r.queue) > 0
 
 
 def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
@@ -423,3 +257,73 @@ def renew_task(task: Task, r: TaskRecord) -> None:
     task.first_ms = r.first_ms
     task.last_ms = r.last_ms
     task.dead_ms = FAR
+
+
+# ---- The leader of a tube, and what this node has of it (SPEC T22)
+#
+# Layout, after length and kind:
+#
+#     TUBE_HOME   epoch i64, seq i64, copy epoch i64, told seq i64, made_ns i64, sync i32, flags u8,
+#                 maker 40, home 40, name
+#
+# `seq` is the last change that the replica here has, in the copy epoch; on the leader it is a
+# number that no change reaches before the next record, and `told seq` the last change that was
+# made. Replicated tasks use the records of tasks. TUBE_DROP means that a tube is no longer here,
+# TUBE_HOME with GONE that it was dropped. A replica writes it with each message of its leader.
+
+
+@final
+class HomeRecord:
+    """All of the record."""
+
+    def __init__(self) -> None:
+        self.name = b""
+        self.epoch: i64 = 0
+        self.seq: i64 = 0
+        self.copy_epoch: i64 = 0
+        self.told_seq: i64 = 0
+        self.made_ns: i64 = 0
+        self.sync: i64 = 1
+        self.flags: i64 = 0
+        self.maker = b""
+        self.home = b""
+
+
+def tell_tube_home(records: Records, r: HomeRecord) -> None:
+    """Which node leads a tube, and what this node has of it (T22.1)."""
+    w = records.writer
+    write_i32_le(w, i32(1 + HOME_FIXED + len(r.name)))
+    w.append(TUBE_HOME)
+    write_i64_le(w, r.epoch)
+    write_i64_le(w, r.seq)
+    write_i64_le(w, r.copy_epoch)
+    write_i64_le(w, r.told_seq)
+    write_i64_le(w, r.made_ns)
+    write_i32_le(w, i32(r.sync))
+    w.append(r.flags)
+    w.write(r.maker)
+    w.write(r.home)
+    w.write(r.name)
+    records.count += 1
+    records.binding_count += 1
+
+
+def decode_home(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
+    """Decode the rest of the record after its kind. False if it is malformed."""
+    if end - at <= HOME_FIXED:
+        return False
+    r.epoch = read_i64_le(data, at)
+    r.seq = read_i64_le(data, at + 8)
+    r.copy_epoch = read_i64_le(data, at + 16)
+    r.told_seq = read_i64_le(data, at + 24)
+    r.made_ns = read_i64_le(data, at + 32)
+    r.sync = i64(read_i32_le(data, at + 40))
+    r.flags = data[at + 44]
+    at += 45
+    r.maker = data[at : at + NODE_ID_BYTES]
+    at += NODE_ID_BYTES
+    r.home = data[at : at + NODE_ID_BYTES]
+    r.name = data[at + NODE_ID_BYTES : end]
+    if r.epoch < 0 or r.seq < 0 or r.copy_epoch < 0 or r.told_seq < 0 or r.made_ns < 0:
+        return False
+    return r.sync > 0

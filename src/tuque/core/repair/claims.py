@@ -32,7 +32,7 @@ from tuque.core.model.job import (
     stand_of,
 )
 from tuque.core.model.task import Task
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     HAS_QUEUED,
     Lack,
     Moved,

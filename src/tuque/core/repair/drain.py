@@ -29,7 +29,7 @@ from tuque.core.model.job import (
 )
 from tuque.core.model.task import Task
 from tuque.core.model.work import LIVE, Outcome
-from tuque.core.msgs import Enqueue, GotAck, Holders, Left
+from tuque.core.msgs.bus import Enqueue, GotAck, Holders, Left
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,

@@ -33,7 +33,7 @@ from tuque.core.copies.rereplicate import (
     wake_rested,
 )
 from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     Ask,
     Holders,
     Lack,

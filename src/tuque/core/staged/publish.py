@@ -31,12 +31,13 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import PLAIN, WAIT_REPL, Job
 from tuque.core.model.stats import tenant_of
+from tuque.core.msgs.records import AppRow, Published
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.peers import are_expected, slots_of
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.core.queues.dedupe import keys_refusal, must_wait, on_copies
 from tuque.core.queues.procedures import FAR, register
-from tuque.core.records.staged import NO_ID, tell_app, tell_published
+from tuque.core.records.staged import NO_ID
 from tuque.core.staged.stage import drop_attempt, drop_txn, forget_apps
 from tuque.core.tables.dedupe_keys import full_key
 from tuque.core.tables.staged import (
@@ -174,16 +175,17 @@ def decide(n: Node, x: Publish) -> Refusal | None:
         x.first_ns = n.next_ctime_ns()
         n.last_ctime_ns += x.count - 1
     if n.records is not None:
-        tell_published(
-            n.records,
-            spec.app,
-            spec.version,
-            n.now_ms,
-            x.first_ns,
-            x.default_repl,
-            spec.txn,
-            spec.attempts,
-            x.ids,
+        n.records.put(
+            Published(
+                spec.version,
+                n.now_ms,
+                x.first_ns,
+                x.default_repl,
+                spec.attempts,
+                x.ids,
+                spec.app,
+                spec.txn,
+            )
         )
     finish(n, spec, app, x.count, len(x.chosen))
     return None
@@ -194,7 +196,7 @@ def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) ->
     drop_txn(n, spec.txn)
     n.staging.repeated += 1
     if app.used_ms + USED_MS <= n.now_ms and n.records is not None:
-        tell_app(n.records, spec.app, app.version, n.now_ms)
+        n.records.put(AppRow(app.version, n.now_ms, spec.app))
     app.used_ms = n.now_ms
     for p in n.staging.publishing:
         if p.app == spec.app and p.version == spec.version:

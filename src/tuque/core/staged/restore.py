@@ -9,13 +9,13 @@ from typing import final
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.msgs.records import AppRow, Published, StageDrop
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import (
-    APP,
     KEY,
-    PUBLISHED,
     STAGED,
 )
+from tuque.core.records.read import Record
 from tuque.core.records.staged import NO_ID, StageRecord
 from tuque.core.staged.stage import add_staged, begin_attempt, watch
 from tuque.core.tables.dedupe_keys import Kept, full_key
@@ -54,26 +54,29 @@ class StageLog:
             job.qtime_ms = due_ms
         self.short[job.id] = None
 
-    def apply(self, kind: i64, r: StageRecord) -> list[Job]:
+    def apply(self, record: Record) -> list[Job]:
         """Apply one record; returns the jobs that it makes."""
-        if kind == STAGED:
+        r = record.stage
+        row = record.row
+        if record.kind == STAGED:
             self.on_staged(r)
-        elif kind == PUBLISHED:
-            return self.on_published(r)
-        elif kind == KEY:
+        elif record.kind == KEY:
             if r.until_ms == 0:
                 self.keys.pop(r.key, None)
             else:
                 self.keys[r.key] = Kept(r.id, r.until_ms)
-        elif kind == APP:
-            if r.version < 0:
-                self.apps.pop(r.app, None)
+        elif isinstance(row, Published):
+            return self.on_published(row)
+        elif isinstance(row, AppRow):
+            if row.version < 0:
+                self.apps.pop(row.app, None)
             else:
-                self.apps[r.app] = App(r.version, r.now_ms)
-        elif len(r.attempt) == 0:
-            self.txns.pop(r.txn, None)
-        else:
-            self.drop(r.txn, r.attempt)
+                self.apps[row.app] = App(row.version, row.used_ms)
+        elif isinstance(row, StageDrop):
+            if len(row.attempt) == 0:
+                self.txns.pop(row.txn, None)
+            else:
+                self.drop(row.txn, row.attempt)
         return []
 
     def drop(self, txn: bytes, name: bytes) -> None:
@@ -112,7 +115,7 @@ class StageLog:
             )
         )
 
-    def on_published(self, r: StageRecord) -> list[Job]:
+    def on_published(self, r: Published) -> list[Job]:
         """All jobs of a publication; none if it was restored before (Z6.2)."""
         jobs: list[Job] = []
         app = self.apps.get(r.app)
@@ -128,14 +131,14 @@ class StageLog:
                     staged.extend(draft.jobs)
         if len(staged) != len(r.ids):
             return jobs  # repaired journal: its staged jobs are missing
-        ctime_ns = r.ctime_ns
+        ctime_ns: i64 = r.ctime_ns
         for i, id in enumerate(r.ids):
             if id != NO_ID:
                 jobs.append(self.made(r, staged[i], id, ctime_ns))
                 ctime_ns += 1
         return jobs
 
-    def made(self, r: StageRecord, s: Staged, id: bytes, ctime_ns: i64) -> Job:
+    def made(self, r: Published, s: Staged, id: bytes, ctime_ns: i64) -> Job:
         """A published job: queued, or waiting for its delay."""
         job = Job(
             id,
@@ -145,7 +148,7 @@ class StageLog:
             r.now_ms + i64(s.ttl_s) * 1000,
             s.retry_s,
             s.delay_s,
-            i32(repl_of(s, r.repl)),
+            i32(repl_of(s, r.default_repl)),
         )
         if s.delay_s > 0:
             job.state = ACTIVE

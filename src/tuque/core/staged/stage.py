@@ -10,13 +10,12 @@ from mypy_extensions import i64
 
 from tuque.core.copies.replicate import copy_of
 from tuque.core.model.job import ACKED, Job
+from tuque.core.msgs.records import AppRow, StageDrop
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.queues.dedupe import followers_tick, make_sure, on_copies
 from tuque.core.records.staged import (
     record_key,
-    tell_app,
-    tell_stage_drop,
     tell_staged,
 )
 from tuque.core.tables.staged import (
@@ -195,7 +194,7 @@ def drop_txn(n: Node, txn: bytes) -> i64:
         dropped += len(a.jobs)
         drop_attempt(n, a)
     if n.records is not None:
-        tell_stage_drop(n.records, txn, b"")
+        n.records.put(StageDrop(txn, b""))
     n.staging.jobs_dropped += dropped
     return dropped
 
@@ -217,7 +216,7 @@ def staging_tick(n: Node) -> None:
             continue
         staging.jobs_dropped += len(a.jobs)
         if n.records is not None:
-            tell_stage_drop(n.records, a.txn, a.name)
+            n.records.put(StageDrop(a.txn, a.name))
         drop_attempt(n, a)  # Z1.4
     if len(staging.dropping) > 0:
         free_some(n)
@@ -259,7 +258,7 @@ def forget_app(n: Node, name: bytes) -> None:
     del n.staging.apps[name]
     n.staging.bytes -= APP_BYTES + len(name)
     if n.records is not None:
-        tell_app(n.records, name, -1, n.now_ms)
+        n.records.put(AppRow(-1, n.now_ms, name))
 
 
 def flush_staged(n: Node) -> None:

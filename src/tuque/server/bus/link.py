@@ -12,7 +12,7 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import LARGE_BODY, AnyMessage
+from tuque.core.msgs.bus import LARGE_BODY, AnyMessage
 from tuque.server.bus.handshaking import Guest, Shaking
 from tuque.server.bus.reasons import why_unreached
 from tuque.server.config.kinds import KEEP_ALIVE_S

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import AnyMessage, Belongings, Heartbeat, Refusal
+from tuque.core.msgs.bus import AnyMessage, Belongings, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.logtext import facts
@@ -31,8 +31,8 @@ from tuque.server.net.system import OUT, Poller, System
 from tuque.tubes.election.voters import belongings, clash
 from tuque.tubes.policy import tubes_of
 from tuque.wire.bus.bus import BusError, SealError
-from tuque.wire.bus.card import WANTED_MAX, Card
-from tuque.wire.bus.handshake import NONCE_BYTES, Conn
+from tuque.wire.bus.card import NONCE_BYTES, WANTED_MAX, Card
+from tuque.wire.bus.handshake import Conn
 
 YOUNG_MAX: Final = 128  # at a time
 YOUNG_TLS_MAX: Final = 512  # with TLS, whose handshakes take longer

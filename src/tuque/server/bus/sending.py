@@ -9,7 +9,7 @@ from zlib import crc32
 from mypy_extensions import i64
 
 from tuque.cluster.member import FAILING
-from tuque.core.msgs import AnyMessage, Heartbeat
+from tuque.core.msgs.bus import AnyMessage, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.peers import journal_fails
 from tuque.server.bus import reasons

@@ -10,6 +10,7 @@ from tuque.core.copies.add import letters_refusal
 from tuque.core.model.job import AddSpec
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS, Life
+from tuque.core.msgs.entries import CRON_MAX, EVERY_MAX_MS, KEYS_MAX, NAME_MAX, ZONE_MAX
 from tuque.server.access.tenant import check_growth as check_bytes
 from tuque.server.commands.firing import (
     MISSED_WORDS,
@@ -28,13 +29,8 @@ from tuque.tubes import schedules
 from tuque.tubes.entries.keys import JobEntry, opened
 from tuque.tubes.entries.schedule import (
     ALL,
-    CRON_MAX,
-    EVERY_MAX_MS,
-    KEYS_MAX,
-    NAME_MAX,
     ONE,
     SKIP,
-    ZONE_MAX,
     ScheduleEntry,
 )
 from tuque.tubes.log.leader import needs_home

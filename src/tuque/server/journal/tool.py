@@ -22,22 +22,38 @@ from tuque.core.model.job import ACTIVE, DELIVERED, STATE_NAMES, Job
 from tuque.core.model.stats import CAUSES
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
 from tuque.core.model.work import OUTCOME_NAMES, run_text
+from tuque.core.msgs.records import (
+    IN_FORCE,
+    KINDS,
+    AppRow,
+    EndRow,
+    GapRow,
+    GrantRow,
+    LeaseDrop,
+    LeaseGroup,
+    PauseRow,
+    PeerRow,
+    Published,
+    Row,
+    SessionRow,
+    StageDrop,
+    TopicRow,
+    TubeCfg,
+    TubeDrop,
+    TubeHolder,
+    TubeRow,
+    TubeStand,
+    VoteMarks,
+    VotersNextRow,
+    VotersRow,
+)
 from tuque.core.records import jobs as rec
 from tuque.core.records.jobs import Records
-from tuque.core.records.leadership import (
-    COMPLETE,
-    GONE,
-    IN_FORCE,
-    MINE,
-    HomeRecord,
-    VoteRecord,
-)
 from tuque.core.records.leases import LeaseRecord
 from tuque.core.records.read import BadRecord, Record, decode, has_id
 from tuque.core.records.staged import NO_ID, StageRecord
-from tuque.core.records.tubes import TaskRecord
+from tuque.core.records.tubes import COMPLETE, GONE, MINE, HomeRecord, TaskRecord
 from tuque.core.records.work import LifeRecord
-from tuque.core.tables.topics import Subscription
 from tuque.lazygroup import OptionsAnywhere
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
@@ -105,71 +121,77 @@ def fields(r: Record) -> dict[str, Any]:
         row["holders"] = slots(r.holders)
     elif r.kind == rec.ACKED_AT:
         row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
-    elif r.kind == rec.PEER:
-        row.update(slot=r.a, node=text(r.node_id), incarnation=r.b)
     elif r.kind in (rec.ACK, rec.TOMB):
         row["expire_ms"] = r.expire_ms
     elif r.kind == rec.REMOVE:
         row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
-    elif r.kind == rec.PAUSE:
-        row.update(queue=text(r.queue), paused=("none", "in", "out", "all")[r.bits & 3])
-        if r.a != 0:
-            row["instant_ns"] = r.a
-    elif r.kind == rec.END:
-        row.update(jobs=r.a, records=r.b)
-    elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:
-        row.update(lease_row(r.kind, r.lease))
-    elif rec.STAGED <= r.kind <= rec.APP:
+    elif r.kind == rec.LEASE_BATCH:
+        row.update(batch_row(r.lease))
+    elif r.kind in (rec.STAGED, rec.KEY):
         row.update(staged_row(r.kind, r.stage))
-    elif rec.TUBE <= r.kind <= rec.GRANT:
-        row.update(tube_row(r.kind, r.task))
-    elif rec.TUBE_HOME <= r.kind <= rec.TUBE_HOLDER:
-        row.update(home_row(r.kind, r.home))
+    elif r.kind in (rec.TASK_ADD, rec.TASK_STATE):
+        row.update(task_row(r.kind, r.task))
+    elif r.kind == rec.TUBE_HOME:
+        row.update(home_row(r.home))
     elif rec.LIFE <= r.kind <= rec.OUTCOME:
         row.update(life_row(r.kind, r.life))
-    elif rec.VOTERS <= r.kind <= rec.VOTERS_NEXT or r.kind == rec.VOTE_MARKS:
-        row.update(vote_row(r.kind, r.vote))
-    elif r.kind == rec.TOPIC and r.topic.one is not None:
-        row.update(topic_row(r.topic.one))
-    elif r.kind == rec.GAP:
-        row.update(missing_records=r.a, bytes=r.b)
+    elif r.kind in KINDS and r.row is not None:
+        row.update(rare_row(r.row))
     return row
 
 
-def lease_row(kind: int, r: LeaseRecord) -> dict[str, Any]:
-    """A lease group, or one of its batches."""
+def batch_row(r: LeaseRecord) -> dict[str, Any]:
+    """A batch of a lease group."""
     row: dict[str, Any] = {"group": text(r.name), "epoch": r.epoch, "batch": r.seq}
-    if kind == rec.LEASE_GROUP:
-        row.update(committed=r.acked_seq, owner=text(r.names[1]))
-    elif kind == rec.LEASE_BATCH:
-        row.update(first=r.first, positions=len(r.ids), jobs=r.total)
-        row.update(parts=r.parts, drop_ms=r.drop_ms)
-    return row
+    row.update(first=r.first, positions=len(r.ids), jobs=r.total)
+    return row | {"parts": r.parts, "drop_ms": r.drop_ms}
 
 
 def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
-    """The fields of a record of staged writes, without bodies."""
+    """The fields of a staged job without its body, or of a key."""
     if kind == rec.KEY:
         return {"id": text(r.id), "key": text(r.key[:-1]), "until_ms": r.until_ms}
-    if kind == rec.APP:
+    row: dict[str, Any] = {"txn": text(r.txn), "attempt": text(r.attempt)}
+    row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
+    return row | {"body_bytes": len(r.body)}
+
+
+def rare_row(r: Row) -> dict[str, Any]:
+    """The fields of a record of core/msgs/records.py."""
+    row: dict[str, Any]
+    if isinstance(r, PeerRow):
+        return {"slot": r.slot, "node": text(r.node_id), "incarnation": r.incarnation}
+    if isinstance(r, PauseRow):
+        row = {"queue": text(r.queue), "paused": ("none", "in", "out", "all")[r.bits & 3]}
+        return row if r.stamp_ns == 0 else row | {"instant_ns": r.stamp_ns}
+    if isinstance(r, EndRow):
+        return {"jobs": r.jobs, "records": r.records}
+    if isinstance(r, GapRow):
+        return {"missing_records": r.records, "bytes": r.bytes}
+    return lease_row(r)
+
+
+def lease_row(r: Row) -> dict[str, Any]:
+    """The fields of a record of leases, publications and subscriptions."""
+    row: dict[str, Any]
+    if isinstance(r, LeaseGroup):
+        row = {"group": text(r.names[0]), "epoch": r.epoch, "batch": r.last_seq}
+        return row | {"committed": r.acked_seq, "owner": text(r.names[1])}
+    if isinstance(r, LeaseDrop):
+        return {"group": text(r.name), "epoch": r.epoch, "batch": r.seq}
+    if isinstance(r, AppRow):
         return {"app": text(r.app), "version": r.version}
-    row: dict[str, Any] = {"txn": text(r.txn)}
-    if kind == rec.PUBLISHED:
-        row.update(app=text(r.app), version=r.version, attempts=list(map(text, r.attempts)))
-        row["ids"] = [None if id == NO_ID else text(id) for id in r.ids]
-        return row
-    row["attempt"] = text(r.attempt)
-    if kind == rec.STAGED:
-        row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
-        row["body_bytes"] = len(r.body)
-    return row
-
-
-def topic_row(one: Subscription) -> dict[str, Any]:
-    """A subscription, or its removal."""
-    row: dict[str, Any] = {"topic": text(one.topic), "queue": text(one.queue)}
-    row["filters"] = list(map(text, one.filters))
-    return row | {"version": one.version, "node": text(one.node), "is_gone": one.is_gone}
+    if isinstance(r, StageDrop):
+        return {"txn": text(r.txn), "attempt": text(r.attempt)}
+    if isinstance(r, Published):
+        row = {"txn": text(r.txn), "app": text(r.app), "version": r.version}
+        ids = [None if id == NO_ID else text(id) for id in r.ids]
+        return row | {"attempts": list(map(text, r.attempts)), "ids": ids}
+    if isinstance(r, TopicRow):
+        filters = [text(word) for pair in r.filters for word in pair]
+        row = {"topic": text(r.topic), "queue": text(r.queue), "filters": filters}
+        return row | {"version": r.version, "node": text(r.node), "is_gone": r.is_gone == 1}
+    return tube_row(r)
 
 
 def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
@@ -196,23 +218,31 @@ def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
     return row
 
 
-def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
-    """The fields of a record of tubes, without bodies and uuids."""
-    if kind == rec.TUBE:
-        row = {"tube": text(r.queue), "type": text(r.names[1]), "next_number": r.next_number}
+def tube_row(r: Row) -> dict[str, Any]:
+    """The fields of a record of tubes, sessions or rights, without uuids."""
+    if isinstance(r, TubeRow):
+        row = {"tube": text(r.name), "type": text(r.kind), "next_number": r.next_number}
         for name, value in (("ttl_ms", r.ttl_ms), ("ttr_ms", r.ttr_ms)):
             row[name] = value if value < MAX_MS else None  # for ever
-        return row | {"temporary": r.flag, "pri": r.pri, "capacity": r.capacity}
-    if kind == rec.TUBE_DROP:
-        return {"tube": text(r.queue)}
-    if kind == rec.SESSION:
-        return {"session": r.number, "user": text(r.user), "is_over": r.flag}
-    if kind == rec.GRANT:
-        row = {"tube": text(r.queue), "prefix": text(r.prefix), "call": bool(r.bits & CALL)}
-        kind_of = "user" if r.user.startswith(USER) else "role"
-        return row | {kind_of: text(r.user[1:]), "truncate": bool(r.bits & TRUNCATE)}
-    if kind == rec.TUBE_CFG:
-        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag, "tokens_up_to": r.token}
+        return row | {"temporary": r.is_temporary, "pri": r.pri, "capacity": r.capacity}
+    if isinstance(r, TubeDrop):
+        return {"tube": text(r.name)}
+    if isinstance(r, SessionRow):
+        return {"session": r.number, "user": text(r.user), "is_over": r.is_over}
+    if isinstance(r, GrantRow):
+        row = {"tube": text(r.tube), "prefix": text(r.prefix), "call": bool(r.bits & CALL)}
+        kind_of = "user" if r.holder.startswith(USER) else "role"
+        return row | {kind_of: text(r.holder[1:]), "truncate": bool(r.bits & TRUNCATE)}
+    if isinstance(r, TubeHolder):
+        return {"tube": text(r.name), "session": r.number, "user": text(r.user)}
+    if isinstance(r, TubeCfg):
+        reserved = r.token_reserved
+        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.in_replicaset, "tokens_up_to": reserved}
+    return vote_row(r)
+
+
+def task_row(kind: int, r: TaskRecord) -> dict[str, Any]:
+    """The fields of a record of a task, without its body."""
     row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}
     row.update(qtime_ms=r.qtime_ms, session=r.owner, delivered=r.delivered_count)
     if kind == rec.TASK_ADD:
@@ -221,30 +251,33 @@ def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
     return row
 
 
-def home_row(kind: int, r: HomeRecord) -> dict[str, Any]:
-    """The leader of a tube, and what this node has of it; or a session that holds tasks there."""
-    if kind == rec.TUBE_HOLDER:
-        return {"tube": text(r.name), "session": r.number, "user": text(r.user)}
+def home_row(r: HomeRecord) -> dict[str, Any]:
+    """The leader of a tube, and what this node has of it."""
     row = {"tube": text(r.name), "epoch": r.epoch, "home": text(r.home[:8])}
     row.update(is_here=r.flags & MINE != 0, is_complete=r.flags & COMPLETE != 0, change=r.seq)
     return row | {"sync": r.sync, "is_dropped": r.flags & GONE != 0}
 
 
-def vote_row(kind: int, r: VoteRecord) -> dict[str, Any]:
+def vote_row(r: Row) -> dict[str, Any]:
     """The list of voters, a step to the next one, or a vote of this node."""
-    if kind == rec.VOTERS:
+    if isinstance(r, VotersRow):
         row = {"list": r.number, "origin": r.origin.hex(), "is_in_force": r.step == IN_FORCE}
-        voters = [f"{text(node_id[:8])}:{right}" for node_id, right in r.voters]
-        return row | {"right": r.right, "voters": voters}
-    if kind == rec.VOTERS_NEXT:
+        return row | {"right": r.right, "voters": voters(r.voters)}
+    if isinstance(r, VotersNextRow):
         row = {"list": r.number, "origin": r.origin.hex(), "attempt": r.attempt}
-        voters = [f"{text(node_id[:8])}:{right}" for node_id, right in r.voters]
-        return row | {"node": text(r.node[:8]), "written": r.written_attempt, "voters": voters}
-    if kind == rec.VOTE_MARKS:
+        row |= {"node": text(r.node[:8]), "written": r.written_attempt}
+        return row | {"voters": voters(r.voters)}
+    if isinstance(r, VoteMarks):
         others = [f"{text(node_id[:8])}:{right}:{mark}" for node_id, right, mark in r.marks]
         return {"right": r.right, "mark": r.mark, "others": others}
+    assert isinstance(r, TubeStand)
     row = {"tube": text(r.name), "epoch": r.epoch, "stands_with": text(r.node[:8])}
     return row | {"whole_epoch": r.whole_epoch, "whole_change": r.whole_seq}
+
+
+def voters(rights: list[tuple[bytes, int]]) -> list[str]:
+    """Voters with their rights."""
+    return [f"{text(node_id[:8])}:{right}" for node_id, right in rights]
 
 
 def slots(nodes: int) -> list[int]:

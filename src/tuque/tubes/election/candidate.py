@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     TubeVote,
     TubeVoted,
     VoteAt,

@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubePulse
+from tuque.core.msgs.bus import TubePulse
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.tubes.election.voters import lose_right

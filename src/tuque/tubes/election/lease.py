@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs import StandAt, TubePulse, TubeStands
+from tuque.core.msgs.bus import StandAt, TubePulse, TubeStands
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.election.disk_epoch import NO_MARK, hear_mark

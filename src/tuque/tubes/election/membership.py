@@ -12,7 +12,8 @@ from mypy_extensions import i64
 
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
-from tuque.core.msgs import VotersNext
+from tuque.core.msgs.bus import VotersNext
+from tuque.core.msgs.records import ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,
@@ -20,7 +21,6 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
-from tuque.core.records.leadership import ORIGIN_BYTES
 from tuque.tubes.election.lease import is_failing
 from tuque.tubes.election.voters import (
     FAMILY_BYTES,

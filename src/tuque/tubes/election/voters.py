@@ -5,10 +5,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import AnyMessage, Belongings, VotersTold
+from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
+from tuque.core.msgs.records import ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
-from tuque.core.records.leadership import ORIGIN_BYTES
 from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of
 from tuque.tubes.log.send import mark_changed, record_home

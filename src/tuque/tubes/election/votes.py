@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from tuque.core.model import errors as why
 from tuque.core.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE
 from tuque.core.model.task import FAR
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     TubePulse,
     TubeStands,

@@ -1,11 +1,10 @@
 """Groups of jobs and their children, as tasks carry them, and their bytes (SPEC T50).
 
 A group is a task that stays DELAYED, and so is the record of each child. In records and copies they
-have these bytes where other tasks have their keys. Layout: i16 -1, which neither keys nor a
-schedule begin with, and the kind u8. A group: policy, state, has callback u8 each; children, KEEP
-in ms and its end in ms i64 each; the keys of the callback. A child: state, bits u8 each (1: it has
-a result, 2: it was met); number of its group, index, its end in ms i64 each; lengths of its id,
-word and reason u16 each; these three; the result.
+have bytes where other tasks have their keys: i16 -1, which neither keys nor a schedule begin with,
+and the kind u8. A group is a `GroupRow` (core/msgs/entries.py). A child, which each job of the
+group has: state, bits u8 each (1: it has a result, 2: it was met); number of its group, index, its
+end in ms i64 each; lengths of its id, word and reason u16 each; these three; the result.
 """
 
 from typing import Final, final
@@ -15,13 +14,13 @@ from mypy_extensions import i16, i64, mypyc_attr, u8
 
 from tuque.core.model.task import FAR, Entry, Task
 from tuque.core.model.work import EXPIRED, SET_ASIDE, UNSTARTED
+from tuque.core.msgs.entries import CHILDREN_MAX, ENTRIES, GROUP, GroupRow
+from tuque.core.msgs.layout import BadRow
 
-CHILDREN_MAX: Final = 10_000  # of one group
 GROUPS_MAX: Final = 10_000  # of one tube
 RESULT_MAX: Final = 65_536  # of one child; CHILD_BYTES of the worker is the same (U2.8)
 RESULTS_MAX: Final = 64 * 1024 * 1024  # of all children of a group
 REASON_MAX: Final = 2_048
-KEYS_MAX: Final = 16_384  # with the life of a job
 GROUP_BYTES: Final = 300
 CHILD_BYTES: Final = 120
 
@@ -50,7 +49,6 @@ LARGE: Final = b"its result of %d bytes is larger than %d"
 LARGE_ALL: Final = b"the results of the group are larger than %d bytes"
 NO_RESULT: Final = b"its result is not kept: %s"
 KIND_AT: Final = 2
-GROUP_FIXED: Final = 30
 CHILD_FIXED: Final = 35
 # bits of a child
 HAS_RESULT: Final = 1
@@ -136,28 +134,33 @@ def is_group(packed: bytes) -> bool:
 
 def pack_group(plan: GroupEntry) -> bytes:
     """The bytes of the group."""
-    writer = BytesWriter()
-    write_i16_le(writer, -1)
-    writer.append(A_GROUP)
-    writer.append(u8(plan.policy))
-    writer.append(u8(plan.state))
-    writer.append(1 if plan.has_callback else 0)
-    for number in (plan.size, plan.keep_ms, plan.over_ms):
-        write_i64_le(writer, i64(number))
-    writer.write(plan.keys)
-    return writer.getvalue()
+    row = GroupRow(
+        -1,
+        A_GROUP,
+        plan.policy,
+        plan.state,
+        plan.has_callback,
+        plan.size,
+        plan.keep_ms,
+        plan.over_ms,
+        plan.keys,
+    )
+    return ENTRIES.pack(row)[1]
 
 
-def unpack_group(packed: bytes) -> GroupEntry:
-    """The group in the bytes, which `is_sound_member` has found in order."""
+def group_in(packed: bytes) -> GroupEntry | None:
+    """The group in bytes from a journal or another node. None: it is none.
+
+    The keys of its callback are not looked at.
+    """
+    try:
+        row: GroupRow = ENTRIES.unpack(GROUP, packed, 0, len(packed))
+    except BadRow:
+        return None
     plan = GroupEntry()
-    plan.policy = i64(packed[3])
-    plan.state = i64(packed[4])
-    plan.has_callback = packed[5] != 0
-    plan.size = read_i64_le(packed, 6)
-    plan.keep_ms = read_i64_le(packed, 14)
-    plan.over_ms = read_i64_le(packed, 22)
-    plan.keys = packed[GROUP_FIXED:]
+    plan.policy, plan.state, plan.has_callback = row.policy, row.state, row.has_callback
+    plan.size, plan.keep_ms, plan.over_ms = row.size, row.keep_ms, row.over_ms
+    plan.keys = row.keys
     return plan
 
 
@@ -182,7 +185,7 @@ def pack_child(child: ChildEntry) -> bytes:
 
 
 def unpack_child(packed: bytes) -> ChildEntry:
-    """As `unpack_group`, of a child."""
+    """The child in the bytes, which `is_sound_child` has found in order."""
     child = ChildEntry()
     child.state = i64(packed[3])
     child.group = read_i64_le(packed, 5)
@@ -203,13 +206,8 @@ def unpack_child(packed: bytes) -> ChildEntry:
     return child
 
 
-def is_sound_member(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node are a group or a child.
-
-    The keys of a callback are not looked at.
-    """
-    if packed[KIND_AT] == A_GROUP:
-        return len(packed) >= GROUP_FIXED and is_sound_group(unpack_group(packed))
+def is_sound_child(packed: bytes) -> bool:
+    """Whether bytes from a journal or another node, of a member, are a child."""
     if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
         return False
     end: i64 = CHILD_FIXED
@@ -226,15 +224,6 @@ def is_sound_member(packed: bytes) -> bool:
     if child.state > FAILED or not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group < FAR:
         return False
     return 0 <= child.over_ms <= FAR and 0 < len(child.id) <= 64
-
-
-def is_sound_group(plan: GroupEntry) -> bool:
-    """Whether all of the group is within its bounds."""
-    if plan.policy > CONTINUE or plan.state > CANCELLED or not 1 <= plan.size <= CHILDREN_MAX:
-        return False
-    if len(plan.keys) > KEYS_MAX or is_member(plan.keys):
-        return False
-    return 0 <= plan.keep_ms <= FAR and 0 <= plan.over_ms <= FAR
 
 
 @final

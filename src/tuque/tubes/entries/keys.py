@@ -22,19 +22,18 @@ from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 from tuque.core.model.task import Entry, Task
 from tuque.core.model.work import LIVE, Life
 from tuque.tubes.entries.group import (
+    group_in,
     is_group,
     is_member,
-    is_sound_member,
+    is_sound_child,
     unpack_child,
-    unpack_group,
 )
 from tuque.tubes.entries.schedule import (
     is_kept,
     is_plan,
     is_sound_kept,
-    is_sound_plan,
+    plan_in,
     unpack_kept,
-    unpack_plan,
 )
 from tuque.tubes.entries.work import (
     is_sound_work,
@@ -214,13 +213,16 @@ def is_sound(packed: bytes) -> bool:
     size: i64 = len(packed)
     if size == 0:
         return True
+    if is_group(packed):
+        group = group_in(packed)
+        return group is not None and is_sound(group.keys)
     if is_member(packed):
-        has_keys = is_sound_member(packed) and is_group(packed)
-        return is_sound(unpack_group(packed).keys) if has_keys else is_sound_member(packed)
+        return is_sound_child(packed)
     if is_kept(packed):
         return is_sound_kept(packed)
     if is_plan(packed):
-        return is_sound_plan(packed) and is_sound(unpack_plan(packed).keys)
+        plan = plan_in(packed)
+        return plan is not None and is_sound(plan.keys)
     if size < NAME_AT + 3 + FIXED:
         return False
     end: i64 = NAME_AT
@@ -302,9 +304,13 @@ def enter_record(task: Task) -> None:
 def entry_in(packed: bytes) -> Entry:
     """The entry in the bytes, which `is_sound` has found in order; of a job it is closed."""
     if is_plan(packed):
-        return unpack_plan(packed)
+        plan = plan_in(packed)
+        assert plan is not None
+        return plan
     if is_group(packed):
-        return unpack_group(packed)
+        group = group_in(packed)
+        assert group is not None
+        return group
     if is_member(packed):
         return unpack_child(packed)
     return unpack_kept(packed) if is_kept(packed) else closed(packed)

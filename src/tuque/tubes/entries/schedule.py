@@ -1,18 +1,17 @@
 """Schedules and held unique keys, as tasks carry them, and their bytes (SPEC T44.3, T45).
 
 A schedule is a task that stays DELAYED, and has the body of the jobs that it makes. In records and
-copies it has these bytes where other tasks have their keys. Layout: u16 0, which no keys begin
-with; noted, fired and base instants in ms, fired change and epoch, interval in ms, ttl, ttr and pri
-of the jobs, i64 each; counts of firings and of catch-ups i64; is paused u8, missed u8; lengths of
-name, cron, zone and keys u16 each; these four.
+copies it has the bytes of a `ScheduleRow` (core/msgs/entries.py) where other tasks have their keys.
 """
 
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
-from mypy_extensions import i16, i64, mypyc_attr, u8
+from librt.strings import BytesWriter, read_i16_le, write_i16_le
+from mypy_extensions import i64, mypyc_attr, u8
 
-from tuque.core.model.task import FAR, Entry, Task
+from tuque.core.model.task import Entry, Task
+from tuque.core.msgs.entries import ENTRIES, SCHEDULE, ScheduleRow
+from tuque.core.msgs.layout import BadRow
 from tuque.tubes.entries.group import ChildEntry, GroupEntry, Members
 
 MARK: Final = 254  # the first byte; 255 is the second
@@ -20,11 +19,6 @@ ID_AT: Final = 3
 KEY_MAX: Final = 255
 ID_MAX: Final = 64
 
-NAME_MAX: Final = 128
-CRON_MAX: Final = 128
-ZONE_MAX: Final = 64
-KEYS_MAX: Final = 16_384  # with the life of a job
-EVERY_MAX_MS: Final = 366 * 86_400_000
 PLANS_MAX: Final = 10_000  # of one tube
 PLAN_BYTES: Final = 250  # in the table of names
 
@@ -32,12 +26,6 @@ PLAN_BYTES: Final = 250  # in the table of names
 SKIP: Final = 0
 ONE: Final = 1
 ALL: Final = 2
-
-NUMBERS_AT: Final = 2
-NUMBERS: Final = 11
-FLAGS_AT: Final = 90
-SIZES_AT: Final = 92
-WORDS_AT: Final = 100
 
 
 # ---- A unique key that outlives its task (SPEC T44.3)
@@ -150,12 +138,12 @@ class Step:
 
 def is_plan(packed: bytes) -> bool:
     """Whether these are the bytes of a schedule."""
-    return len(packed) >= NUMBERS_AT and packed[0] == 0 and packed[1] == 0
+    return len(packed) >= 2 and packed[0] == 0 and packed[1] == 0
 
 
 def is_apart(packed: bytes) -> bool:
     """Whether these are the bytes of no job: they begin with a number that is no length."""
-    return len(packed) >= NUMBERS_AT and read_i16_le(packed, 0) <= 0
+    return len(packed) >= 2 and read_i16_le(packed, 0) <= 0
 
 
 def what_is(entry: Entry | None) -> bytes:
@@ -173,9 +161,8 @@ def what_is(entry: Entry | None) -> bytes:
 
 def pack_plan(plan: ScheduleEntry) -> bytes:
     """The bytes of the schedule."""
-    writer = BytesWriter()
-    write_i16_le(writer, 0)
-    for number in (
+    row = ScheduleRow(
+        0,
         plan.noted_ms,
         plan.fired_ms,
         plan.base_ms,
@@ -187,76 +174,30 @@ def pack_plan(plan: ScheduleEntry) -> bytes:
         plan.pri,
         plan.fired,
         plan.late,
-    ):
-        write_i64_le(writer, i64(number))
-    writer.append(1 if plan.is_paused else 0)
-    writer.append(u8(plan.missed))
-    words = (plan.name, plan.cron, plan.zone, plan.keys)
-    for word in words:
-        write_i16_le(writer, i16(len(word)))
-    for word in words:
-        writer.write(word)
-    return writer.getvalue()
+        plan.is_paused,
+        plan.missed,
+        plan.name,
+        plan.cron,
+        plan.zone,
+        plan.keys,
+    )
+    return ENTRIES.pack(row)[1]
 
 
-def unpack_plan(packed: bytes) -> ScheduleEntry:
-    """The plan in the bytes, which `is_sound_plan` has found in order."""
+def plan_in(packed: bytes) -> ScheduleEntry | None:
+    """The plan in bytes from a journal or another node; its keys are not looked at. None: none."""
+    try:
+        row: ScheduleRow = ENTRIES.unpack(SCHEDULE, packed, 0, len(packed))
+    except BadRow:
+        return None
     plan = ScheduleEntry()
-    plan.noted_ms = read_i64_le(packed, NUMBERS_AT)
-    plan.fired_ms = read_i64_le(packed, NUMBERS_AT + 8)
-    plan.base_ms = read_i64_le(packed, NUMBERS_AT + 16)
-    plan.fired_seq = read_i64_le(packed, NUMBERS_AT + 24)
-    plan.fired_epoch = read_i64_le(packed, NUMBERS_AT + 32)
-    plan.every_ms = read_i64_le(packed, NUMBERS_AT + 40)
-    plan.ttl_ms = read_i64_le(packed, NUMBERS_AT + 48)
-    plan.ttr_ms = read_i64_le(packed, NUMBERS_AT + 56)
-    plan.pri = read_i64_le(packed, NUMBERS_AT + 64)
-    plan.fired = read_i64_le(packed, NUMBERS_AT + 72)
-    plan.late = read_i64_le(packed, NUMBERS_AT + 80)
-    plan.is_paused = packed[FLAGS_AT] != 0
-    plan.missed = i64(packed[FLAGS_AT + 1])
-    words: list[bytes] = []
-    at: i64 = WORDS_AT
-    for i in range(4):
-        end = at + i64(read_i16_le(packed, SIZES_AT + 2 * i))
-        words.append(packed[at:end])
-        at = end
-    plan.name = words[0]
-    plan.cron = words[1]
-    plan.zone = words[2]
-    plan.keys = words[3]
+    plan.name, plan.cron, plan.zone, plan.keys = row.name, row.cron, row.zone, row.keys
+    plan.every_ms, plan.missed, plan.is_paused = row.every_ms, row.missed, row.is_paused
+    plan.ttl_ms, plan.ttr_ms, plan.pri = row.ttl_ms, row.ttr_ms, row.pri
+    plan.noted_ms, plan.base_ms, plan.fired_ms = row.noted_ms, row.base_ms, row.fired_ms
+    plan.fired_seq, plan.fired_epoch = row.fired_seq, row.fired_epoch
+    plan.fired, plan.late = row.fired, row.late
     return plan
-
-
-def is_sound_plan(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node are a plan; its keys are not looked at."""
-    if len(packed) < WORDS_AT:
-        return False
-    end: i64 = WORDS_AT
-    for i in range(4):
-        size = i64(read_i16_le(packed, SIZES_AT + 2 * i))
-        if size < 0:
-            return False
-        end += size
-    if end != len(packed):
-        return False
-    return is_in_order(unpack_plan(packed))
-
-
-def is_in_order(plan: ScheduleEntry) -> bool:
-    """Whether all of the plan is within its bounds."""
-    if not 1 <= len(plan.name) <= NAME_MAX or len(plan.cron) > CRON_MAX:
-        return False
-    if len(plan.zone) > ZONE_MAX or len(plan.keys) > KEYS_MAX or is_plan(plan.keys):
-        return False
-    if (len(plan.cron) == 0) != (plan.every_ms > 0) or plan.every_ms > EVERY_MAX_MS:
-        return False
-    for number in (plan.noted_ms, plan.fired_ms, plan.base_ms, plan.fired_seq, plan.fired_epoch):
-        if not 0 <= number <= FAR:
-            return False
-    if not -1 <= plan.ttl_ms <= FAR or not -1 <= plan.ttr_ms <= FAR or plan.every_ms < 0:
-        return False
-    return plan.missed <= ALL and plan.fired >= 0 and plan.late >= 0
 
 
 def same_words(one: ScheduleEntry, other: ScheduleEntry) -> bool:

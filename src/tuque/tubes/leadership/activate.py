@@ -9,9 +9,9 @@ from mypy_extensions import i64
 
 from tuque.core.model.errors import MOVE_ENDED
 from tuque.core.model.task import TAKEN, Task
+from tuque.core.msgs.records import TubeHolder
 from tuque.core.node.node import HOME_MOVED, Node, Wake
 from tuque.core.queues.procedures import mark_ready, stop_waiting
-from tuque.core.records.leadership import tell_tube_holder
 from tuque.tubes.leadership.load import (
     begin_in,
     begin_out,
@@ -212,5 +212,5 @@ def keep_holders(n: Node, t: Tubes, tube: Tube) -> None:
         found = t.sessions.get(number)
         if found is not None and hold(t, tube, found.number, found.uuid, found.user):
             if n.records is not None:
-                tell_tube_holder(n.records, tube.name, found.number, found.uuid, found.user)
+                n.records.put(TubeHolder(found.number, found.uuid, found.user, tube.name))
     tube.owners = {}

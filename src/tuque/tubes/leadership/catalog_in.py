@@ -8,12 +8,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeAt, TubesTold
+from tuque.core.msgs.bus import TubeAt, TubesTold
+from tuque.core.msgs.records import TubeDrop
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.queues.deliver import set_pause
-from tuque.core.records.tubes import tell_tube_drop
 from tuque.tubes.leadership.activate import lose_home, send_away
 from tuque.tubes.leadership.load import put_all_away
 from tuque.tubes.leadership.switchover import on_home_told
@@ -129,7 +129,7 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
     remove_copies(n, t, tube)
     leave_tube(n, t, tube)
     if n.records is not None:
-        tell_tube_drop(n.records, tube.name)
+        n.records.put(TubeDrop(tube.name))
 
 
 def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.errors import EXISTS
 from tuque.core.model.task import FAR
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     HomeMessage,
     TubeClaim,
     TubeClaimed,

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.federation import may_move, send_jobs
 from tuque.core.model.errors import EXISTS
-from tuque.core.msgs import TubeClaim
+from tuque.core.msgs.bus import TubeClaim
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.node.queue import PAUSE_IN

@@ -12,19 +12,25 @@ from mypy_extensions import i64, u8
 from tuque.core.model import stats
 from tuque.core.model.job import DELIVERED, Job
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, retry_of, state_of
+from tuque.core.msgs.records import (
+    KINDS,
+    GrantRow,
+    Row,
+    SessionRow,
+    TubeCfg,
+    TubeDrop,
+    TubeHolder,
+    TubeRow,
+)
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import (
-    GRANT,
     LIFE,
-    SESSION,
     TASK_ADD,
     TASK_STATE,
-    TUBE,
-    TUBE_DROP,
-    TUBE_HOLDER,
     Records,
 )
-from tuque.core.records.leadership import (
+from tuque.core.records.read import Record
+from tuque.core.records.tubes import (
     BY_VOTE,
     COMPLETE,
     FOREIGN,
@@ -34,17 +40,10 @@ from tuque.core.records.leadership import (
     OTHERS,
     OWED,
     HomeRecord,
-    tell_tube_holder,
-)
-from tuque.core.records.read import Record
-from tuque.core.records.tubes import (
     TaskRecord,
     renew_task,
     task_of,
-    tell_grant,
-    tell_session,
     tell_task,
-    tell_tube_cfg,
 )
 from tuque.tubes.entries.keys import enter_record, is_sound, open_entry, with_work
 from tuque.tubes.entries.schedule import is_apart
@@ -79,15 +78,17 @@ class HomeLog:
         self.gone: dict[bytes, HomeRecord] = {}
         self.votes = VoteLog()
 
-    def apply(self, kind: i64, r: HomeRecord) -> None:
-        """Apply one record."""
-        if kind == TUBE_HOLDER:
-            held = self.held.get(r.name)
-            if held is None:
-                held = {}
-                self.held[r.name] = held
-            held[r.number] = Held(r.uuid, r.user)
-        elif r.flags & GONE:
+    def on_holder(self, r: TubeHolder) -> None:
+        """A session holds tasks of a replica."""
+        held = self.held.get(r.name)
+        if held is None:
+            held = {}
+            self.held[r.name] = held
+        held[r.number] = Held(r.uuid, r.user)
+
+    def apply(self, r: HomeRecord) -> None:
+        """Apply one record of a leader."""
+        if r.flags & GONE:
             self.gone[r.name] = copied(r)
         else:
             before = self.homes.get(r.name)
@@ -174,7 +175,7 @@ def tell_homes(n: Node, t: Tubes, records: Records) -> None:
     for tube in t.by_name.values():
         record_home(records, tube)
         for number, held in tube.held.items():
-            tell_tube_holder(records, tube.name, number, held.uuid, held.user)
+            records.put(TubeHolder(number, held.uuid, held.user, tube.name))
     for name, gone in t.dropped.items():
         record_gone(records, name, gone)
     tell_votes(t, records)
@@ -195,15 +196,15 @@ def copies_of(t: Tubes) -> list[Task]:
 class Draft:
     """A tube in the journal read so far."""
 
-    def __init__(self, r: TaskRecord) -> None:
-        self.names = r.names
-        self.number = r.number
-        self.next_number = r.next_number
-        self.ttl_ms = r.ttl_ms
-        self.ttr_ms = r.ttr_ms
-        self.pri = r.pri
-        self.capacity = r.capacity
-        self.is_temporary = r.flag
+    def __init__(self, r: TubeRow) -> None:
+        self.names = [r.name, r.kind, r.storage, r.engine, r.callback]
+        self.number: i64 = r.number
+        self.next_number: i64 = r.next_number
+        self.ttl_ms: i64 = r.ttl_ms
+        self.ttr_ms: i64 = r.ttr_ms
+        self.pri: i64 = r.pri
+        self.capacity: i64 = r.capacity
+        self.is_temporary = r.is_temporary
 
 
 @final
@@ -224,11 +225,14 @@ class TubeLog:
         self.has_cfg = False
 
     def take(self, kind: i64, r: Record, jobs: dict[bytes, Job]) -> None:
-        """Apply one record of kind TUBE or above."""
-        if kind <= GRANT:
+        """Apply one record of tubes, tasks, sessions or leaders."""
+        row = r.row
+        if kind in (TASK_ADD, TASK_STATE):
             self.apply(kind, r.task, jobs)
+        elif kind in KINDS and row is not None:
+            self.on_row(row)
         else:
-            self.homes.apply(kind, r.home)
+            self.homes.apply(r.home)
 
     def takes_life(self, r: Record, jobs: dict[bytes, Job]) -> bool:
         """Apply a LIFE of a task: the run that a worker has begun (T48.2). False: it is none."""
@@ -241,47 +245,53 @@ class TubeLog:
         return True
 
     def apply(self, kind: i64, r: TaskRecord, jobs: dict[bytes, Job]) -> None:
-        """Apply one record to tubes or tasks."""
+        """Apply one record to tasks."""
         if kind == TASK_STATE:
             job = jobs.get(r.id)
             if isinstance(job, Task):
                 renew_task(job, r)
                 self.seen(job)
-        elif kind == TASK_ADD:
-            job = jobs.get(r.id)
-            if isinstance(job, Task):
-                renew_task(job, r)
-                job.pri = r.pri  # it is in no order yet
-                job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
-                job.body = r.body  # T44.7
-            else:
-                job = task_of(r)
-                jobs[r.id] = job
-            self.seen(job)
-        elif kind == TUBE:
-            draft = self.drafts.get(r.queue)
-            numbered: i64 = 0
-            if draft is not None and draft.number == r.number:
-                numbered = draft.next_number
-            draft = Draft(r)
-            if draft.next_number < numbered:
-                draft.next_number = numbered
-            self.drafts[r.queue] = draft
-        elif kind == TUBE_DROP:
-            self.drafts.pop(r.queue, None)
-            self.homes.on_drop(r.queue)
-            for one in self.rights.listing(r.queue):
-                self.rights.set(one.holder, one.tube, one.prefix, 0)
-        elif kind == GRANT:
-            self.rights.set(r.user, r.queue, r.prefix, r.bits)
-        elif kind == SESSION:
-            self.on_session(r)
+            return
+        job = jobs.get(r.id)
+        if isinstance(job, Task):
+            renew_task(job, r)
+            job.pri = r.pri  # it is in no order yet
+            job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
+            job.body = r.body  # T44.7
         else:
-            self.ttr_ms = r.ttr_ms
-            self.in_replicaset = r.flag
-            if self.token_reserved < r.token:
-                self.token_reserved = r.token
+            job = task_of(r)
+            jobs[r.id] = job
+        self.seen(job)
+
+    def on_row(self, row: Row) -> None:
+        """Apply one record to tubes, sessions and rights."""
+        leaders = self.homes
+        if isinstance(row, TubeRow):
+            self.on_tube(row)
+        elif isinstance(row, TubeDrop):
+            self.drafts.pop(row.name, None)
+            leaders.on_drop(row.name)
+            for one in self.rights.listing(row.name):
+                self.rights.set(one.holder, one.tube, one.prefix, 0)
+        elif isinstance(row, GrantRow):
+            self.rights.set(row.holder, row.tube, row.prefix, row.bits)
+        elif isinstance(row, SessionRow):
+            self.on_session(row)
+        elif isinstance(row, TubeHolder):
+            leaders.on_holder(row)
+        elif isinstance(row, TubeCfg):
+            self.ttr_ms = row.ttr_ms
+            self.in_replicaset = row.in_replicaset
+            self.token_reserved = max(self.token_reserved, i64(row.token_reserved))
             self.has_cfg = True
+
+    def on_tube(self, row: TubeRow) -> None:
+        """A tube exists, with its options and the next number."""
+        before = self.drafts.get(row.name)
+        draft = Draft(row)
+        if before is not None and before.number == draft.number:
+            draft.next_number = max(draft.next_number, before.next_number)
+        self.drafts[row.name] = draft
 
     def seen(self, task: Task) -> None:
         """Keep used numbers from being given again."""
@@ -293,11 +303,11 @@ class TubeLog:
         if task.owner > self.session_serial:
             self.session_serial = task.owner
 
-    def on_session(self, r: TaskRecord) -> None:
+    def on_session(self, r: SessionRow) -> None:
         """A session exists, or has ended."""
         if r.number > self.session_serial:
             self.session_serial = r.number
-        if r.flag:
+        if r.is_over:
             self.sessions.pop(r.number, None)
         else:
             self.sessions[r.number] = Session(r.number, r.uuid, r.user)
@@ -448,16 +458,16 @@ def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
     """[T14] Record tubes, sessions and configuration at the start of a snapshot."""
     if t.token_reserved < t.token:  # taken while there was no journal
         t.token_reserved = t.token
-    tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+    records.put(TubeCfg(t.ttr_ms, t.in_replicaset, t.token_reserved))
     for tube in t.by_name.values():
         record_tube(records, tube)
     tell_homes(n, t, records)
     for one in t.rights.listing(b""):
-        tell_grant(records, one.holder, one.tube, one.prefix, one.bits)
+        records.put(GrantRow(one.bits, one.tube, one.prefix, one.holder))
     if t.in_replicaset:
         for session in t.sessions.values():
-            tell_session(
-                records, session.number, session.until_ms, False, session.uuid, session.user
+            records.put(
+                SessionRow(session.number, session.until_ms, False, session.uuid, session.user)
             )
 
 

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from tuque.core.model import errors as why
 from tuque.core.model.errors import STOOD_MEANWHILE
 from tuque.core.model.task import FAR
-from tuque.core.msgs import TubeClaimed, TubeYours
+from tuque.core.msgs.bus import TubeClaimed, TubeYours
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,

@@ -4,11 +4,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeAt, TubesTold
+from tuque.core.msgs.bus import TubeAt, TubesTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.records.jobs import Records
-from tuque.core.records.leadership import GONE, HomeRecord, tell_tube_home
+from tuque.core.records.tubes import GONE, HomeRecord, tell_tube_home
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
 

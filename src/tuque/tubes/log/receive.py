@@ -15,7 +15,8 @@ from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.task import FAR, TASK_BYTES, Task
 from tuque.core.model.work import Outcome
-from tuque.core.msgs import TubeCopy, TubeGot
+from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.msgs.records import TubeHolder
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.procedures import unregister
@@ -26,7 +27,6 @@ from tuque.core.records.jobs import (
     TASK_ADD,
     TASK_STATE,
 )
-from tuque.core.records.leadership import tell_tube_holder
 from tuque.core.records.read import BadRecord, Record, decode
 from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import (
@@ -358,7 +358,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
     records = n.records
     for number, uuid, user in m.sessions:
         if hold(t, tube, number, uuid, user) and records is not None:
-            tell_tube_holder(records, tube.name, number, uuid, user)
+            records.put(TubeHolder(number, uuid, user, tube.name))
     is_walk = m.flags & WALK != 0
     tube.is_local = False
     for outcome in changes.ends:

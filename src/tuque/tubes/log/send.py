@@ -9,11 +9,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import LARGE_BODY, TubeCopy, TubeGot
+from tuque.core.msgs.bus import LARGE_BODY, TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.records.jobs import Records
-from tuque.core.records.leadership import (
+from tuque.core.records.staged import record_key
+from tuque.core.records.tubes import (
     BY_VOTE,
     COMPLETE,
     FOREIGN,
@@ -22,10 +23,11 @@ from tuque.core.records.leadership import (
     OTHERS,
     OWED,
     HomeRecord,
+    tell_task,
+    tell_task_life,
+    tell_task_state,
     tell_tube_home,
 )
-from tuque.core.records.staged import record_key
-from tuque.core.records.tubes import tell_task, tell_task_life, tell_task_state
 from tuque.tubes.entries.keys import work_in
 from tuque.tubes.log.results import ended_numbers, settle_ends, tell_end
 from tuque.tubes.model.tube import TRAIL_BYTES, Follower, Tube, Walk

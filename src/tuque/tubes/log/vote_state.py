@@ -4,19 +4,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.records.jobs import (
-    VOTE_MARKS,
-    VOTERS,
-    VOTERS_NEXT,
-    Records,
-)
-from tuque.core.records.leadership import (
-    VoteRecord,
-    tell_marks,
-    tell_next,
-    tell_stand,
-    tell_voters,
-)
+from tuque.core.msgs.records import Row, TubeStand, VoteMarks, VotersNextRow, VotersRow
+from tuque.core.records.jobs import Records
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import Ballots, NextList, Voters
@@ -52,47 +41,39 @@ def best_copy(tube: Tube) -> tuple[i64, i64]:
 def record_stand(records: Records, tube: Tube) -> None:
     """Record the last vote about the tube, and its newest whole copy (T22.4)."""
     seat = seat_of(tube)
-    r = VoteRecord()
-    r.name = tube.name
-    r.maker = tube.maker
-    r.made_ns = tube.made_ns
-    r.epoch = seat.voted_epoch
-    r.node = seat.voted_node if seat.voted_epoch > 0 else tube.home
-    r.whole_epoch, r.whole_seq = best_copy(tube)
-    tell_stand(records, r)
+    node = seat.voted_node if seat.voted_epoch > 0 else tube.home
+    epoch, seq = best_copy(tube)
+    records.put(TubeStand(seat.voted_epoch, epoch, seq, tube.made_ns, tube.maker, node, tube.name))
 
 
 def record_voters(records: Records, b: Ballots, voters: Voters) -> None:
     """Record the list of voters, and the right of this node (T22.4)."""
-    r = VoteRecord()
-    r.number = voters.number
-    r.origin = voters.origin
-    r.right = b.right
-    r.step = voters.step
-    r.voters = [(node_id, right) for node_id, right in voters.rights.items()]
-    tell_voters(records, r)
+    rights = list(voters.rights.items())
+    records.put(VotersRow(voters.number, b.right, voters.step, voters.origin, rights))
 
 
 def record_next(records: Records, known: NextList) -> None:
     """Record what this node has said about the next list (T22.4)."""
-    r = VoteRecord()
-    r.number = known.number
-    r.origin = known.origin
-    r.attempt = known.attempt
-    r.node = known.node
-    r.written_attempt = known.written_attempt
-    r.written_node = known.written_node
-    r.voters = [(node_id, right) for node_id, right in known.rights.items()]
-    tell_next(records, r)
+    records.put(
+        VotersNextRow(
+            known.number,
+            known.attempt,
+            known.written_attempt,
+            known.origin,
+            known.node,
+            known.written_node,
+            list(known.rights.items()),
+        )
+    )
 
 
 def record_marks(records: Records, b: Ballots) -> None:
-    """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2)."""
-    r = VoteRecord()
-    r.right = b.right
-    r.mark = b.mark_next
-    r.marks = [(node_id, right, mark) for node_id, (right, mark) in b.marks.items()]
-    tell_marks(records, r)
+    """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2).
+
+    No reply waits for it: it is not binding.
+    """
+    marks = [(node_id, right, mark) for node_id, (right, mark) in b.marks.items()]
+    records.put(VoteMarks(b.right, b.mark_next, marks), False)
 
 
 def tell_votes(t: Tubes, records: Records) -> None:
@@ -121,36 +102,26 @@ class VoteLog:
         self.marked: i64 = 0  # the right of the last marks
         self.mark: i64 = 0
         self.marks: dict[bytes, tuple[int, int]] = {}
-        self.stands: dict[bytes, VoteRecord] = {}  # by tube
+        self.stands: dict[bytes, TubeStand] = {}  # by tube
 
-    def apply(self, kind: i64, r: VoteRecord) -> None:
+    def apply(self, r: Row) -> None:
         """Apply one record."""
-        if kind == VOTERS:
+        if isinstance(r, VotersRow):
             self.voters = Voters(r.number, r.origin, dict(r.voters), r.step)
             self.right = r.right
-            return
-        if kind == VOTERS_NEXT:
+        elif isinstance(r, VotersNextRow):
             known = NextList(r.number, r.origin, r.node)
             known.attempt = r.attempt
             known.written_attempt = r.written_attempt
             known.written_node = r.written_node
             known.rights = dict(r.voters)
             self.next = known
-            return
-        if kind == VOTE_MARKS:
+        elif isinstance(r, VoteMarks):
             self.marked = r.right
             self.mark = r.mark
             self.marks = {node_id: (right, mark) for node_id, right, mark in r.marks}
-            return
-        kept = VoteRecord()
-        kept.name = r.name
-        kept.maker = r.maker
-        kept.made_ns = r.made_ns
-        kept.epoch = r.epoch
-        kept.node = r.node
-        kept.whole_epoch = r.whole_epoch
-        kept.whole_seq = r.whole_seq
-        self.stands[r.name] = kept
+        elif isinstance(r, TubeStand):
+            self.stands[r.name] = r
 
     def on_gap(self) -> None:
         """A repair took records out of the journal: what this node confirmed may be among them."""

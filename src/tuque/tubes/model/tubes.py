@@ -10,7 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
-from tuque.core.msgs import HomeMessage, TubeAt, TubeClaim
+from tuque.core.msgs.bus import HomeMessage, TubeAt, TubeClaim
 from tuque.core.node.queue import Policy
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.errors import TubeError

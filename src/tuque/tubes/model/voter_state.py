@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 from tuque.tubes.model.tube import Tube
 
 # answers to TUBE-VOTE (T26.4)

@@ -9,11 +9,11 @@ from tuque.core.model import errors as why
 from tuque.core.model import stats
 from tuque.core.model.errors import LONG_OPTION, OVERRIDING
 from tuque.core.model.task import BURIED, DELAYED, FAR, READY, TAKEN
+from tuque.core.msgs.records import GrantRow, TubeCfg, TubeDrop
 from tuque.core.node.node import Node
 from tuque.core.node.peers import count_of
 from tuque.core.node.tables import enter_queue, leave_queue
 from tuque.core.queues.procedures import get_queue, mark_ready
-from tuque.core.records.tubes import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.log.catalog import (
     announce,
     announce_gone,
@@ -258,7 +258,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
     if n.others != 0:
         announce_gone(n, t, tube.name, gone, -1)  # T17.6
     if n.records is not None:
-        tell_tube_drop(n.records, tube.name)
+        n.records.put(TubeDrop(tube.name))
         record_gone(n.records, tube.name, gone)
 
 
@@ -330,7 +330,7 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
                 break
         t.in_replicaset = in_replicaset
     if n.records is not None:
-        tell_tube_cfg(n.records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+        n.records.put(TubeCfg(t.ttr_ms, t.in_replicaset, t.token_reserved))
         if in_replicaset:
             for session in t.sessions.values():
                 record_session(n, t, session, False)
@@ -366,7 +366,7 @@ def set_rights(n: Node, t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bit
         return
     keep_rights(t, holder, tube, prefix, bits)
     if n.records is not None:
-        tell_grant(n.records, holder, tube, prefix, bits)
+        n.records.put(GrantRow(bits, tube, prefix, holder))
 
 
 def keep_rights(t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:

@@ -9,8 +9,8 @@ from mypy_extensions import i64
 from tuque.core.model.errors import BAD_UUID, UNKNOWN_UUID
 from tuque.core.model.task import TAKEN
 from tuque.core.model.timers import PIECE
+from tuque.core.msgs.records import SessionRow
 from tuque.core.node.node import Node
-from tuque.core.records.tubes import tell_session
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import (
     FOR_EVER,
@@ -53,8 +53,8 @@ def make_session(n: Node, t: Tubes, user: bytes) -> Session:
 def record_session(n: Node, t: Tubes, session: Session, is_over: bool) -> None:
     """Record a session that may outlive a restart (T14.3)."""
     if n.records is not None and t.in_replicaset:
-        tell_session(
-            n.records, session.number, session.until_ms, is_over, session.uuid, session.user
+        n.records.put(
+            SessionRow(session.number, session.until_ms, is_over, session.uuid, session.user)
         )
 
 

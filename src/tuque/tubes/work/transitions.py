@@ -38,6 +38,7 @@ from tuque.core.model.work import (
     Life,
     run_of,
 )
+from tuque.core.msgs.records import TubeCfg, TubeRow
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
@@ -48,8 +49,6 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import (
     tell_task,
     tell_task_state,
-    tell_tube,
-    tell_tube_cfg,
 )
 from tuque.tubes.entries.keys import JobEntry, carry, drop_work, keys_of, unique_of
 from tuque.tubes.entries.schedule import HoldEntry
@@ -444,7 +443,7 @@ def reserve_tokens(n: Node, t: Tubes) -> None:
     records = n.records
     if records is not None:
         t.token_reserved = t.token + TOKEN_RESERVE
-        tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+        records.put(TubeCfg(t.ttr_ms, t.in_replicaset, t.token_reserved))
         records.has_custody = True
 
 
@@ -591,15 +590,19 @@ def record_new(n: Node, tube: Tube, task: Task) -> None:
 def record_tube(records: Records, tube: Tube) -> None:
     """Record the tube (T14.1)."""
     next_number = tube.reserved if tube.is_temporary else tube.next_number
-    names = [tube.name, tube.type, tube.storage_mode, tube.engine, tube.on_task_change]
-    tell_tube(
-        records,
-        tube.number,
-        next_number,
-        tube.ttl_ms,
-        tube.ttr_ms,
-        tube.pri,
-        tube.capacity,
-        tube.is_temporary,
-        names,
+    records.put(
+        TubeRow(
+            tube.number,
+            next_number,
+            tube.ttl_ms,
+            tube.ttr_ms,
+            tube.pri,
+            tube.capacity,
+            tube.is_temporary,
+            tube.name,
+            tube.type,
+            tube.storage_mode,
+            tube.engine,
+            tube.on_task_change,
+        )
     )

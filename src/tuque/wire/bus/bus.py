@@ -4,100 +4,29 @@
     length u32 | CRC-32 u32, mixed with the connection's salt | the same         without a secret
 
 Nothing is trusted before it is checked: the length against a bound, the code, the counts
-inside against the bytes present (msgspec does), and each message against the range of its
-fields. The core defines what a message means.
+inside against the bytes present (msgspec does), and each field of a message against its bounds
+(core/msgs). The core defines what a message means.
 """
 
-from collections.abc import Callable
 from typing import Final, final
 from zlib import crc32
 
 import msgspec
 from mypy_extensions import i64
 
-from tuque.cluster.kept import is_node_id
-from tuque.core.life.cancel_update import SAID_MAX, WHAT_MAX
-from tuque.core.msgs import (
-    LARGE_BODY,
-    AnyMessage,
-    Ask,
-    Belongings,
-    Delivered,
-    DelJob,
-    Enqueue,
-    Gossip,
-    GotAck,
-    GotJob,
-    Heartbeat,
-    Hold,
-    HoldTold,
-    JobAsk,
-    JobTold,
-    LifeAt,
-    Moved,
-    NeedJobs,
-    Pause,
-    Queued,
-    ReplFields,
-    ReplJob,
-    ReplJobs,
-    SetAck,
-    Slots,
-    TopicsTold,
-    TubeClaim,
-    TubeClaimed,
-    TubeCopy,
-    TubeGot,
-    TubePulse,
-    TubeStands,
-    TubesTold,
-    TubeVote,
-    TubeVoted,
-    TubeYours,
-    VotersNext,
-    VotersTold,
-    Working,
-    YourJobs,
-    are_subscriptions,
-)
-from tuque.wire.bus.sanity import (
-    NUMBER_LAST,
-    in_range,
-    is_instant,
-    is_port,
-    is_sane_tube,
-    is_sane_vote,
-    may_meet,
-)
+from tuque.core.msgs.bus import CHECKS, LARGE_BODY, AnyMessage, ReplJob, TubeCopy
 from tuque.wire.bus.seal import CODE_BYTES, Arriving, Coder, Seal
 
 HEAD_BYTES: Final = 8
 SEALED_HEAD_BYTES: Final = 4 + CODE_BYTES
-STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 FRAME_BYTES: Final = 1 << 20  # frames are split between messages above it
 SLACK_BYTES: Final = 1 << 20  # a frame with one large body may exceed its limit by this
-ID_BYTES: Final = 40
-SET_MAX: Final = 1 << 62
-NUMBER_MAX: Final = 1 << 62
-SET_LAST: Final = (1 << 62) - 1  # compiled code compares with these without making an object
-TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
-COUNT_MAX: Final = (
-    1 << 30
-)  # deliveries, nacks: they keep growing here in 32 bits; tubes/log/receive.py
-QUEUE_MAX: Final = 536_870_912
-
-REASON_MAX: Final = 2_048
-BYTES: Final = 0
-INT: Final = 1
-MAYBE: Final = 2
-FIELD_KINDS: Final = [BYTES, INT, INT, BYTES, BYTES, MAYBE, BYTES, BYTES, BYTES, INT]
 
 NO_BODY: Final = b"\xc4\x00"  # as MessagePack writes it
 LONG: Final = b"\xc6"  # bytes with a length of 32 bits
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
-_FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple
 
 
 class BusError(Exception):
@@ -179,9 +108,11 @@ def messages_of(payload: bytes) -> list[AnyMessage]:
     try:
         messages: list[AnyMessage] = _DECODER.decode(payload)
     except Exception as error:  # B2.5: decoders have many ways to fail
-        raise BusError(f"a frame is not a list of messages: {error}") from None
+        text = "a frame is no list of messages, or has fields out of range"  # R2.1
+        raise BusError(f"{text}: {error}") from None
     for message in messages:
-        if not is_sane(message):
+        check = CHECKS.get(type(message))
+        if check is not None and not check(message):
             raise BusError(f"a {type(message).__name__} has fields out of range")  # R2.1
     return messages
 
@@ -294,192 +225,3 @@ class FrameReader:
         if self.seal is None:
             return BusError("a frame has a wrong checksum")
         return SealError("a frame has a wrong code: it was changed, repeated, left out or moved")
-
-
-def is_id(id: bytes) -> bool:
-    """Whether it can be a job id."""
-    return len(id) == ID_BYTES
-
-
-def are_ids(ids: list[bytes]) -> bool:
-    """Whether all can be job ids."""
-    for id in ids:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
-        if len(id) != ID_BYTES:
-            return False
-    return True
-
-
-def is_host(host: str) -> bool:
-    """Whether it can be one word in a line of nodes.conf."""
-    return host.isascii() and host.isprintable() and " " not in host
-
-
-def is_sane_gossip(m: Gossip) -> bool:
-    """Whether it is a possible node: its fields go into nodes.conf."""
-    return (
-        is_node_id(m.node_id)
-        and is_host(m.host)
-        and is_port(m.port)
-        and is_port(m.bus_port)
-        and in_range(m.flags)
-        and 0 <= m.removal < TIMES_MAX
-    )
-
-
-def is_sane_job(m: ReplJob) -> bool:
-    """Whether the fields of a copy are in range."""
-    f = _FIELDS(m)  # in the order of ReplJob; as names that are not used they would be boxed
-    left_ms, due_ms, retry_s, delay_s, repl = f[4], f[5], f[6], f[7], f[8]
-    nacks, deliveries, mode = f[9], f[10], f[12]
-    return (
-        is_sane_set(f[0], f[11])
-        and 0 < left_ms <= NUMBER_LAST
-        and 0 <= due_ms <= NUMBER_LAST
-        and is_instant(f[3])
-        and 0 <= retry_s < 1 << 31
-        and 0 <= delay_s < 1 << 31
-        and 0 < repl <= 65_535
-        and 0 <= nacks < COUNT_MAX
-        and 0 <= deliveries < COUNT_MAX
-        and 0 <= mode < 256
-    )
-
-
-def are_sane_jobs(m: ReplJobs) -> bool:
-    """Whether the fields of several copies are in range."""
-    for id, _, ctime_ns in m.others:
-        if len(id) != ID_BYTES or not is_instant(ctime_ns):
-            return False
-    return is_sane_job(m.first)
-
-
-def are_sane(jobs: list[ReplJob]) -> bool:
-    """The same of messages for one job each."""
-    for job in jobs:  # noqa: SIM110  as above
-        if not is_sane_job(job):
-            return False
-    return True
-
-
-def is_sane_hold(m: Hold) -> bool:
-    """Whether the numbers of a change are in range."""
-    return (
-        is_id(m.id)
-        and 0 < m.what <= WHAT_MAX
-        and in_range(m.serial)
-        and -1 <= m.due_ms < NUMBER_MAX
-        and 0 < m.left_ms < NUMBER_MAX
-    )
-
-
-def is_sane_answer(m: HoldTold) -> bool:
-    """Whether a holder's answer is in range."""
-    return (
-        is_id(m.id)
-        and 0 <= m.said <= SAID_MAX
-        and in_range(m.serial, m.since_ms)
-        and 0 <= m.holders < SET_MAX
-    )
-
-
-def is_sane_set(id: bytes, holders: int) -> bool:
-    """Whether these can be a job and its holders."""
-    return len(id) == ID_BYTES and 0 <= holders <= SET_LAST
-
-
-def is_sane(m: AnyMessage) -> bool:
-    """Whether the fields of a message are in range; the core relies on it (B2.1)."""
-    if type(m) is ReplJob:  # isinstance would ask the metaclass of each class
-        return is_sane_job(m)
-    if type(m) is ReplJobs:
-        return are_sane_jobs(m)
-    if type(m) is SetAck or type(m) is DelJob or type(m) is Moved:
-        return is_sane_set(m.id, m.holders) and 0 <= m.left_ms <= NUMBER_LAST
-    if type(m) is GotAck:
-        return is_sane_set(m.id, m.holders)
-    if type(m) is GotJob:
-        return are_ids(m.ids)
-    if type(m) is Delivered or type(m) is Working:
-        return is_id(m.id) and in_range(m.left_ms)
-    if type(m) is LifeAt:
-        return is_id(m.id) and 0 < m.left_ms < NUMBER_MAX and in_range(m.due_ms)
-    if type(m) is JobAsk:
-        return is_id(m.id) and 0 < m.what <= 2 and len(m.reason) <= REASON_MAX
-    if type(m) is JobTold:
-        return is_id(m.id) and 0 <= m.became < 4 and are_fields(m.fields)
-    if type(m) is Hold:
-        return is_sane_hold(m)
-    if type(m) is HoldTold:
-        return is_sane_answer(m)
-    if type(m) is Queued:
-        return is_id(m.id) and 0 <= m.how < 256
-    if type(m) is Enqueue:
-        return is_id(m.id) and in_range(m.delay_ms)
-    if type(m) is YourJobs:
-        return are_sane(m.jobs)
-    if type(m) is NeedJobs:
-        return in_range(m.count)
-    if type(m) is Pause:
-        return 0 <= m.bits < 4 and is_instant(m.stamp_ns)
-    if type(m) is Slots:
-        for number, node_id, life in m.nodes:
-            if number < 0 or number >= 62 or len(node_id) != ID_BYTES or not in_range(life):
-                return False
-        return True
-    if type(m) is Heartbeat:
-        for told in m.nodes:
-            if not is_sane_gossip(told):
-                return False
-        return in_range(m.round, m.echo, m.flags) and is_port(m.port)
-    if isinstance(m, TubeCopy | TubeGot | TubesTold | TubeYours | TubeClaim | TubeClaimed):
-        return is_sane_tube(m)
-    if isinstance(m, VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted):
-        return is_sane_vote(m)
-    return is_sane_other(m)
-
-
-def are_fields(fields: list[bytes | int | None]) -> bool:
-    """Whether these can be the values of RESULT, in their order (W9.1); or none."""
-    if len(fields) == 0:
-        return True
-    if len(fields) != len(FIELD_KINDS):
-        return False
-    for i in range(len(fields)):
-        value = fields[i]
-        kind = FIELD_KINDS[i]
-        if isinstance(value, int):
-            if kind != INT or not in_range(value):
-                return False
-        elif value is None:
-            if kind != MAYBE:
-                return False
-        elif kind == INT:
-            return False
-    return True
-
-
-def is_sane_other(m: AnyMessage) -> bool:
-    """The same for messages about many jobs, and for rare ones."""
-    if isinstance(m, Belongings):
-        return may_meet(m)
-    if isinstance(m, TopicsTold):
-        return are_subscriptions(m)
-    ids: object = getattr(m, "ids", None)
-    if isinstance(ids, list) and not are_ids(ids):
-        return False
-    refused: object = getattr(m, "refused", None)
-    if isinstance(refused, list) and not are_ids(refused):
-        return False
-    id: object = getattr(m, "id", None)
-    if isinstance(id, bytes) and len(id) != ID_BYTES:
-        return False
-    if isinstance(m, Ask) and (len(m.stands) > len(m.ids) or len(m.stands.strip(STANDS)) > 0):
-        return False
-    number: object = getattr(m, "number", 0)
-    holders: object = getattr(m, "holders", 0)
-    return (
-        isinstance(number, int)
-        and 0 <= number < NUMBER_MAX
-        and isinstance(holders, int)
-        and 0 <= holders < SET_MAX
-    )

@@ -1,34 +1,38 @@
-"""The identity of a node, in the first frame of a link (SPEC B1).
+"""The identity of a node, in the first frame of a link, and the bounds of its fields (SPEC B1).
 
 Classes that msgspec makes: this module stays uncompiled.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-from tuque.wire.bus.bus import TIMES_MAX, is_host
-from tuque.wire.bus.sanity import is_port
+from tuque.core.msgs.bus import HOST_WORD, NodeId, Port, Times
 
-MARK_BYTES: Final = 8
+NONCE_BYTES: Final = 32
 HOST_MAX: Final = 255
 WANTED_MAX: Final = 8
+
+Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 
 
 class Card(msgspec.Struct, array_like=True, frozen=True):
     """The identity of a node, in this incarnation."""
 
-    node_id: bytes
-    life: int  # its incarnation, counted from 1
-    mark: bytes  # 8 random bytes of this incarnation
+    node_id: NodeId
+    life: Times  # its incarnation, counted from 1
+    mark: Annotated[bytes, Meta(min_length=8, max_length=8)]  # 8 random bytes of this incarnation
     is_empty: bool  # this incarnation began without a journal
-    port: int  # for clients
-    bus_port: int
-    host: str  # where it can be reached; empty: the address that the peer sees
+    port: Port  # for clients
+    bus_port: Port
+    # where it can be reached; empty: the address that the peer sees
+    host: Annotated[str, Meta(max_length=HOST_MAX, pattern=HOST_WORD)]
     is_meeting: bool  # it dials because of a CLUSTER MEET
-    wanted: list[bytes] = []  # ids of the nodes that it knows at the address dialled; none: of any
+    # ids of the nodes that it knows at the address dialled; none: of any
+    wanted: Annotated[list[bytes], Meta(max_length=WANTED_MAX)] = []
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -38,7 +42,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     version_min: int
     version_max: int
     card: Card
-    nonce: bytes
+    nonce: Nonce
 
 
 class Greeting(msgspec.Struct, array_like=True, frozen=True):
@@ -47,22 +51,9 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     magic: bytes
     version_min: int
     version_max: int
-    nonce: bytes
+    nonce: Nonce
 
 
 HELLOS: Final = msgspec.msgpack.Decoder(Hello)
 GREETINGS: Final = msgspec.msgpack.Decoder(Greeting)
 CARDS: Final = msgspec.msgpack.Decoder(Card)
-
-
-def is_sane_card(card: Card) -> bool:
-    """Whether the fields are in range; the id is checked earlier."""
-    return (
-        0 <= card.life < TIMES_MAX
-        and len(card.mark) == MARK_BYTES
-        and is_port(card.port)
-        and is_port(card.bus_port)
-        and len(card.host) <= HOST_MAX
-        and is_host(card.host)
-        and len(card.wanted) <= WANTED_MAX
-    )

@@ -1,0 +1,263 @@
+"""Rare records: their bytes as they have always been, each field at its bounds (SPEC J2)."""
+
+from __future__ import annotations
+
+from struct import error as StructError
+from typing import Any
+
+import pytest
+from journal_lab import decode_all
+from msgspec import inspect, structs
+
+from bounds import ends
+from tuque.core.msgs.records import (
+    KINDS,
+    TABLE,
+    AppRow,
+    EndRow,
+    GapRow,
+    GrantRow,
+    LeaseDrop,
+    LeaseGroup,
+    PauseRow,
+    PeerRow,
+    Published,
+    Row,
+    SessionRow,
+    StageDrop,
+    TopicRow,
+    TubeCfg,
+    TubeDrop,
+    TubeHolder,
+    TubeRow,
+    TubeStand,
+    VoteMarks,
+    VotersNextRow,
+    VotersRow,
+)
+from tuque.core.records import read as back
+from tuque.core.records.jobs import KIND_NAMES, Records
+from tuque.server.journal.tool import fields
+
+A, B = b"a" * 40, b"b" * 40
+
+# written by hand, when each kind had an encoder and a decoder of its own
+RECORDED: list[tuple[Row, str]] = [
+    (
+        PauseRow(5, 1 << 60, b"queue"),
+        "0f000000060500000000000000107175657565",
+    ),
+    (
+        EndRow(1 << 40, 7),
+        "110000000700000000000100000700000000000000",
+    ),
+    (
+        GapRow(3, 1 << 33),
+        "110000000803000000000000000000000002000000",
+    ),
+    (
+        PeerRow(1, A, 1 << 40),
+        "320000000a01616161616161616161616161616161616161616161616161616161616161616161616161"
+        "616161610000000000010000",
+    ),
+    (
+        TubeRow(3, 9, 1000, 2000, -5, 7, True, b"t", b"fifo", b"x", b"memtx", b"cb"),
+        "490000001603000000000000000900000000000000e803000000000000d007000000000000fbffffffff"
+        "ffffff07000000000000000101000400010005000200746669666f786d656d74786362",
+    ),
+    (
+        TubeDrop(b"tube"),
+        "050000001774756265",
+    ),
+    (
+        SessionRow(4, 1 << 40, True, b"u" * 16, b"guest"),
+        "270000001a0400000000000000000000000001000001757575757575757575757575757575756775657374",
+    ),
+    (
+        TubeCfg(60_000, True, 1 << 50),
+        "120000001b60ea000000000000010000000000000400",
+    ),
+    (
+        GrantRow(3, b"tube", b"queue", b"umax"),
+        "130000001c0304000500747562657175657565756d6178",
+    ),
+    (
+        TubeHolder(5, b"u" * 16, b"guest", b"tube"),
+        "260000001e05000000000000007575757575757575757575757575757505000000677565737474756265",
+    ),
+    (
+        VotersRow(3, 1, 2, b"o" * 16, [(A, 1), (B, 2)]),
+        "860000002103000000000000000100000000000000026f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f02000000"
+        "616161616161616161616161616161616161616161616161616161616161616161616161616161610100"
+        "000000000000626262626262626262626262626262626262626262626262626262626262626262626262"
+        "626262620200000000000000",
+    ),
+    (
+        TubeStand(5, 4, 1 << 33, 1 << 60, A, B, b"t"),
+        "720000002205000000000000000400000000000000000000000200000000000000000000106161616161"
+        "616161616161616161616161616161616161616161616161616161616161616161616162626262626262"
+        "62626262626262626262626262626262626262626262626262626262626262626274",
+    ),
+    (
+        VotersNextRow(3, 9, 8, b"o" * 16, B, A, [(A, 1), (B, 2)]),
+        "dd000000230300000000000000090000000000000008000000000000006f6f6f6f6f6f6f6f6f6f6f6f6f"
+        "6f6f6f626262626262626262626262626262626262626262626262626262626262626262626262626262"
+        "626161616161616161616161616161616161616161616161616161616161616161616161616161616102"
+        "000000616161616161616161616161616161616161616161616161616161616161616161616161616161"
+        "610100000000000000626262626262626262626262626262626262626262626262626262626262626262"
+        "626262626262620200000000000000",
+    ),
+    (
+        VoteMarks(1, 7, [(B, 2, 6)]),
+        "4d0000002501000000000000000700000000000000010000006262626262626262626262626262626262"
+        "626262626262626262626262626262626262626262626202000000000000000600000000000000",
+    ),
+    (
+        LeaseGroup(7, 9, 5, -1, 1000, 1 << 40, [b"g", b"me", b"q", b"", b"qq"]),
+        "4f0000000e070000000000000009000000000000000500000000000000ffffffffffffffffe803000000"
+        "0000000000000000010000050000000100000067020000006d65010000007100000000020000007171",
+    ),
+    (
+        LeaseDrop(7, 8, b"g"),
+        "12000000100700000000000000080000000000000067",
+    ),
+    (
+        StageDrop(b"txn", b"try"),
+        "08000000120374786e747279",
+    ),
+    (
+        Published(2, 1 << 40, 1 << 60, 3, [b"a", b"bb"], [A, bytes(40)], b"app", b"txn"),
+        "820000001302000000000000000000000000010000000000000000001003000000020000000200000003"
+        "0361707074786e0161026262616161616161616161616161616161616161616161616161616161616161"
+        "616161616161616161610000000000000000000000000000000000000000000000000000000000000000"
+        "0000000000000000",
+    ),
+    (
+        AppRow(-1, 77, b"app"),
+        "1400000015ffffffffffffffff4d00000000000000617070",
+    ),
+    (
+        TopicRow(5, A, 1, b"t", b"q", [(b"h", b"x*"), (b"k", b"v")]),
+        "430000002405000000000000006161616161616161616161616161616161616161616161616161616161"
+        "6161616161616161616161010101000000027471010268782a01016b76",
+    ),
+]
+NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
+
+
+def written(row: Row) -> bytes:
+    """The record of the row."""
+    records = Records()
+    records.put(row)
+    return records.take()
+
+
+def read(data: bytes) -> Row | None:
+    """The row in a record."""
+    (r,) = decode_all(data)
+    return r.row
+
+
+def test_each_kind_is_recorded_here() -> None:
+    assert sorted(TABLE.pack(row)[0] for row, _ in RECORDED) == sorted(KINDS)
+    words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
+        tube-stand
+        voters-next vote-marks lease-group lease-drop stage-drop published app topic"""
+    assert words.split() == NAMES
+
+
+@pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)
+def test_the_bytes_are_what_they_were(row: Row, digits: str) -> None:
+    """A journal of an older program is read, and this one writes no other bytes."""
+    assert read(bytes.fromhex(digits)) == row
+    assert written(row).hex() == digits
+
+
+@pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)
+def test_a_record_that_is_cut_or_too_long_is_refused(row: Row, digits: str) -> None:
+    """J2: no length in the bytes is trusted."""
+    whole = bytes.fromhex(digits)
+    for size in range(1, len(whole) - 4):
+        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
+        if ends_in_a_word(row) or isinstance(row, TubeCfg):
+            continue_or_refuse(row, data)
+        else:
+            with pytest.raises(back.BadRecord):
+                back.decode(data, 0, back.Record())
+    if not ends_in_a_word(row):
+        data = (len(whole) - 3).to_bytes(4, "little") + whole[4:] + b"x"
+        with pytest.raises(back.BadRecord):
+            back.decode(data, 0, back.Record())
+
+
+def ends_in_a_word(row: Row) -> bool:
+    """Whether the last field takes what is left."""
+    fields = inspect.type_info(type(row)).fields  # type: ignore[attr-defined]  # of a struct
+    last = fields[-1].type
+    return isinstance(last, inspect.Metadata) and (last.extra or {}).get("form") == "0s"
+
+
+def continue_or_refuse(row: Row, data: bytes) -> None:
+    """A shorter word is a word; what is read is a row that gives the same bytes."""
+    r = back.Record()
+    try:
+        assert back.decode(data, 0, r) == len(data)
+    except back.BadRecord:
+        return
+    assert r.row is not None
+    assert type(r.row) is type(row)
+    assert written(r.row) == data or isinstance(row, TubeCfg)
+
+
+@pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)
+def test_each_field_is_refused_beyond_its_bounds(row: Row, digits: str) -> None:
+    info: Any = inspect.type_info(type(row))
+    for field in info.fields:
+        can, cannot = ends(field.type)
+        for value in can:
+            changed = with_one(row, field.name, value)
+            try:
+                assert read(written(changed)) == changed
+            except back.BadRecord as error:
+                assert "do not fit together" in str(error), (field.name, value)
+        for value in cannot:
+            changed = with_one(row, field.name, value)
+            try:
+                assert read(written(changed)) != changed, "a word of one length has no other one"
+            except (back.BadRecord, StructError):
+                continue
+
+
+def with_one(row: Row, name: str, value: Any) -> Row:
+    """A copy of the row with another value."""
+    return structs.replace(row, **{name: value})
+
+
+def test_an_older_record_of_the_options_has_no_tokens() -> None:
+    """A record without the number, as it was written once, is read."""
+    whole = written(TubeCfg(5, True, 7))
+    short = (10).to_bytes(4, "little") + whole[4:14]
+    assert read(short) == TubeCfg(5, True, 0)
+
+
+def test_no_reply_waits_for_marks() -> None:
+    records = Records()
+    records.put(VoteMarks(1, 7, []), False)
+    assert (records.count, records.binding_count) == (1, 0)
+    records.put(TubeDrop(b"t"))
+    assert (records.count, records.binding_count) == (2, 1)
+
+
+def test_votes_are_shown() -> None:
+    """`tuque journal show` prints the list and the vote."""
+    shown = {row["record"]: row for row in map(fields, decode_all(b"".join(map(written, ROWS))))}
+    marks, after = shown["vote-marks"], shown["voters-next"]
+    voters, stand = shown["voters"], shown["tube-stand"]
+    assert (marks["mark"], marks["others"]) == (7, ["bbbbbbbb:2:6"])
+    assert (after["attempt"], after["written"]) == (9, 8)
+    assert (voters["list"], voters["is_in_force"]) == (3, True)
+    assert voters["voters"] == ["aaaaaaaa:1", "bbbbbbbb:2"]
+    assert (stand["tube"], stand["epoch"], stand["stands_with"]) == ("t", 5, "bbbbbbbb")
+
+
+ROWS = [row for row, _ in RECORDED]
