@@ -36,13 +36,13 @@ from tuque.core.msgs import JobAsk, JobTold, LifeAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
 from tuque.core.node.tables import rehouse
-from tuque.core.queues.ends import look_again, reach_changed, record_job, tell_watchers
+from tuque.core.queues.ends import look_again, reach_changed, record_job, wake_waiters
 from tuque.core.queues.merge_work import (
     edit_message,
     is_behind,
     life_message,
     merge,
-    tell_life_to,
+    send_work_to,
     unpack_life,
 )
 from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
@@ -170,7 +170,7 @@ def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
     if cancelling is not None and len(m.fields) == 0:
         is_told = told_cancel(n, slot, m, cancelling) or is_told
     if is_told and m.id in n.life.watchers:
-        tell_watchers(n, m.id)
+        wake_waiters(n, m.id)
 
 
 def told_look(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
@@ -270,7 +270,7 @@ def asking_tick(n: Node) -> None:
             elif has_heard_all(n, id, asking):
                 asking.next_ms = n.now_ms + AGAIN_MS
                 answered(n, asking)  # one round is enough
-                tell_watchers(n, id)
+                wake_waiters(n, id)
             elif has_turn(n):
                 del table[id]
                 table[id] = asking  # after those that have no turn now
@@ -278,7 +278,7 @@ def asking_tick(n: Node) -> None:
                 send(n, id, asking)
                 if n.linked & ~1 == 0:
                     give_up(n, id, asking)
-                    tell_watchers(n, id)
+                    wake_waiters(n, id)
             else:
                 asking.next_ms = n.life.asked_ms + AGAIN_MS
 
@@ -382,7 +382,7 @@ def retell(n: Node, slot: i64) -> None:
         for id in ids[-RETELL_MAX:]:
             job = n.jobs.get(id)
             if job is not None and job.holders >> slot & 1:
-                tell_life_to(n, job, 1 << slot)
+                send_work_to(n, job, 1 << slot)
         del ids[-RETELL_MAX:]
     if len(ids) == 0:
         del n.life.retelling[int(slot)]

@@ -27,7 +27,7 @@ from tuque.core.records.leadership import (
 from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import tell_task, tell_task_life, tell_task_state
 from tuque.tubes.entries.keys import work_in
-from tuque.tubes.log.results import ended_numbers, settle_ends, tell_end
+from tuque.tubes.log.results import ended_numbers, record_outcome, settle_ends
 from tuque.tubes.model.tube import TRAIL_BYTES, Follower, Tube, Walk
 from tuque.tubes.model.tubes import Tubes
 
@@ -280,7 +280,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
         if task is None:
             if not is_again:
                 gone.append(number)
-                tell_end(n, tube, number, records)  # T48.6
+                record_outcome(n, tube, number, records)  # T48.6
             continue
         if what & ALL:
             tell_task(records, task)
@@ -364,7 +364,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
         count += 1
         task = tube.find(number)
         if task is None:
-            tell_end(n, tube, number, records)  # T48.6
+            record_outcome(n, tube, number, records)  # T48.6
         else:
             tell_task(records, task)
             if task.owner != 0:

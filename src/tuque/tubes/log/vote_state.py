@@ -19,7 +19,7 @@ from tuque.core.records.leadership import (
 )
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import Ballots, NextList, Voters
+from tuque.tubes.model.voter_state import NextList, Voters, VoterState
 
 
 def seat_of(tube: Tube) -> Seat:
@@ -62,7 +62,7 @@ def record_stand(records: Records, tube: Tube) -> None:
     tell_stand(records, r)
 
 
-def record_voters(records: Records, b: Ballots, voters: Voters) -> None:
+def record_voters(records: Records, b: VoterState, voters: Voters) -> None:
     """Record the list of voters, and the right of this node (T22.4)."""
     r = VoteRecord()
     r.number = voters.number
@@ -86,7 +86,7 @@ def record_next(records: Records, known: NextList) -> None:
     tell_next(records, r)
 
 
-def record_marks(records: Records, b: Ballots) -> None:
+def record_marks(records: Records, b: VoterState) -> None:
     """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2)."""
     r = VoteRecord()
     r.right = b.right

@@ -542,7 +542,7 @@ def guarded(make_text: Callable[[Any], str], value: Any) -> str:
 # They run in a thread of their own, one after the other, so that they delay no heartbeat.
 
 
-class Aside:
+class HookRunner:
     """The hooks of an app, called beside the worker's loop."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], app: Hooks | None) -> None:

@@ -43,7 +43,7 @@ from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.options import DEAD_SUFFIX
 from tuque.worker.app.task import Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import Aside, Call
+from tuque.worker.pools.execute import Call, HookRunner
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.ack_sender import Settler, obituary
@@ -102,7 +102,7 @@ class Holder(ABC):
     """The part of a worker that has the jobs; `worker.py` fetches them and has them run."""
 
     runs_of: type[Runs] = Runs
-    aside_of: type[Aside] = Aside
+    aside_of: type[HookRunner] = HookRunner
 
     def __init__(
         self,

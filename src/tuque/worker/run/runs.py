@@ -35,7 +35,7 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.encryption import PROGRESS, Keys
 from tuque.worker.app.enqueue import UNKNOWN_KEEP_S
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import Aside, over_limit_text
+from tuque.worker.pools.execute import HookRunner, over_limit_text
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.in_flight import AT_WORK, STARTING, Held
 from tuque.worker.run.link import Link
@@ -85,7 +85,7 @@ class Runs:
         story: Story,
         rng: random.Random,
         on_settled: Callable[[Settlement], None],
-        aside: Aside,
+        aside: HookRunner,
     ) -> None:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
         then = (self._on_started, self._on_refused, self._on_told, self._queue_of)
@@ -133,7 +133,7 @@ class Runs:
             job = held.call.attempt
             job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
             held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
-            held.call.control.send_progress = self.teller_of(held)
+            held.call.control.send_progress = self.reporter_of(held)
         if held.verdict is not None:
             self.end_unrun(held, held.verdict)
         elif self._hands.is_stopping():
@@ -227,7 +227,7 @@ class Runs:
 
     # Work
 
-    def teller_of(self, held: Held) -> Callable[[bytes], None]:
+    def reporter_of(self, held: Held) -> Callable[[bytes], None]:
         """Takes the progress of a job in any thread."""
         loop = asyncio.get_running_loop()
 
