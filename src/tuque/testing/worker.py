@@ -21,7 +21,7 @@ from tuque.worker.app.hooks import Failure, Hook, Hooks
 from tuque.worker.pools.execute import Call, HookRunner, Job, run_call
 from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
-from tuque.worker.run.crash_table import Box
+from tuque.worker.run.crash_table import CrashTable
 from tuque.worker.run.holder import Holder, WorkerSettings
 from tuque.worker.run.in_flight import AT_WORK, WAITING, Held
 from tuque.worker.run.runs import Runs
@@ -152,7 +152,7 @@ class HandWorker(Holder):
         self._rng.seed(seed)
         self.current: Held | None = None  # the job whose task runs
 
-    def name_of(self, box: Box | None) -> str:
+    def name_of(self, box: CrashTable | None) -> str:
         return f"test/{self._number}"
 
     def _on_cancel(self, job_id: str, run: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from tuque.logtext import facts
 from tuque.server.access.change import OPEN_DOOR, on_bell, opens_door
-from tuque.server.bus.handshaking import Shaking
+from tuque.server.bus.handshaking import Handshaking
 from tuque.server.config.config import check_dir, cluster_secrets, in_dir
 from tuque.server.config.identity import check_places
 from tuque.server.config.kinds import ConfigError
@@ -171,7 +171,7 @@ def open_keys(pump: Pump) -> Keys | None:
     s.handshakes = Handshakes(keys.told)
     bus = s.bus
     if bus is not None and s.cfg.tls_cluster:
-        bus.shaking = shaking = Shaking(keys.bus_context, keys.count)
+        bus.shaking = shaking = Handshaking(keys.bus_context, keys.count)
         pump.watch_bell(shaking.bell.fd, bus.on_shaken)
         shaking.start()
     return keys

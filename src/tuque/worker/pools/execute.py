@@ -431,7 +431,7 @@ def failure_of(
 
 
 def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
-    """[U2] The outcome of a job that is done, with its result if that is kept; Unfit (U2.8)."""
+    """[U2] The outcome of a done job, with its result if kept, or Unserializable (U2.8)."""
     job = call.attempt
     if not task.keeps(call.envelope):
         return DONE
