@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.requeue_messages import hear_of_worker, known_job
+from tuque.core.copies.requeue_messages import known_job, learn_of_worker
 from tuque.core.life.cancel_update import UNKNOWN, on_cancel
 from tuque.core.life.outcomes import (
     RESULT,
@@ -324,7 +324,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
         merge(n, mine, theirs)
-        hear_of_rest(job, mine, theirs)
+        learn_of_rest(job, mine, theirs)
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
             mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
@@ -332,9 +332,9 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         is_news = is_news or mine.crashes != crashes or mine.is_cancelled != was_cancelled
     was = job
     if theirs.replays == mine.replays:
-        job = hear_of_death(n, job, mine, theirs, m, is_dead, replays)
+        job = learn_of_death(n, job, mine, theirs, m, is_dead, replays)
     if mine.run_state == LIVE and mine.run == theirs.run and not mine.is_dead:
-        hear_of_run(n, job, mine, m.due_ms)
+        learn_of_run(n, job, mine, m.due_ms)
     is_over = mine.run != old_run or mine.run_state != LIVE
     if old_client >= 0 and (is_over or (mine.is_cancelled and not was_cancelled)):
         n.life.calls.append((int(old_client), m.id, int(old_run)))  # W8.2
@@ -345,7 +345,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     answer(n, slot, job, mine, edit, mine is not theirs and is_behind(theirs, mine, is_dead))
 
 
-def hear_of_rest(job: Job, mine: Life, theirs: Life) -> None:
+def learn_of_rest(job: Job, mine: Life, theirs: Life) -> None:
     """The job is in a back-off at another holder, until that says QUEUED (W2.3)."""
     is_same = mine.run == theirs.run and mine.run_state == theirs.run_state
     if theirs.is_resting and is_same and job.state == ACTIVE and not job.marks & QUEUED_THERE:
@@ -394,15 +394,15 @@ def retell_tick(n: Node) -> None:
         retell(n, slot)
 
 
-def hear_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
+def learn_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
     """A worker of another node runs the job."""
     if job.state == QUEUED and job.retry_s > 0:
         dequeue(n, job)
     outlive(job, life, n.now_ms + due_ms + 1_000)
-    hear_of_worker(n, job, due_ms)
+    learn_of_worker(n, job, due_ms)
 
 
-def hear_of_death(
+def learn_of_death(
     n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt, is_dead: bool, replays: i64
 ) -> Job:
     """The job died there (`is_dead`), or lives again: there were `replays` here before."""
@@ -443,7 +443,7 @@ def cause_of(last: Failure | None, mine: bytes, theirs: bytes) -> bytes:
 
 def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     """The dead letter was replayed at another node."""
-    n.life.dig(job.queue, job.id, mine, len(job.body))
+    n.life.remove_dead_letter(job.queue, job.id, mine, len(job.body))
     mine.dead_cause = b""
     mine.dead_ms = 0
     mine.origin = b""

@@ -178,7 +178,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     if key_holder(n, tube, task) is not None:
         return False
     tell_run(n, task, life, REPLAYED, life.dead_cause)
-    n.life.dig(tube.name, task.id, life, len(task.body))
+    n.life.remove_dead_letter(tube.name, task.id, life, len(task.body))
     begin_again(n, life)
     n.life.weigh(life)
     n.life.replayed += 1
