@@ -122,10 +122,11 @@ def test_the_tour(tour: Tour) -> None:
 
     shop = block("from tuque.worker import App", "python").replace("7711", tour.port)
     (tour.place / "shop.py").write_text(shop)
-    enqueue, work = block("tuque worker shop:app").strip().splitlines()
-    tour.sh(enqueue)
+    work, enqueue = block("tuque worker shop:app").strip().splitlines()
     worker = tour.start(work)
+    assert tour.sh(enqueue).splitlines() == ["True", "invoice over 700"]
     tour.printed("to you@example.org: hello")
+    until(lambda: "each night" in tour.sh("tuque schedule list nightly"))
     assert tour.stop(worker) == 0
 
     kept = tour.sh("tuque cli ADDJOB kept body 1000").strip()

@@ -20,8 +20,8 @@ from raw_resp import Wire
 from tuque.server.bus.handshaking import (
     BEGIN_MAX,
     BEGIN_S,
-    Guest,
-    Shaking,
+    Handshaking,
+    PendingLink,
     Strangers,
 )
 from tuque.server.config.config import load
@@ -178,7 +178,7 @@ def test_strangers_begin_last(authority: Authority) -> None:
     strangers
     """
     cert, key = authority.sign("order")
-    guests: list[Guest] = []
+    guests: list[PendingLink] = []
     begun: list[int] = []  # places in `guests`
 
     def note() -> list[int]:
@@ -194,7 +194,7 @@ def test_strangers_begin_last(authority: Authority) -> None:
         found.load_cert_chain(cert, key)
         return found
 
-    shaking = Shaking(context, lambda: 1)
+    shaking = Handshaking(context, lambda: 1)
     pairs = [socket.socketpair() for _ in range(9)]
     for mine, _ in pairs:
         mine.setblocking(False)
@@ -218,8 +218,8 @@ def test_a_flood_begins_so_often() -> None:
     """
     strangers = Strangers()
     ends = [socket.socket() for _ in range(15)]
-    flood = [Guest(sock, False, False, "10.0.0.2") for sock in ends[:12]]
-    others = [Guest(sock, False, False, "10.0.0.3") for sock in ends[12:]]
+    flood = [PendingLink(sock, False, False, "10.0.0.2") for sock in ends[:12]]
+    others = [PendingLink(sock, False, False, "10.0.0.3") for sock in ends[12:]]
     for guest in (*flood, *others):
         strangers.add(guest)
     strangers.drop(flood[11])
@@ -245,7 +245,7 @@ def test_strangers_wait_for_their_turn(authority: Authority, is_near: bool) -> N
     cert, key = authority.sign("turn")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    shaking = Shaking(lambda is_dialer: context, lambda: 1)
+    shaking = Handshaking(lambda is_dialer: context, lambda: 1)
     pairs = [socket.socketpair() for _ in range(30)]
     for mine, _ in pairs:
         mine.setblocking(False)

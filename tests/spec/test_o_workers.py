@@ -16,7 +16,7 @@ from tuque.server.state.workers import (
     EARLY_MAX,
     SPARE_IDS,
     WORKERS_MAX,
-    Crew,
+    WorkerRegistry,
 )
 from world import World
 from world_wires import Wire
@@ -203,7 +203,7 @@ def test_runs_of_a_lost_worker(world: World) -> None:
 def test_a_restarted_node_hears_of_runs_again(world: World) -> None:
     """O11.5 known again with their next HERE, and a run with its next WORKING"""
     id, run = begin(world)
-    world.server.crew = Crew()  # all that was in memory
+    world.server.crew = WorkerRegistry()  # all that was in memory
     world.run(*HERE)
     assert listed(world)[0]["runs"] == []
     world.run("WORKING", id, run)

@@ -115,7 +115,7 @@ def test_groups_survive_restarts(seed: int) -> None:
     for _ in range(8):
         home.pass_ms(60_000)
         shell(home.n)
-    assert len(tube.tasks) == 0 and not home.t.minders and not home.n.life.watches
+    assert len(tube.tasks) == 0 and not home.t.watchers and not home.n.life.watches
     check(home.n)
 
 
@@ -236,7 +236,7 @@ def test_ends_at_other_nodes_when_the_group_is_cancelled() -> None:
     assert results_of(n, tube, group) == [b"r%d" % i for i in range(4)] + [None] * (SIZE - 4)
     words = [child_of(tube, family, i).word for i in range(SIZE)]
     assert words == [b"done"] * 4 + [b"cancelled"] * (SIZE - 4)
-    assert not any(id in there.jobs for id in ids) and not tubes_of(n).minders
+    assert not any(id in there.jobs for id in ids) and not tubes_of(n).watchers
 
 
 def child_task(world: GroupsWorld, i: int, index: int) -> bytes:

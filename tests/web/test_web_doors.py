@@ -21,7 +21,7 @@ from certificates import Authority, needs_openssl
 from tuque.client.url import parse
 from tuque.errors import ConfigError
 from tuque.web import login, main
-from tuque.web.actions import DeedLog
+from tuque.web.actions import ActionLog
 from tuque.web.login import TRIES, Sessions, UsersFile
 from tuque.web.site import Site
 
@@ -63,7 +63,7 @@ def test_the_users_file_is_followed(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 def site() -> Site:
-    return Site(parse("tuque://127.0.0.1:1"), known(), b"s" * 32, DeedLog(None))
+    return Site(parse("tuque://127.0.0.1:1"), known(), b"s" * 32, ActionLog(None))
 
 
 def tries(proxies: str, peer: str, *forwarded: str) -> list[int]:
@@ -112,7 +112,7 @@ def test_no_file_of_the_console_is_everybodys(tmp_path: Path) -> None:
         ("".join(login.line_of(one) + "\n" for one in known().values()), main.users_of),
         (secrets.token_urlsafe(32), main.secret_of),
         ("", login.ended_of),
-        ("", DeedLog),
+        ("", ActionLog),
         ("", lambda path: main.contexts_of(path, path)),
     )
     for text, read in readers:

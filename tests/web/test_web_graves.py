@@ -157,7 +157,7 @@ def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluste
         watch = Watch(parse(full.url))
         try:
             await watch.turn()
-            return await dead_letters.Graves(watch.nodes).of([], 20)
+            return await dead_letters.DeadLetterCache(watch.nodes).of([], 20)
         finally:
             await watch.nodes.close()
 

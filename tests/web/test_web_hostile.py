@@ -19,7 +19,7 @@ import until as real
 from tuque.client.commands.work import Run
 from tuque.client.url import parse
 from tuque.web import app as web
-from tuque.web.actions import DeedLog
+from tuque.web.actions import ActionLog
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login import TRIES, Sessions, house_of
 from tuque.web.site import Site
@@ -70,7 +70,7 @@ def test_a_request_that_does_not_come_whole(said: bytes, monkeypatch: pytest.Mon
     """O14.37 A request must come whole in 10 s, else the console closes the connection."""
     assert web.REQUEST_S == 10.0
     monkeypatch.setattr(web, "REQUEST_S", 0.05)
-    site = Site(parse("tuque://127.0.0.1:1"), known(), b"s" * 32, DeedLog(None))
+    site = Site(parse("tuque://127.0.0.1:1"), known(), b"s" * 32, ActionLog(None))
     config = uvicorn.Config(web.made(site), log_level="warning")
     config.load()
 

@@ -15,10 +15,10 @@ from tuque.clusterview.queues import (
     FEW,
     FIRST,
     SHARE,
-    Thrift,
+    RefreshBudget,
     Wish,
 )
-from tuque.web.actions import DeedLog
+from tuque.web.actions import ActionLog
 from tuque.web.pages.queues import queues
 from tuque.web.site import Ask, Page, Site
 
@@ -89,7 +89,7 @@ def at_end(reader: Reader) -> str:
 
 def test_a_page_is_of_one_look(many: WebCluster) -> None:
     """Its sums agree, though a node falls silent while the page asks for its list."""
-    site = Site(parse(many.url), known(), b"s" * 32, DeedLog(None), "test")
+    site = Site(parse(many.url), known(), b"s" * 32, ActionLog(None), "test")
     session, _ = site.sessions.begin(known()["admin"], time.time())
 
     async def made() -> tuple[Page, int]:
@@ -145,11 +145,11 @@ def test_a_queue_beyond_the_list_has_its_page(admin: Reader, many: WebCluster) -
 
 def test_lists_of_many_queues_are_read_rarely() -> None:
     """A list that took a second is read again when that is within the share of the time."""
-    thrift = Thrift()
+    thrift = RefreshBudget()
     assert thrift.may()
     thrift.spent(1.0)
     assert not thrift.may()
-    quick = Thrift()
+    quick = RefreshBudget()
     quick.spent(-SHARE)  # a second ago
     assert quick.may()
     assert Wish() == Wish("oldest", True) and Wish().most == FIRST

@@ -24,7 +24,7 @@ from in_world import WorldLoop, now_s, within
 from tuque.client.url import parse
 from tuque.clusterview.nodes import View
 from tuque.web import login
-from tuque.web.actions import DeedLog
+from tuque.web.actions import ActionLog
 from tuque.web.app import made
 from tuque.web.login import COOKIE
 from tuque.web.site import Site
@@ -53,7 +53,7 @@ class Console:
     def __init__(self, cluster: WebCluster, deeds: Path | None = None, url: str = "") -> None:
         self.world = cluster.world
         self.loop = WorldLoop(self.world)
-        self.site = Site(parse(url or cluster.url), known(), b"s" * 32, DeedLog(deeds), "test")
+        self.site = Site(parse(url or cluster.url), known(), b"s" * 32, ActionLog(deeds), "test")
         self.app = made(self.site)
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -130,7 +130,7 @@ class Served:
     """A console that serves on a port until `stop`."""
 
     def __init__(self, url: str, deeds: Path | None = None) -> None:
-        self.site = Site(parse(url), known(), b"s" * 32, DeedLog(deeds), "test")
+        self.site = Site(parse(url), known(), b"s" * 32, ActionLog(deeds), "test")
         self.site.watch.nodes.call_s = SLOW_S
         config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
         self.server = uvicorn.Server(config)

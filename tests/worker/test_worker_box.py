@@ -14,7 +14,7 @@ from tuque.worker.run.crash_table import (
     SUSPECT,
     TRACE_LOST,
     WAITING,
-    Box,
+    CrashTable,
 )
 from tuque.worker.run.holder import worker_name
 from tuque.worker.run.quarantine import (
@@ -22,7 +22,7 @@ from tuque.worker.run.quarantine import (
     AGAIN_S_MAX,
     GOOD_RUNS,
     GOOD_RUNS_MAX,
-    Trust,
+    CrashHistory,
 )
 from tuque.worker.run.supervise import RESTART, failed_starts, inherited
 
@@ -36,19 +36,19 @@ class TestBox:
         """U6.4 The processes that follow one another in a worker have the same name; one that
         `--reload` starts anew has another one.
         """
-        one, other = Box.made(1), Box.made(1)
+        one, other = CrashTable.made(1), CrashTable.made(1)
         for which in ("", "first", "last"):
             fd, _, _, mark, ended = one.passed().split(":", 4)
-            child = Box(int(fd), ended, which == "last", which == "first", mark)
+            child = CrashTable(int(fd), ended, which == "last", which == "first", mark)
             assert worker_name(child) == worker_name(one)
         assert worker_name(other) != worker_name(one)
         assert worker_name(None) != worker_name(None)
 
     def test_one_that_ran_alone_ended_the_process(self) -> None:
-        box = Box.made(4)
+        box = CrashTable.made(4)
         for id, state in zip(self.IDS, (WAITING, RUNNING, DONE), strict=False):
             box.put(id, 3, state)
-        found = [(e.job_id, e.number, e.state) for e in inherited(Box(box.fd))]
+        found = [(e.job_id, e.number, e.state) for e in inherited(CrashTable(box.fd))]
         assert sorted(found) == [
             (self.IDS[0], 3, WAITING),
             (self.IDS[1], 3, RUNNING),
@@ -56,7 +56,7 @@ class TestBox:
         ]
 
     def test_of_several_nobody_knows(self) -> None:
-        box = Box.made(4)
+        box = CrashTable.made(4)
         for id, state in zip(self.IDS, (RUNNING, RUNNING, SUSPECT), strict=False):
             box.put(id, 1, state)
         assert [entry.state for entry in inherited(box)] == [SUSPECT, SUSPECT, SUSPECT]
@@ -64,10 +64,10 @@ class TestBox:
         assert sorted(entry.state for entry in inherited(box)) == [RUNNING, SUSPECT, SUSPECT]
 
     def test_what_does_not_fit_is_left_out(self) -> None:
-        box = Box.made(2)
+        box = CrashTable.made(2)
         for id in self.IDS:
             box.put(id, 1, WAITING)
-        assert [entry.job_id for entry in Box(box.fd).entries()] == self.IDS[1::-1]
+        assert [entry.job_id for entry in CrashTable(box.fd).entries()] == self.IDS[1::-1]
         box.drop(self.IDS[0])
         box.drop(self.IDS[5])
         box.put(self.IDS[4], 2, RUNNING)
@@ -77,7 +77,7 @@ class TestBox:
         """U2.14 How a run ended is kept outside of the worker's process until the broker knows
         it.
         """
-        box = Box.made(9)
+        box = CrashTable.made(9)
         ends = [
             Outcome("done", result=b"r" * 512),
             Outcome("done", result=b""),
@@ -90,10 +90,10 @@ class TestBox:
             box.put(id, 1, RUNNING)
             box.end(id, outcome)
         box.end("D-none", DONE_WELL)
-        lost = [entry.job_id for entry in Box(box.fd).entries() if entry.is_result_lost]
+        lost = [entry.job_id for entry in CrashTable(box.fd).entries() if entry.is_result_lost]
         assert lost == [self.IDS[3]]
         for _ in range(2):
-            found = {entry.job_id: entry for entry in inherited(Box(box.fd))}
+            found = {entry.job_id: entry for entry in inherited(CrashTable(box.fd))}
             told = [found[id].outcome for id in self.IDS]
             assert told[0] == Outcome("done", result=b"r" * 512, is_told=True)
             assert told[1:4] == [Outcome("done", result=r, is_told=True) for r in (b"", None, None)]
@@ -102,16 +102,16 @@ class TestBox:
         assert {found[id].state for id in self.IDS[4:]} == {ENDED}
 
     def test_what_stands_before_the_table_stays_when_it_is_emptied(self) -> None:
-        box = Box.made(2)
+        box = CrashTable.made(2)
         box.put(self.IDS[0], 1, RUNNING)
         box.runs = 7
         box.notes = b"n" * NOTES_BYTES
         assert [entry.job_id for entry in box.entries()] == [self.IDS[0]]
         box.clear()
-        other = Box(box.fd)
+        other = CrashTable(box.fd)
         assert (other.entries(), other.runs, other.notes) == ([], 7, b"n" * NOTES_BYTES)
         box.notes = b"less"
-        assert Box(box.fd).notes == b"less"
+        assert CrashTable(box.fd).notes == b"less"
 
 
 class TestPause:
@@ -132,7 +132,7 @@ class TestTrust:
     """Which tasks run apart, for how long."""
 
     def test_a_task_is_trusted_again_after_runs_that_end_well(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         assert trust.is_trusted("t", 0.0)
         trust.crashed("t", "job 1", 0.0)
         for _ in range(GOOD_RUNS - 1):
@@ -147,13 +147,13 @@ class TestTrust:
         assert trust.is_trusted("u", 1.0)
 
     def test_or_after_a_while(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         trust.crashed("t", "job 1", 5.0)
         assert not trust.is_trusted("t", 5.0 + AGAIN_S)
         assert trust.is_trusted("t", 5.1 + AGAIN_S)
 
     def test_each_further_job_that_crashes_doubles_both_up_to_a_limit(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         trust.crashed("t", "job 1", 0.0)
         trust.crashed("t", "job 1", 0.0)  # the same again
         trust.crashed("t", "job 2", 0.0)
@@ -168,24 +168,24 @@ class TestTrust:
         assert trust.is_trusted("t", 0.0)
 
     def test_a_crash_of_long_ago_does_not_count(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         trust.crashed("t", "job 1", 0.0)
         trust.crashed("t", "job 2", 1000.0)
         assert trust.is_trusted("t", 1001.0 + AGAIN_S)
 
     def test_the_next_process_knows_them(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         trust.crashed("t", "job 1", 7.0)
-        trust = Trust(trust.kept(NOTES_BYTES))
+        trust = CrashHistory(trust.kept(NOTES_BYTES))
         assert not trust.is_trusted("t", 8.0)
         assert trust.is_trusted("u", 8.0)
 
     def test_the_latest_are_kept_when_there_is_no_room_for_all(self) -> None:
-        trust = Trust()
+        trust = CrashHistory()
         for number in range(1000):
             trust.crashed(f"task {number}", "job", float(number))
         kept = trust.kept(NOTES_BYTES)
         assert len(kept) <= NOTES_BYTES
-        trust = Trust(kept)
+        trust = CrashHistory(kept)
         assert not trust.is_trusted("task 999", 999.0)
         assert trust.is_trusted("task 0", 999.0)

@@ -18,12 +18,12 @@ from tuque.worker.pools.execute import Job
 from tuque.worker.run import stats as story_module
 from tuque.worker.run.health import Meter, open_meter
 from tuque.worker.run.link import Link
-from tuque.worker.run.stats import Story
+from tuque.worker.run.stats import JobLog
 
 
 class Served:
     def __init__(self) -> None:
-        self.story, self.link = Story(), Link(random.Random(1))
+        self.story, self.link = JobLog(), Link(random.Random(1))
         self.meter = Meter(self.story, self.link, 8, lambda: 3)
         self.port = free_port()
         self.listener: Listener = open_meter(self.meter, self.port)
@@ -96,7 +96,7 @@ def test_a_taken_port_is_an_error() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        meter = Meter(Story(), Link(random.Random(1)), 1, lambda: 0)
+        meter = Meter(JobLog(), Link(random.Random(1)), 1, lambda: 0)
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match="choose another --metrics-port"):
             open_meter(meter, port)

@@ -12,8 +12,8 @@ import pytest
 from raw_resp import NULL
 from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
-from tuque.worker.run.fetch import Away, is_about_home
-from tuque.worker.run.heartbeat import Heart
+from tuque.worker.run.fetch import UnavailableQueues, is_about_home
+from tuque.worker.run.heartbeat import Heartbeats
 from tuque.worker.run.link import Link, pause
 from world import World
 from world_clients import url_of
@@ -21,7 +21,7 @@ from world_clients import url_of
 
 def of_a_tube() -> Callable[[], float]:
     """Pauses after calls about a tube without a leader."""
-    away = Away(random.Random(3))
+    away = UnavailableQueues(random.Random(3))
 
     def next_s() -> float:
         assert away.failed("t", NoQuorum("x"), "a:1")
@@ -82,7 +82,7 @@ def test_a_leader_that_hangs_keeps_no_working_of_another_queue(
         async with aio.Client(f"{url_of(1)}/?timeout=60") as client:
             await client.ping()
             link = Link(random.Random(1))
-            heart = Heart(client, link, queues.pop, queue_of=queues.__getitem__)
+            heart = Heartbeats(client, link, queues.pop, queue_of=queues.__getitem__)
             for id in queues:
                 heart.hold(id, 0.1)
             await heart.loop()

@@ -17,7 +17,7 @@ from tuque.worker import Limit, RetryLater, Task
 from tuque.worker.app.codec import Envelope
 from tuque.worker.pools.execute import Job
 from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
-from tuque.worker.workflow.create import Entry, GroupEntry, Unfit, header_of
+from tuque.worker.workflow.create import Entry, GroupEntry, Unserializable, header_of
 from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
 from world import World
 
@@ -90,7 +90,7 @@ def test_the_next_step_is_too_long(node: RealServer, following: Entry) -> None:
     assert node.wire()("CONFIG", "SET", "max-body-bytes", "2000") == b"OK"
     words = "anything: ERR .* is over max-body-bytes .*; send less"
     with job(headers={"tuque-chain": header_of([following])}, time_left=60) as this:
-        both(this, Unfit, words, "x" * 3000)
+        both(this, Unserializable, words, "x" * 3000)
 
 
 def test_the_results_of_a_group_cannot_be_read() -> None:

@@ -18,7 +18,7 @@ from tuque.errors import NoPerm, WrongTube
 from tuque.worker import App, Backoff, Limit, Unique
 from tuque.worker.app.codec import decode
 from tuque.worker.main import send_plans_once
-from tuque.worker.run.crash_table import Box
+from tuque.worker.run.crash_table import CrashTable
 from tuque.worker.run.schedules import send_plans
 
 
@@ -123,17 +123,17 @@ def test_a_process_that_takes_the_place_of_another_sends_nothing(
 ) -> None:
     """U9.1 a process that replaces another one (U2.14, U4.2) does not."""
     app = app_of(node.url, "told")
-    table = Box.made(1)
+    table = CrashTable.made(1)
 
     async def start() -> None:
         async with aio.Client(node.url) as own:
-            await asyncio.wait_for(send_plans_once(app, own, Box(table.fd)), 60)
+            await asyncio.wait_for(send_plans_once(app, own, CrashTable(table.fd)), 60)
 
     asyncio.run(start())
     assert client.schedule_drop("told", "hourly") and client.schedule_drop("told", "daily")
     asyncio.run(start())
     assert list(client.schedules("told")) == []
-    table = Box.made(1)  # another worker
+    table = CrashTable.made(1)  # another worker
     asyncio.run(start())
     assert {one.name for one in client.schedules("told")} == {"hourly", "daily"}
     app.close()

@@ -11,7 +11,7 @@ NO_ANSWER: Final = "no answer yet"
 
 
 @final
-class Meeting:
+class PendingMeet:
     """An address being dialled; the node there is not known yet (K3.1)."""
 
     def __init__(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
@@ -33,7 +33,7 @@ class Meetings:
     """All meetings, by address."""
 
     def __init__(self) -> None:
-        self.going: dict[tuple[str, int], Meeting] = {}
+        self.going: dict[tuple[str, int], PendingMeet] = {}
         self.error_at = ("", 0)  # address of the latest failure
         self.error = ""  # that address and the reason
         self.failed: list[str] = []  # failures not logged yet
@@ -48,7 +48,7 @@ class Meetings:
     def begin(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
         """[K3.1] Dial the node; restarts a running meeting."""
         self.forget_error(host, bus_port)
-        self.going[(host, bus_port)] = Meeting(host, port, bus_port, now_ms)
+        self.going[(host, bus_port)] = PendingMeet(host, port, bus_port, now_ms)
 
     def to_dial(self, now_ms: i64) -> list[tuple[str, int]]:
         """[K3.2] The addresses to dial now; drops failed meetings shown long enough."""

@@ -264,7 +264,7 @@ class Reading:
         return [one for one in letters if one.row.id in ids] if ids else letters
 
 
-class Graves:
+class DeadLetterCache:
     """Reads the letters when a page wants them."""
 
     def __init__(self, nodes: Nodes) -> None:

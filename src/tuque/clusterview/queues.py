@@ -54,7 +54,7 @@ class Listing(msgspec.Struct):
     wanted_s: float = 0.0
 
 
-class Thrift:
+class RefreshBudget:
     """When lists may be read again, so that they take no more than SHARE of a node's time."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Lists:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._kept: dict[Wish, Listing] = {}
-        self.thrift = Thrift()
+        self.thrift = RefreshBudget()
 
     async def of(self, wish: Wish) -> Listing:
         """A list: as it was read last, or read now."""
@@ -415,13 +415,13 @@ class Schedules:
         self._nodes = nodes
         self._lists = lists
         self._rows: list[ScheduleRow] = []
-        self._thrift = Thrift()
+        self._thrift = RefreshBudget()
         self._read_at: frozenset[str] = frozenset()
         self.is_all = True  # no tube has more than OF_TUBE, and no more than FEW tubes have some
 
     def expire(self) -> None:
         """They have changed: the next page reads them anew."""
-        self._thrift = Thrift()
+        self._thrift = RefreshBudget()
 
     async def of(self, queue: str) -> list[ScheduleRow]:
         """Those of one queue, the next one first."""
@@ -485,11 +485,11 @@ class Keys:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._kept: dict[str, KeyRows] = {}
-        self._thrift: dict[str, Thrift] = {}
+        self._thrift: dict[str, RefreshBudget] = {}
 
     async def of(self, tube: str) -> KeyRows:
         """[O14] Those of one tube, from its leader (O14.26)."""
-        thrift = self._thrift.setdefault(tube, Thrift())
+        thrift = self._thrift.setdefault(tube, RefreshBudget())
         if tube not in self._kept or thrift.may():
             begun_s = time.monotonic()
 
@@ -512,8 +512,8 @@ class Tubes:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._names: list[str] = []
-        self._thrift = Thrift()
-        self._looking = Thrift()
+        self._thrift = RefreshBudget()
+        self._looking = RefreshBudget()
         self._staying = 0
         self._stayed_s = -STAYED_S
 

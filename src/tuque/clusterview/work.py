@@ -27,7 +27,7 @@ from tuque.client.commands.topics import Subscription, topic_page
 from tuque.client.commands.work import Result
 from tuque.clusterview.nodes import Node, Nodes
 from tuque.clusterview.queues import PAGE as ROWS_PAGE
-from tuque.clusterview.queues import PLANS, Lists, Thrift, first_of
+from tuque.clusterview.queues import PLANS, Lists, RefreshBudget, first_of
 from tuque.clusterview.view import merged_worker
 from tuque.errors import NoJob, NoJobGroup, NotInReach, ReplyError, TubeHome
 
@@ -411,7 +411,7 @@ class Read(msgspec.Struct):
 
     rows: list[GroupRow] = []
     is_all: bool = True
-    thrift: Thrift = msgspec.field(default_factory=Thrift)
+    thrift: RefreshBudget = msgspec.field(default_factory=RefreshBudget)
     at: frozenset[str] = frozenset()
 
 
@@ -558,12 +558,12 @@ class Topics:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._rows: list[SubscriptionRow] = []
-        self._thrift = Thrift()
+        self._thrift = RefreshBudget()
         self._read_at: frozenset[str] = frozenset()
 
     def expire(self) -> None:
         """They have changed: the next page reads them anew."""
-        self._thrift = Thrift()
+        self._thrift = RefreshBudget()
 
     async def every(self) -> list[SubscriptionRow]:
         """[O14] All that nodes know, by topic and queue (O14.32)."""

@@ -50,14 +50,14 @@ from tuque.server.net.listen import (
     raise_file_limit,
 )
 from tuque.server.net.system import steady_ms
-from tuque.server.net.tls_acceptor import Porch
+from tuque.server.net.tls_acceptor import TlsAcceptor
 from tuque.server.replies.errors import drop_turn
 from tuque.server.start.bus import open_bus, prepare_bus, take_identity
 from tuque.server.start.doors import (
     Notifier,
     check_files,
     open_keys,
-    open_porch,
+    open_tls_acceptor,
     prepare_audit,
     prepare_iproto,
     prepare_users,
@@ -136,21 +136,21 @@ def not_started(cfg: Config, error: Exception) -> StartError:
 class Sides(NamedTuple):
     """What has threads of its own beside the loop."""
 
-    porch: Porch | None
+    tls_acceptor: TlsAcceptor | None
     desk: Desk | None
 
 
 def open_sides(pump: Pump) -> Sides:
     """Open the ports of TLS and of metrics. ConfigError, ListenError."""
     keys = open_keys(pump)
-    return Sides(open_porch(pump, keys), open_metrics(pump, keys))
+    return Sides(open_tls_acceptor(pump, keys), open_metrics(pump, keys))
 
 
 def close_sides(sides: Sides) -> None:
     """Close them; their threads have ended then."""
     close_metrics(sides.desk)
-    if sides.porch is not None:
-        sides.porch.close()
+    if sides.tls_acceptor is not None:
+        sides.tls_acceptor.close()
 
 
 def open_log(cfg: Config) -> None:

@@ -1,4 +1,4 @@
-"""Tests of programs that use Tuque: a broker in the test's process, or real nodes beside it.
+"""Tests of programs that use Tuque: a broker in the test's process, or real nodes.
 
     from tuque.testing import TestApp, job
 

@@ -18,10 +18,10 @@ from tuque.testing.links import Desk, HereAioClient, by_hand
 from tuque.testing.loop import run_coroutine
 from tuque.worker.app.decisions import Outcome, beat_after_s
 from tuque.worker.app.hooks import Failure, Hook, Hooks
-from tuque.worker.pools.execute import Aside, Call, Job, run_call
+from tuque.worker.pools.execute import Call, HookRunner, Job, run_call
 from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
-from tuque.worker.run.crash_table import Box
+from tuque.worker.run.crash_table import CrashTable
 from tuque.worker.run.holder import Holder, WorkerSettings
 from tuque.worker.run.in_flight import AT_WORK, WAITING, Held
 from tuque.worker.run.runs import Runs
@@ -92,7 +92,7 @@ def without_loop(call: Callable[[], T]) -> T:
     return found[0]
 
 
-class HandAside(Aside):
+class HandAside(HookRunner):
     """Calls hooks at once."""
 
     def call(self, app: Hooks, hook: Hook[Any], job: Job, failure: Failure) -> None:
@@ -124,7 +124,7 @@ class HandRuns(Runs):
     def now_s(self) -> float:
         return self.desk.broker.now_ms / 1000
 
-    def teller_of(self, held: Held) -> Callable[[bytes], None]:
+    def reporter_of(self, held: Held) -> Callable[[bytes], None]:
         def tell(data: bytes) -> None:
             by_hand(self.send_progress(held, data))
 
@@ -152,7 +152,7 @@ class HandWorker(Holder):
         self._rng.seed(seed)
         self.current: Held | None = None  # the job whose task runs
 
-    def name_of(self, box: Box | None) -> str:
+    def name_of(self, box: CrashTable | None) -> str:
         return f"test/{self._number}"
 
     def _on_cancel(self, job_id: str, run: str) -> None:

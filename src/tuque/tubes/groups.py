@@ -71,7 +71,7 @@ PATIENCE_MS: Final = 5_000  # for an answer about such a child, before others ha
 LOOK_MS: Final = 30_000  # until a child is looked at again without a cause
 REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
-FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
+FIRST_WATCHER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
 WHY: Final = b"its group has ended"
 ON: Final = b"its group has ended; it continues, for another one added it"
 
@@ -223,7 +223,7 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) 
     family = family_of(tube, child.group)
     if group is None or family.by_index.get(int(child.index), -1) != int(task.number):
         if child.state == OPEN and group is None and not child.is_met:  # T51.2
-            if call_off(n, t, task, child.id) < 0:
+            if cancel_child(n, t, task, child.id) < 0:
                 return
         forget(n, t, task.id)
         drop(n, t, tube, task)
@@ -234,7 +234,7 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry) 
         return
     entry = group.entry
     if not isinstance(entry, GroupEntry) or entry.state != OPEN:
-        wind_up(n, t, tube, task, child, group)
+        close_late_child(n, t, tube, task, child, group)
         return
     wait_for(n, t, tube, task, child, entry.policy)
 
@@ -244,10 +244,10 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, polic
     id = child.id
     if may_ask(n, id):
         asking = n.life.asking.get(id)
-        if asking is None or task.id not in t.minders:
+        if asking is None or task.id not in t.watchers:
             is_asked = len(n.life.asking) < ASKS_MAX
             if is_asked:
-                mind(n, t, task.id, id)
+                watch_child(n, t, task.id, id)
                 ask(n, id, LOOK)
             arm(n, t, task, n.now_ms + ASK_MS)
             return
@@ -260,7 +260,7 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, polic
             return
     elif not is_settled(n, id):
         note_dead(n, t, tube, task, child, b"", b"")
-        mind(n, t, task.id, id)
+        watch_child(n, t, task.id, id)
         arm(n, t, task, n.now_ms + LOOK_MS)
         return
     fields, refused = result_fields(n, id)
@@ -344,14 +344,14 @@ def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupEntry) -> No
     tube.jobs_in += 1
     tube.atime_ms = n.now_ms
     t.groups_done += 1
-    tell_end(n, tube, task, GROUP_CALLED, plan)
+    record_group_end(n, tube, task, GROUP_CALLED, plan)
     if n.events is not None:
         n.events.added(n.now_ms, task)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.DELAY)
 
 
-def tell_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupEntry) -> None:
+def record_group_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupEntry) -> None:
     """[E1.9] The group has ended, or become its callback."""
     if n.events is None:
         return
@@ -366,7 +366,7 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
     plan = task.entry.copy()
     plan.state = state
     plan.over_ms = n.now_ms
-    tell_end(n, tube, task, GROUP_CREATED + state, plan)
+    record_group_end(n, tube, task, GROUP_CREATED + state, plan)
     renew(t, tube, task, plan)
     arm(n, t, task, n.now_ms + plan.keep_ms)
     record_whole(n, tube, task)
@@ -379,7 +379,9 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
         t.members_due[tube.tasks[number].id] = None  # T50.7
 
 
-def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, group: Task) -> None:
+def close_late_child(
+    n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, group: Task
+) -> None:
     """[T50] The group has ended before: note the child's end, or cancel the child (T50.7)."""
     id = child.id
     if may_ask(n, id) and id not in n.life.cancelling and not has_looked(n, t, task, id):
@@ -399,9 +401,9 @@ def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, group:
         end_child(child, FAILED, b"open", ON)  # T51.2
         note_end(n, t, tube, task, child)
         return
-    became = call_off(n, t, task, id)
+    became = cancel_child(n, t, task, id)
     if became == OVER:
-        mind(n, t, task.id, id)
+        watch_child(n, t, task.id, id)
         arm(n, t, task, n.now_ms + ASK_MS)  # how it ended is seen then
     elif became >= 0:
         end_child(child, FAILED, b"cancelled", WHY)
@@ -411,9 +413,9 @@ def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, group:
 def has_looked(n: Node, t: Tubes, task: Task, id: bytes) -> bool:
     """[T50] Whether the child's holder has said how it is; if not, it is asked (T50.3)."""
     asking = n.life.asking.get(id)
-    if asking is None or task.id not in t.minders:
+    if asking is None or task.id not in t.watchers:
         if len(n.life.asking) < ASKS_MAX:
-            mind(n, t, task.id, id)
+            watch_child(n, t, task.id, id)
             ask(n, id, LOOK)
         return False
     if not asking.is_told and n.now_ms >= asking.since_ms + PATIENCE_MS:
@@ -421,7 +423,7 @@ def has_looked(n: Node, t: Tubes, task: Task, id: bytes) -> bool:
     return asking.is_told
 
 
-def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
+def cancel_child(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
     """[T50] Cancel the child; what became of it, OVER if its end is to be seen; -1: its holder has
     not answered yet (T50.7).
     """
@@ -432,9 +434,9 @@ def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
         became, _, change = on_cancel(n, id, WHY, True)
         return became if change is None else OVER
     asking = n.life.cancelling.get(id)
-    if asking is None or task.id not in t.minders:
+    if asking is None or task.id not in t.watchers:
         forget(n, t, task.id)
-        mind(n, t, task.id, id)
+        watch_child(n, t, task.id, id)
         ask(n, id, CANCEL, WHY)
     elif asking.became != UNKNOWN:
         return asking.became
@@ -449,28 +451,28 @@ def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
 # ---- Waiting for the ends of children
 
 
-def mind(n: Node, t: Tubes, task_id: bytes, id: bytes) -> None:
+def watch_child(n: Node, t: Tubes, task_id: bytes, id: bytes) -> None:
     """The leader waits for the end of the child, as a client would (W9)."""
-    if task_id in t.minders:
+    if task_id in t.watchers:
         return
-    t.minder_serial += 1
-    number = FIRST_MINDER - t.minder_serial
-    t.minders[task_id] = int(number)
-    t.minded[int(number)] = task_id
+    t.watcher_serial += 1
+    number = FIRST_WATCHER - t.watcher_serial
+    t.watchers[task_id] = int(number)
+    t.watched_tasks[int(number)] = task_id
     watch(n, number, [id], 0)
 
 
 def forget(n: Node, t: Tubes, task_id: bytes) -> None:
     """The leader waits for that child no more."""
-    number = t.minders.pop(task_id, 0)
+    number = t.watchers.pop(task_id, 0)
     if number != 0:
-        del t.minded[number]
+        del t.watched_tasks[number]
         n.life.unwatch(number)
 
 
 def wake(t: Tubes, client: i64) -> None:
     """A child that the leader waits for under this number has news."""
-    task_id = t.minded.get(int(client))
+    task_id = t.watched_tasks.get(int(client))
     if task_id is not None:
         t.members_due[task_id] = None
 

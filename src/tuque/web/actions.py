@@ -82,7 +82,7 @@ log: Final = logging.getLogger("tuque.web.deeds")
 KEPT: Final = 1_000
 
 
-class Deed(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True):
     """One line: at_s is unix seconds."""
 
     at_s: float
@@ -93,11 +93,11 @@ class Deed(msgspec.Struct, frozen=True):
     came_of_it: str
 
 
-class DeedLog:
+class ActionLog:
     """The latest deeds, and a file of all if there is one. One JSON object a line."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.latest: deque[Deed] = deque(maxlen=KEPT)
+        self.latest: deque[Action] = deque(maxlen=KEPT)
         self._path = path
         if path is not None:
             path.touch(mode=0o600)
@@ -106,7 +106,7 @@ class DeedLog:
                     f"{path}: everybody on this machine can write it: {closing(path)}"
                 )
 
-    def add(self, deed: Deed) -> None:
+    def add(self, deed: Action) -> None:
         """Keeps a deed. OSError if the file does not take it."""
         self.latest.appendleft(deed)
         jobs = "" if deed.jobs is None else f", jobs {deed.jobs}"
@@ -162,7 +162,7 @@ class Long:
 class Running:
     """The long deeds of now, and those that ended in the last half a minute."""
 
-    def __init__(self, log: DeedLog) -> None:
+    def __init__(self, log: ActionLog) -> None:
         self._log = log
         self._numbers = itertools.count(1)
         self._deeds: dict[int, Long] = {}
@@ -188,7 +188,7 @@ class Running:
             deed.ended_s = time.time()
             end = deed.error or ("stopped" if deed.is_stopped else "done")
             came = f"{end}: {deed.done} done, {deed.refused} refused of {deed.total}"
-            self._log.add(Deed(deed.ended_s, deed.who, deed.what, deed.about, deed.done, came))
+            self._log.add(Action(deed.ended_s, deed.who, deed.what, deed.about, deed.done, came))
 
     def find(self, number: int) -> Long | None:
         return self._deeds.get(number)

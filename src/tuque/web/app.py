@@ -31,7 +31,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuque.errors import Error
-from tuque.web.actions import Deed, Outcome
+from tuque.web.actions import Action, Outcome
 from tuque.web.login import COOKIE, LASTS_S, Session, checked
 from tuque.web.pages import asking
 from tuque.web.pages.cluster import cluster, leases, tubes
@@ -372,11 +372,11 @@ class Web:
         async with self.checks:
             user = await asyncio.to_thread(checked, self.site.users, name, password)
         if user is None:
-            self.site.log.add(Deed(now_s, name, "Sign in", address, None, "refused"))
+            self.site.log.add(Action(now_s, name, "Sign in", address, None, "refused"))
             return self.login_page(goto, "Name or password is wrong.", 401)
         self.site.sessions.was_right(address, now_s)
         session, cookie = self.site.sessions.begin(user, now_s)
-        self.site.log.add(Deed(now_s, session.name, "Sign in", address, None, "done"))
+        self.site.log.add(Action(now_s, session.name, "Sign in", address, None, "done"))
         to = goto if goto.startswith("/") and not goto.startswith(("//", "/\\")) else "/"
         response = RedirectResponse(to, 303)
         response.set_cookie(

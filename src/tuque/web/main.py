@@ -19,7 +19,7 @@ from tuque.lazygroup import missing_extra
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.smallfile import WEAK_SECRET, Renewed, is_weak_key, read_small
 from tuque.web import login as kept
-from tuque.web.actions import DeedLog
+from tuque.web.actions import ActionLog
 from tuque.web.login import User
 from tuque.web.site import Site
 
@@ -93,7 +93,7 @@ def console(
             return
         users, password = users_of(users_file)
         secret = secret_of(secret_file)
-        deeds = DeedLog(action_log)
+        deeds = ActionLog(action_log)
         proxies = proxies_of(trusted_proxies)
         contexts = None if cert is None and key is None else contexts_of(cert, key)
     except (ConfigError, OSError) as err:

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from tuque.client.url import Settings
-from tuque.clusterview.dead_letters import Graves
+from tuque.clusterview.dead_letters import DeadLetterCache
 from tuque.clusterview.watch import Watch
-from tuque.web.actions import DeedLog, Running
+from tuque.web.actions import ActionLog, Running
 from tuque.web.login import Session, Sessions, User
 from tuque.web.show.text import key, over
 
@@ -45,7 +45,7 @@ class Site:
         settings: Settings,
         users: Mapping[str, User],
         secret: bytes,
-        log: DeedLog,
+        log: ActionLog,
         name: str = "",
         is_secure: bool = False,
         ended_file: Path | None = None,
@@ -57,7 +57,7 @@ class Site:
         self.name = name
         self.is_secure = is_secure
         self.running = Running(log)
-        self.graves = Graves(self.watch.nodes)
+        self.graves = DeadLetterCache(self.watch.nodes)
         self.scans: dict[str, tuple[float, Found]] = {}  # by queue: until when they serve
         self.notes: dict[str, list[str]] = {}  # to say on the next page of a session
 

@@ -34,7 +34,7 @@ from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers, signals_blocked, unblock_signals
 from tuque.worker.run import health
-from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
+from tuque.worker.run.crash_table import LEAVING, RETIRED, CrashTable
 from tuque.worker.run.holder import WorkerSettings
 from tuque.worker.run.reload import Reloader
 from tuque.worker.run.schedules import send_plans
@@ -229,7 +229,7 @@ def run_here(
     box: str | None,
 ) -> Ended:
     """Runs a worker in this process; `broker` is its URL, or host and port, as in the options."""
-    table = None if box is None else Box.opened(box)
+    table = None if box is None else CrashTable.opened(box)
     ended: Ended | None = None
     try:
         app = loaded(children.target, children.app_dir)
@@ -358,7 +358,7 @@ async def work(
     app: App,
     pool: Pool,
     settings: WorkerSettings,
-    table: Box | None = None,
+    table: CrashTable | None = None,
     apart: ProcessPool | None = None,
 ) -> Ended:
     """Runs a worker on this loop, with its signals.
@@ -421,7 +421,7 @@ def take_signals(running: Worker, pool: Pool) -> None:
     unblock_signals()
 
 
-async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:
+async def send_plans_once(app: App, client: aio.Client, table: CrashTable | None) -> None:
     """[U9] Of the processes that have the table, one worker, one sends the schedules (U9.1)."""
     if table is not None and table.has_sent_plans:
         return

@@ -20,7 +20,7 @@ from tuque.core.node.peers import (
     translate_renewed,
 )
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import packed_outcome, tell_life_to
+from tuque.core.queues.merge_work import packed_outcome, send_work_to
 from tuque.core.queues.procedures import told_job
 from tuque.core.tables.repair import (
     CHECK,
@@ -236,7 +236,7 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
     new = joined & ~job.holders & ~1
     job.holders = joined
     if n.has_lives and job.state != ACKED:
-        tell_life_to(n, job, new & n.linked)  # W14.12
+        send_work_to(n, job, new & n.linked)  # W14.12
     if job.state != WAIT_REPL and n.records is not None:
         n.records.holders(job)
     return True

@@ -122,7 +122,7 @@ def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
     say(n, slot, Moved(id, job.holders, copy_due_ms(n, job)))
 
 
-def hear_of_copy(n: Node, id: bytes, left_ms: i64, mark: i64) -> None:
+def learn_of_copy(n: Node, id: bytes, left_ms: i64, mark: i64) -> None:
     """[R3.5] Another node serves a job that still waits for copies here.
 
     `left_ms`: how long a worker has it, 0: none does; `mark`: what is known of it (Q9.3).
@@ -179,7 +179,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     """[Q4] ON RECV QUEUED."""
     job = known_job(n, slot, m.id)
     if job is None:
-        hear_of_copy(n, m.id, 0, QUEUED_THERE if m.how & HAS_QUEUED else 0)
+        learn_of_copy(n, m.id, 0, QUEUED_THERE if m.how & HAS_QUEUED else 0)
         return
     if m.how & COUNT_NACK:
         job.nacks += 1  # Q4.2
@@ -214,25 +214,25 @@ def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
     """[Q9] ON RECV DELIVERED."""
     job = known_job(n, slot, m.id)
     if job is not None:
-        hear_of_worker(n, job, m.left_ms)
+        learn_of_worker(n, job, m.left_ms)
     else:
-        hear_of_copy(n, m.id, m.left_ms, OUT_THERE)
+        learn_of_copy(n, m.id, m.left_ms, OUT_THERE)
 
 
 def on_working_message(n: Node, slot: i64, m: Working) -> None:
     """[Q9] ON RECV WORKING."""
     job = known_job(n, slot, m.id)
     if job is None:
-        hear_of_copy(n, m.id, m.left_ms, OUT_THERE)
+        learn_of_copy(n, m.id, m.left_ms, OUT_THERE)
         return
     if job.state == QUEUED and job.retry_s > 0:
         dequeue(n, job)
         if n.records is not None:
             n.records.state(job)
-    hear_of_worker(n, job, m.left_ms)
+    learn_of_worker(n, job, m.left_ms)
 
 
-def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
+def learn_of_worker(n: Node, job: Job, left_ms: i64) -> None:
     """A worker of another node has the job for `left_ms` (Q9.2).
 
     That is known also where the due time is later already (Q9.3).

@@ -61,7 +61,7 @@ from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.tables import fitting_reason
-from tuque.core.queues.ends import life_of, record_job, tell_watchers
+from tuque.core.queues.ends import life_of, record_job, wake_waiters
 from tuque.core.queues.merge_work import (
     EDIT,
     edit_message,
@@ -668,7 +668,7 @@ def finish(n: Node, change: Change) -> None:
     for slot in change.slots:
         say(n, slot, JobTold(change.id, True, int(change.became), False))
     if change.id in n.life.watchers:
-        tell_watchers(n, change.id)
+        wake_waiters(n, change.id)
 
 
 def changes_tick(n: Node) -> None:

@@ -89,7 +89,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     if job.flags & LEASED:
         return False
     tell_run(n, job, life, REPLAYED, life.dead_cause)
-    n.life.dig(job.queue, job.id, life, len(job.body))
+    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
     leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
     begin_again(n, life)

@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.requeue_messages import hear_of_worker, known_job
+from tuque.core.copies.requeue_messages import known_job, learn_of_worker
 from tuque.core.life.cancel_update import UNKNOWN, on_cancel
 from tuque.core.life.outcomes import (
     RESULT,
@@ -36,13 +36,13 @@ from tuque.core.msgs.bus import JobAsk, JobTold, LifeAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
 from tuque.core.node.tables import rehouse
-from tuque.core.queues.ends import look_again, reach_changed, record_job, tell_watchers
+from tuque.core.queues.ends import look_again, reach_changed, record_job, wake_waiters
 from tuque.core.queues.merge_work import (
     edit_message,
     is_behind,
     life_message,
     merge,
-    tell_life_to,
+    send_work_to,
     unpack_life,
 )
 from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
@@ -170,7 +170,7 @@ def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
     if cancelling is not None and len(m.fields) == 0:
         is_told = told_cancel(n, slot, m, cancelling) or is_told
     if is_told and m.id in n.life.watchers:
-        tell_watchers(n, m.id)
+        wake_waiters(n, m.id)
 
 
 def told_look(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
@@ -270,7 +270,7 @@ def asking_tick(n: Node) -> None:
             elif has_heard_all(n, id, asking):
                 asking.next_ms = n.now_ms + AGAIN_MS
                 answered(n, asking)  # one round is enough
-                tell_watchers(n, id)
+                wake_waiters(n, id)
             elif has_turn(n):
                 del table[id]
                 table[id] = asking  # after those that have no turn now
@@ -278,7 +278,7 @@ def asking_tick(n: Node) -> None:
                 send(n, id, asking)
                 if n.linked & ~1 == 0:
                     give_up(n, id, asking)
-                    tell_watchers(n, id)
+                    wake_waiters(n, id)
             else:
                 asking.next_ms = n.life.asked_ms + AGAIN_MS
 
@@ -324,7 +324,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
         merge(n, mine, theirs)
-        hear_of_rest(job, mine, theirs)
+        learn_of_rest(job, mine, theirs)
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
             mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
@@ -332,9 +332,9 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         is_news = is_news or mine.crashes != crashes or mine.is_cancelled != was_cancelled
     was = job
     if theirs.replays == mine.replays:
-        job = hear_of_death(n, job, mine, theirs, m, is_dead, replays)
+        job = learn_of_death(n, job, mine, theirs, m, is_dead, replays)
     if mine.run_state == LIVE and mine.run == theirs.run and not mine.is_dead:
-        hear_of_run(n, job, mine, m.due_ms)
+        learn_of_run(n, job, mine, m.due_ms)
     is_over = mine.run != old_run or mine.run_state != LIVE
     if old_client >= 0 and (is_over or (mine.is_cancelled and not was_cancelled)):
         n.life.calls.append((int(old_client), m.id, int(old_run)))  # W8.2
@@ -345,7 +345,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     answer(n, slot, job, mine, edit, mine is not theirs and is_behind(theirs, mine, is_dead))
 
 
-def hear_of_rest(job: Job, mine: Life, theirs: Life) -> None:
+def learn_of_rest(job: Job, mine: Life, theirs: Life) -> None:
     """The job is in a back-off at another holder, until that says QUEUED (W2.3)."""
     is_same = mine.run == theirs.run and mine.run_state == theirs.run_state
     if theirs.is_resting and is_same and job.state == ACTIVE and not job.marks & QUEUED_THERE:
@@ -382,7 +382,7 @@ def retell(n: Node, slot: i64) -> None:
         for id in ids[-RETELL_MAX:]:
             job = n.jobs.get(id)
             if job is not None and job.holders >> slot & 1:
-                tell_life_to(n, job, 1 << slot)
+                send_work_to(n, job, 1 << slot)
         del ids[-RETELL_MAX:]
     if len(ids) == 0:
         del n.life.retelling[int(slot)]
@@ -394,15 +394,15 @@ def retell_tick(n: Node) -> None:
         retell(n, slot)
 
 
-def hear_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
+def learn_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
     """A worker of another node runs the job."""
     if job.state == QUEUED and job.retry_s > 0:
         dequeue(n, job)
     outlive(job, life, n.now_ms + due_ms + 1_000)
-    hear_of_worker(n, job, due_ms)
+    learn_of_worker(n, job, due_ms)
 
 
-def hear_of_death(
+def learn_of_death(
     n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt, is_dead: bool, replays: i64
 ) -> Job:
     """The job died there (`is_dead`), or lives again: there were `replays` here before."""
@@ -443,7 +443,7 @@ def cause_of(last: Failure | None, mine: bytes, theirs: bytes) -> bytes:
 
 def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     """The dead letter was replayed at another node."""
-    n.life.dig(job.queue, job.id, mine, len(job.body))
+    n.life.remove_dead_letter(job.queue, job.id, mine, len(job.body))
     mine.dead_cause = b""
     mine.dead_ms = 0
     mine.origin = b""

@@ -320,12 +320,12 @@ def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> R
     if len(progress) > brief(n) and more > 0 and not may_grow(n, life, more):
         return None  # M2.8, N11.10
     life.progress = progress
-    tell_progress(n, id, life)
+    send_progress(n, id, life)
     n.life.weigh(life)
     return None
 
 
-def tell_progress(n: Node, id: bytes, life: Life) -> None:
+def send_progress(n: Node, id: bytes, life: Life) -> None:
     """The other holders hear of progress once a second at most."""
     if life.told_ms + PROGRESS_MS <= n.now_ms:
         life.told_ms = n.now_ms

@@ -148,7 +148,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
 
 
 @final
-class Standing:
+class RunStatus:
     """A job and what a worker has to do with it."""
 
     def __init__(self, job: Job, life: Life, state: i64, due_ms: i64) -> None:
@@ -158,7 +158,7 @@ class Standing:
         self.due_ms = due_ms  # when it is due again; 0: never, or it is queued
 
 
-def standing_of(n: Node, id: bytes, worker: bytes, is_lost: bool) -> Standing | None:
+def standing_of(n: Node, id: bytes, worker: bytes, is_lost: bool) -> RunStatus | None:
     """[O12] The job, if the worker's run of it is the last one and counts still (O12.2).
 
     Of a worker that is not lost only live runs count.
@@ -168,13 +168,13 @@ def standing_of(n: Node, id: bytes, worker: bytes, is_lost: bool) -> Standing | 
     if life is None or job is None or job.state == ACKED or life.is_dead or life.worker != worker:
         return None
     if life.run_state == LIVE:
-        return Standing(job, life, WAITING if is_lost else RUNNING, end_of_run(job, life))
+        return RunStatus(job, life, WAITING if is_lost else RUNNING, end_of_run(job, life))
     if not is_lost:
         return None
     if job.state == QUEUED:
-        return Standing(job, life, IN_QUEUE, 0)
+        return RunStatus(job, life, IN_QUEUE, 0)
     if life.is_resting and job.state == ACTIVE:
-        return Standing(job, life, BACK_OFF, job.qtime_ms)
+        return RunStatus(job, life, BACK_OFF, job.qtime_ms)
     return None
 
 

@@ -85,7 +85,7 @@ def conclude_life(
         work.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
         record_outcome(n, outcome, keep_ms)
     if is_watched:
-        tell_watchers(n, job.id)
+        wake_waiters(n, job.id)
 
 
 def note_large(n: Node, id: bytes) -> None:
@@ -143,7 +143,7 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     work.keep(outcome, n.limits.results_bytes)
     record_outcome(n, outcome, keep_ms)
     if job.id in work.watchers:
-        tell_watchers(n, job.id)
+        wake_waiters(n, job.id)
 
 
 def keep_claim(n: Node, job: Job) -> None:
@@ -200,12 +200,12 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
     if len(lives.kept) > 0 and job.id in lives.kept:
         leave_life(n, job)  # W14.8
         if job.id in lives.watchers:
-            tell_watchers(n, job.id)  # W14.4: now all have confirmed it
+            wake_waiters(n, job.id)  # W14.4: now all have confirmed it
     elif job.id in lives.by_id or (len(lives.watchers) > 0 and job.id in lives.watchers):
         if cause == stats.MOVED:
             leave_life(n, job, False)  # K7.2
             if job.id in lives.watchers:
-                tell_watchers(n, job.id)  # W15.1: another node has it now
+                wake_waiters(n, job.id)  # W15.1: another node has it now
         else:
             kind = DONE if cause == stats.GC_ACKED else GONE
             conclude(n, job, kind, running(n, job), lives.result)
@@ -249,13 +249,13 @@ def leave_life(n: Node, job: Job, is_over: bool = True) -> Life | None:
 def drop_life(n: Node, job: Job, life: Life) -> None:
     """Take this life out of the tables; the worker of a live run hears of it."""
     if life.is_dead:
-        n.life.dig(job.queue, job.id, life, len(job.body))
+        n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
     if life.client >= 0 and life.run_state == LIVE:
         n.life.calls.append((int(life.client), job.id, int(life.run)))
     n.life.leave(job.id, life)
 
 
-def tell_watchers(n: Node, id: bytes) -> None:
+def wake_waiters(n: Node, id: bytes) -> None:
     """[W9] Wake the clients that wait for the job; each looks again whether its wait is over."""
     for client in list(n.life.watchers[id]):
         n.wakes.append(Wake(client, JOB_ENDED, [], 0))
@@ -266,7 +266,7 @@ def look_again(n: Node, job: Job) -> None:
     has died at another node (W9.2).
     """
     if len(n.life.watchers) > 0 and job.id in n.life.watchers:
-        tell_watchers(n, job.id)
+        wake_waiters(n, job.id)
 
 
 def reach_changed(n: Node) -> None:
@@ -274,7 +274,7 @@ def reach_changed(n: Node) -> None:
     for id in list(n.life.watchers):
         job = n.jobs.get(id)
         if job is None or job.state == ACKED:  # of an unknown one, who has it may be back (W15.5)
-            tell_watchers(n, id)
+            wake_waiters(n, id)
 
 
 def check_lives(n: Node) -> None:

@@ -32,7 +32,7 @@ from tuque.core.queues.ends import (
     life_of,
     look_again,
     record_job,
-    tell_watchers,
+    wake_waiters,
 )
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
@@ -166,7 +166,7 @@ def send_work(n: Node, job: Job) -> None:
     say_holders(n, job, life_message(n, job))
 
 
-def tell_life_to(n: Node, job: Job, nodes: i64) -> None:
+def send_work_to(n: Node, job: Job, nodes: i64) -> None:
     """[W14] These nodes may have a copy and know nothing of what happened since it was made.
 
     Nothing is sent of a life in which nothing happened (W14.10, W14.12).
@@ -501,7 +501,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     n.life.dead += 1
     line_up(n, job)
     if job.id in n.life.watchers:
-        tell_watchers(n, job.id)  # W9.1
+        wake_waiters(n, job.id)  # W9.1
     drop_letters(n)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.holders import claim, repeat_soon, since_of
-from tuque.core.copies.requeue_messages import hear_of_copy, put_off
+from tuque.core.copies.requeue_messages import learn_of_copy, put_off
 from tuque.core.model.job import (
     ACTIVE,
     ANNOUNCE_WILL,
@@ -190,7 +190,7 @@ def answer_claim(n: Node, slot: i64, job: Job, stand: i64) -> None:
     if job.retry_s == 0 or stand == 0 or isinstance(job, Task):
         return
     if job.state == WAIT_REPL:
-        hear_of_copy(n, job.id, 0, QUEUED_THERE)
+        learn_of_copy(n, job.id, 0, QUEUED_THERE)
         return
     if is_leased(job):
         say(n, slot, Working(job.id, i64(job.retry_s) * 1000))

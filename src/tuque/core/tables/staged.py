@@ -339,7 +339,7 @@ class Shares:
         if most is None or share.letter_bytes > most.letter_bytes:
             self.letters_most = share
 
-    def dig(self, queue: bytes, id: bytes) -> None:
+    def remove_dead_letter(self, queue: bytes, id: bytes) -> None:
         """A dead letter left the queue."""
         tenant = tenant_of(queue)
         if len(tenant) == 0:

@@ -526,13 +526,13 @@ class Lives:
             self.fat_bytes -= life.fat_bytes
             life.fat_bytes = 0
 
-    def dig(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
+    def remove_dead_letter(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
         """The job is no dead letter any more, or is gone."""
         self.dead_bytes -= life.bytes + body_bytes
         self.drop_fat(id, life)
         self.old.unset(id, life.came)
         life.is_dead = False
-        self.shares.dig(queue, id)
+        self.shares.remove_dead_letter(queue, id)
         letters = self.letters[queue]
         letters.order.unset(id, life.serial)
         letters.count_in(life, -1)

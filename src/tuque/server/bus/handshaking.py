@@ -31,7 +31,7 @@ LOOK_S: Final = 1.0  # between two looks at the files of the certificates
 
 
 @final
-class Guest:
+class PendingLink:
     """A connection in its TLS handshake; the thread has it until `take` returns it."""
 
     def __init__(self, sock: socket.socket, is_dialer: bool, is_near: bool, host: str) -> None:
@@ -58,18 +58,18 @@ class Strangers:
     """Those that have not begun, by address. Times are in seconds of one clock."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, dict[int, Guest]] = {}  # by address and descriptor
+        self.waiting: dict[str, dict[int, PendingLink]] = {}  # by address and descriptor
         self.begun: dict[str, int] = {}  # of an address, until `until_s`
         self.until_s = 0.0
 
-    def add(self, guest: Guest) -> None:
+    def add(self, guest: PendingLink) -> None:
         """It waits."""
         of_host = self.waiting.get(guest.host)
         if of_host is None:
             of_host = self.waiting[guest.host] = {}
         of_host[guest.fd] = guest
 
-    def drop(self, guest: Guest) -> None:
+    def drop(self, guest: PendingLink) -> None:
         """It is given up, if it waits."""
         of_host = self.waiting.get(guest.host)
         if of_host is not None and of_host.get(guest.fd) is guest:
@@ -77,7 +77,7 @@ class Strangers:
             if len(of_host) == 0:
                 del self.waiting[guest.host]
 
-    def take(self, now_s: float) -> Guest | None:
+    def take(self, now_s: float) -> PendingLink | None:
         """The next to begin; None: nobody, for `patience_s`.
 
         The address of which fewest have begun is the next, and its newest connection the first: in
@@ -113,7 +113,7 @@ class Strangers:
                 return 0.0
         return min(most_s, max(0.0, self.until_s - now_s))
 
-    def all(self) -> list[Guest]:
+    def all(self) -> list[PendingLink]:
         """All that wait."""
         return [guest for of_host in self.waiting.values() for guest in of_host.values()]
 
@@ -122,7 +122,7 @@ class Strangers:
 
 
 @final
-class Shaking:
+class Handshaking:
     """The thread; `bell` rings when `take` has something, or the certificates are new."""
 
     def __init__(self, context: Callable[[bool], ssl.SSLContext], loads: Callable[[], int]) -> None:
@@ -131,10 +131,12 @@ class Shaking:
         self.loads = 0  # as the bus has heard of it
         self._context = context
         self._count = loads
-        self._asked: deque[Guest] = deque()  # to begin, or to give up
-        self._done: deque[Guest] = deque()
-        self._guests: dict[int, Guest] = {}  # of the thread alone
-        self._near: dict[int, Guest] = {}  # have not begun, as those in `_far`; of the thread alone
+        self._asked: deque[PendingLink] = deque()  # to begin, or to give up
+        self._done: deque[PendingLink] = deque()
+        self._guests: dict[int, PendingLink] = {}  # of the thread alone
+        self._near: dict[
+            int, PendingLink
+        ] = {}  # have not begun, as those in `_far`; of the thread alone
         self._far = Strangers()
         self._poll = selectors.DefaultSelector()
         self._wake = Bell()
@@ -149,26 +151,26 @@ class Shaking:
         self._poll.register(self._wake.fd, READ)
         self._worker.start()
 
-    def begin(self, sock: socket.socket, is_dialer: bool, is_near: bool, host: str) -> Guest:
+    def begin(self, sock: socket.socket, is_dialer: bool, is_near: bool, host: str) -> PendingLink:
         """Do the handshake of a connected socket, which the thread has from now on.
 
         `is_near`: it begins before those of strangers; `host`: the address of the other end.
         """
-        guest = Guest(sock, is_dialer, is_near, host)
+        guest = PendingLink(sock, is_dialer, is_near, host)
         self._asked.append(guest)
         self._wake.ring()
         return guest
 
-    def end(self, guest: Guest) -> None:
+    def end(self, guest: PendingLink) -> None:
         """Give it up: it is closed soon."""
         guest.is_gone = True
         self._asked.append(guest)
         self._wake.ring()
 
-    def take(self) -> list[Guest]:
+    def take(self) -> list[PendingLink]:
         """Those whose handshake is over; they are the caller's."""
         self.bell.quiet()
-        found: list[Guest] = []
+        found: list[PendingLink] = []
         while len(self._done) > 0:
             guest = self._done.popleft()
             if guest.is_gone:
@@ -221,7 +223,7 @@ class Shaking:
         self._poll.close()
         self._wake.close()
 
-    def _hear(self, guest: Guest) -> None:
+    def _hear(self, guest: PendingLink) -> None:
         """Begin a handshake, or end one; one that is over meanwhile is closed by `take`.
 
         To begin costs a signature. An accepted connection waits until nothing else is to be done,
@@ -251,7 +253,7 @@ class Shaking:
             return 0.0
         return self._far.patience_s(time.monotonic(), LOOK_S)
 
-    def _start(self, guest: Guest) -> None:
+    def _start(self, guest: PendingLink) -> None:
         """Begin a handshake."""
         context = self._context(guest.is_dialer)
         guest.stream = TlsStream(guest.sock, context, guest.is_dialer)
@@ -259,13 +261,13 @@ class Shaking:
         self._poll.register(guest.fd, READ)
         self._go_on(guest)
 
-    def _close_once(self, guest: Guest) -> None:
+    def _close_once(self, guest: PendingLink) -> None:
         """It was given up before it began; it is asked twice, and its number may be another's."""
         if guest.fd >= 0:
             guest.fd = -1
             guest.close()
 
-    def _go_on(self, guest: Guest) -> None:
+    def _go_on(self, guest: PendingLink) -> None:
         """The next step."""
         stream = guest.stream
         assert stream is not None
@@ -287,7 +289,7 @@ class Shaking:
             guest.watches = wanted
             self._poll.modify(guest.fd, wanted)
 
-    def _forget(self, guest: Guest) -> None:
+    def _forget(self, guest: PendingLink) -> None:
         del self._guests[guest.fd]
         with contextlib.suppress(KeyError, ValueError):
             self._poll.unregister(guest.fd)

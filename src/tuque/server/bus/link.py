@@ -13,7 +13,7 @@ from typing import Final, cast, final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import LARGE_BODY, AnyMessage
-from tuque.server.bus.handshaking import Guest, Shaking
+from tuque.server.bus.handshaking import Handshaking, PendingLink
 from tuque.server.bus.reasons import why_unreached
 from tuque.server.config.kinds import KEEP_ALIVE_S
 from tuque.server.net.listen import tune
@@ -97,7 +97,7 @@ class Link:
         self.dialed = dialed  # requested address; ("", 0): the link was accepted
         self.deadline_ms = deadline_ms  # of the handshake
         self.is_connecting = False  # not connected yet, or in the TLS handshake
-        self.guest: Guest | None = None  # the TLS handshake, while its thread has the socket
+        self.guest: PendingLink | None = None  # the TLS handshake, while its thread has the socket
         self.tls: TlsStream | None = None  # then it is `sock`, too
         self.is_tls = False
         self.is_closed = False
@@ -111,7 +111,7 @@ class Link:
         self.waiting_bytes: i64 = 0  # of both
         self.wants_write = False
 
-    def take_over(self, guest: Guest) -> None:
+    def take_over(self, guest: PendingLink) -> None:
         """[B1] Its TLS handshake is over (B1.8)."""
         self.tls = guest.stream
         # it has all that a link asks of its socket
@@ -246,7 +246,7 @@ class Link:
         """[B1] Whether it may stay when these are the secrets (B1.6)."""
         return self.conn.secret in secrets if self.conn.is_sealed else len(secrets) == 0
 
-    def close(self, shaking: Shaking | None, poller: Poller) -> None:
+    def close(self, shaking: Handshaking | None, poller: Poller) -> None:
         """Close the socket and drop waiting frames."""
         self.is_closed = True
         if self.guest is not None and shaking is not None:

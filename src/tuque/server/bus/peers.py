@@ -21,7 +21,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.logtext import facts
 from tuque.server.bus import reasons
-from tuque.server.bus.handshaking import Shaking
+from tuque.server.bus.handshaking import Handshaking
 from tuque.server.bus.link import Link, dial, prepare
 from tuque.server.bus.reasons import Lookups
 from tuque.server.bus.sending import Sending
@@ -164,7 +164,7 @@ class Bus(Sending):
         self.filler = b""  # in the place of a secret; the simulator has one
         self.shut = ""  # why there are no links at all (B1.7)
         self.is_tls = False  # links speak TLS (B1.8)
-        self.shaking: Shaking | None = None  # does their handshakes
+        self.shaking: Handshaking | None = None  # does their handshakes
         self.card: Card | None = None  # this node's identity, once the bus is open
         self.port: i64 = 0
         self.sockets: list[socket.socket] = []  # listening

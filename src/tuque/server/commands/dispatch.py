@@ -80,7 +80,7 @@ from tuque.server.replies.redirects import (
     moved_text,
     refusal_text,
 )
-from tuque.server.replies.tubes import reply_take_iproto, tell_take
+from tuque.server.replies.tubes import reply_take, reply_take_iproto
 from tuque.server.replies.waiting import (
     await_copies,
     hold_back,
@@ -101,7 +101,7 @@ from tuque.server.state.client import (
     weigh,
 )
 from tuque.server.state.server import Server
-from tuque.tubes.groups import FIRST_MINDER
+from tuque.tubes.groups import FIRST_WATCHER
 from tuque.tubes.groups import wake as wake_group
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.policy import tubes_of
@@ -514,7 +514,7 @@ def tell_wakes(s: Server) -> None:
     wakes = s.n.wakes
     s.n.wakes = []
     for wake in wakes:
-        if wake.client < FIRST_MINDER and s.n.policy is not None:
+        if wake.client < FIRST_WATCHER and s.n.policy is not None:
             wake_group(tubes_of(s.n), wake.client)
             continue
         if wake.why >= JOB_ENDED and s.woken_bytes > TURN_BYTES:
@@ -548,7 +548,7 @@ def put_off(s: Server, wake: Wake) -> None:
 def tell(s: Server, c: Client, wake: Wake) -> None:
     """Reply to a GETJOB, or to a take, that waited."""
     if c.is_taking:
-        tell_take(s, c, wake)
+        reply_take(s, c, wake)
     elif wake.why == GOT_JOBS:
         put_jobs(s, c, wake.jobs, wake.extras)
     elif wake.why == NODE_LEAVING:

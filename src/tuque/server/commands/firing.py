@@ -303,7 +303,7 @@ def no_room(s: Server, tube: Tube, task: Task, plan: ScheduleEntry, evicts: bool
 # ---- Groups and children with news: the leader checks them, some in each turn (SPEC T50)
 
 
-def look_at_groups(s: Server, t: Tubes) -> None:
+def check_groups(s: Server, t: Tubes) -> None:
     """[T50] Look at what has news; nothing is changed while the journal cannot be written."""
     if len(s.journal_error) > 0:
         return

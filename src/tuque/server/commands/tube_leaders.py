@@ -126,7 +126,7 @@ def await_home(s: Server, c: Client) -> None:
     s.blocked += 1
 
 
-def tell_homes(s: Server, t: Tubes) -> None:
+def reply_leaders(s: Server, t: Tubes) -> None:
     """Reply to finished claims, switchovers and failovers; log changes of leaders."""
     if len(t.notes) > 0:
         for line in t.notes:

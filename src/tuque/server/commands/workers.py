@@ -20,9 +20,9 @@ from tuque.server.state.workers import (
     QUIET,
     STOP,
     WORKERS_MAX,
-    Crew,
     Hand,
     Said,
+    WorkerRegistry,
 )
 from tuque.wire.commands.arguments import (
     NOT_INT,
@@ -347,7 +347,7 @@ def worker_deploys(s: Server, c: Client) -> None:
     put_value(c.out, rows, c.resp3)
 
 
-def hands_after(crew: Crew, serial: i64) -> list[Hand]:
+def hands_after(crew: WorkerRegistry, serial: i64) -> list[Hand]:
     """The workers with a later serial, in order."""
     found: list[Hand] = []
     for hand in crew.by_name.values():

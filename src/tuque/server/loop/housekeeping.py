@@ -12,8 +12,8 @@ from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
 from tuque.server.access.tenant import count_tubes
-from tuque.server.commands.firing import look_at_groups, run_schedules
-from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
+from tuque.server.commands.firing import check_groups, run_schedules
+from tuque.server.commands.tube_leaders import reply_leaders, send_watchers_away
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
@@ -441,14 +441,14 @@ def end_turn(s: Server) -> None:
     if len(t.due) > 0:
         run_schedules(s, t)
     if len(t.members_due) > 0:
-        look_at_groups(s, t)
+        check_groups(s, t)
     tell_puts_resp(s, t)
     tell_puts(s, t)
     if len(s.syncing) > 0:
         tell_synced(s, t)
     t.synced_changed = False
     if len(t.notes) + len(t.news) + len(t.home_done) > 0:
-        tell_homes(s, t)
+        reply_leaders(s, t)
     if len(t.told) > 0:
         tell_changes(s, t)
     if len(s.notices.watchers) > 0:

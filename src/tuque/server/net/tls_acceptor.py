@@ -58,7 +58,7 @@ class Arrival(NamedTuple):
     is_iproto: bool
 
 
-class Visitor:
+class PendingTls:
     """A connection in its handshake."""
 
     __slots__ = ("address", "host", "is_iproto", "since", "stream", "watches")
@@ -77,7 +77,7 @@ def host_of(address: object) -> str:
     return str(address[0]) if isinstance(address, tuple) else ""
 
 
-class Porch:
+class TlsAcceptor:
     """Accepts on bound sockets; finished connections are in `arrived`, and `bell` rings."""
 
     def __init__(self, keys: Keys, counts: Handshakes) -> None:
@@ -86,7 +86,7 @@ class Porch:
         self.bell = Bell()  # rung for the loop
         self.arrived: deque[Arrival] = deque()
         self._doors: dict[int, tuple[socket.socket, bool]] = {}
-        self._visitors: dict[int, Visitor] = {}  # by descriptor, the oldest first
+        self._visitors: dict[int, PendingTls] = {}  # by descriptor, the oldest first
         self._hosts: dict[str, int] = {}
         self._poll = selectors.DefaultSelector()
         self._stop = Bell()
@@ -154,7 +154,7 @@ class Porch:
                 continue
             try:
                 sock.setblocking(False)
-                visitor = Visitor(TlsStream(sock, self.keys.context()), address, is_iproto)
+                visitor = PendingTls(TlsStream(sock, self.keys.context()), address, is_iproto)
             except OSError:
                 sock.close()
                 continue
@@ -170,7 +170,7 @@ class Porch:
             self.counts.crowded += 1
             self._end(next(iter(self._visitors.values())))
 
-    def _go_on(self, visitor: Visitor) -> None:
+    def _go_on(self, visitor: PendingTls) -> None:
         """The socket is ready: the next step."""
         stream = visitor.stream
         try:
@@ -192,7 +192,7 @@ class Porch:
             visitor.watches = wanted
             self._poll.modify(stream.fileno(), wanted)
 
-    def _hand_over(self, visitor: Visitor) -> None:
+    def _hand_over(self, visitor: PendingTls) -> None:
         self._forget(visitor)
         self.counts.done += 1
         self.arrived.append(Arrival(visitor.stream, visitor.address, visitor.is_iproto))
@@ -207,7 +207,7 @@ class Porch:
             self.counts.late += 1
             self._end(visitor)
 
-    def _forget(self, visitor: Visitor) -> None:
+    def _forget(self, visitor: PendingTls) -> None:
         fd = visitor.stream.fileno()
         self._poll.unregister(fd)
         del self._visitors[fd]
@@ -218,6 +218,6 @@ class Porch:
         else:
             del self._hosts[visitor.host]
 
-    def _end(self, visitor: Visitor) -> None:
+    def _end(self, visitor: PendingTls) -> None:
         self._forget(visitor)
         visitor.stream.close()

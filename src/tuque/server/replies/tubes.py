@@ -99,7 +99,7 @@ def put_none(c: Client) -> None:
     c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
 
 
-def tell_take(s: Server, c: Client, wake: Wake) -> None:
+def reply_take(s: Server, c: Client, wake: Wake) -> None:
     """[T15] Reply to a TAKE that waited; its client has been unblocked."""
     c.is_taking = False
     if wake.why == GOT_JOBS:

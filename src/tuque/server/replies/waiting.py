@@ -109,7 +109,7 @@ def tell_added(s: Server) -> None:
         if len(c.told_new) > 0:
             c.told_new.pop(one.serial, None)
         if at == c.holes_head:
-            let_follow(s, c)
+            flush_replies(s, c)
 
 
 def new_reply(id: bytes, is_new: bool) -> bytes:
@@ -125,7 +125,7 @@ def ids_reply(ids: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def let_follow(s: Server, c: Client) -> None:
+def flush_replies(s: Server, c: Client) -> None:
     """The first hole is filled: send it, and all replies up to the next hole."""
     holes = c.holes
     count: i64 = len(holes)
@@ -431,7 +431,7 @@ def tell(s: Server, one: Pending, error: TubeError | None) -> None:
     c.muted.pop(one.serial, None)
     c.holes[at] = reply
     if at == c.holes_head:
-        let_follow(s, c)
+        flush_replies(s, c)
 
 
 def tell_late_put(s: Server, c: Client, serial: i64, reply: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from tuque.logtext import facts
 from tuque.server.access.change import OPEN_DOOR, on_bell, opens_door
-from tuque.server.bus.handshaking import Shaking
+from tuque.server.bus.handshaking import Handshaking
 from tuque.server.config.config import check_dir, cluster_secrets, in_dir
 from tuque.server.config.identity import check_places
 from tuque.server.config.kinds import ConfigError
@@ -20,7 +20,7 @@ from tuque.server.config.options import Config
 from tuque.server.log.audit import Audit
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import name_of, open_iproto_listeners, open_tls_listeners
-from tuque.server.net.tls_acceptor import Handshakes, Porch
+from tuque.server.net.tls_acceptor import Handshakes, TlsAcceptor
 from tuque.server.net.tls_keys import Keys, make_contexts
 from tuque.server.state.client import GUEST, User, Users
 from tuque.server.state.server import Server, apply_settings, log
@@ -171,40 +171,40 @@ def open_keys(pump: Pump) -> Keys | None:
     s.handshakes = Handshakes(keys.told)
     bus = s.bus
     if bus is not None and s.cfg.tls_cluster:
-        bus.shaking = shaking = Shaking(keys.bus_context, keys.count)
+        bus.shaking = shaking = Handshaking(keys.bus_context, keys.count)
         pump.watch_bell(shaking.bell.fd, bus.on_shaken)
         shaking.start()
     return keys
 
 
-def open_porch(pump: Pump, keys: Keys | None) -> Porch | None:
+def open_tls_acceptor(pump: Pump, keys: Keys | None) -> TlsAcceptor | None:
     """[X1] Listen on the clients' ports of TLS, if there are any (X1.1). ListenError."""
     s = pump.s
     listeners = [] if keys is None else open_tls_listeners(s.cfg)
     if keys is None or s.handshakes is None or not listeners:
         return None
-    porch = Porch(keys, s.handshakes)
+    tls_acceptor = TlsAcceptor(keys, s.handshakes)
     for sock, is_iproto in listeners:
-        porch.listen(sock, is_iproto)
+        tls_acceptor.listen(sock, is_iproto)
 
     def on_arrivals() -> None:
         """In the loop: take those in whose handshakes are over."""
-        porch.bell.quiet()
-        for _ in range(min(BATCH, len(porch.arrived))):
-            stream, address, is_iproto = porch.arrived.popleft()
+        tls_acceptor.bell.quiet()
+        for _ in range(min(BATCH, len(tls_acceptor.arrived))):
+            stream, address, is_iproto = tls_acceptor.arrived.popleft()
             # it has all that a connection asks of its socket
             sock = cast(socket.socket, stream)
             pump.welcome(sock, address, is_iproto, stream.user().encode(), stream.has_early)
-        if porch.arrived:
-            porch.bell.ring()
+        if tls_acceptor.arrived:
+            tls_acceptor.bell.ring()
 
-    pump.watch_bell(porch.bell.fd, on_arrivals)
-    porch.start()
+    pump.watch_bell(tls_acceptor.bell.fd, on_arrivals)
+    tls_acceptor.start()
     log.info(
         "TLS on %(addresses)s",
         facts("tls_listening", addresses=", ".join([name_of(sock) for sock, _ in listeners])),
     )
-    return porch
+    return tls_acceptor
 
 
 # ---- The table of users, the thread for passwords, the audit (SPEC N5, N9)

@@ -49,7 +49,7 @@ from tuque.server.state.client import (
     Wired,
 )
 from tuque.server.state.notices import Notices
-from tuque.server.state.workers import Crew
+from tuque.server.state.workers import WorkerRegistry
 from tuque.server.users.users import Acl
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
@@ -193,7 +193,7 @@ class Server:
         """IPROTO connections and users, subscribers of tubes, and workers."""
         self.end_asked = ""  # reason to stop once calls in flight have ended (C11)
         self.end_ms: i64 = 0  # when to stop in any case; 0: not begun
-        self.crew = Crew()  # workers that announced themselves
+        self.crew = WorkerRegistry()  # workers that announced themselves
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
         self.takes: dict[int, Take] = {}  # their waiting takes, by number

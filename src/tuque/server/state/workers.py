@@ -115,7 +115,7 @@ class WorkersShare:
 
 
 @final
-class Crew:
+class WorkerRegistry:
     """All workers that this node knows."""
 
     def __init__(self) -> None:

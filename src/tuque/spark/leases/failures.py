@@ -2,7 +2,7 @@
 
 With maxBatchAttempts=n a batch that failed n times is split in halves, and so on, until the job is
 alone (SPEC Y11). It becomes a dead letter if it failed alone while other batches succeeded. If none
-succeeded, the target of the query may be down, and nothing is set aside but the last job there is,
+succeeded, the target of the query may be down, and no job becomes one but the last job there is,
 which nothing could go before: after 2 n attempts, at least n of them alone. An attempt is a start
 of the query: retries of tasks within one do not count.
 

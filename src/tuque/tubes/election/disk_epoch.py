@@ -15,7 +15,7 @@ from tuque.tubes.election.voters import lose_right
 from tuque.tubes.log.send import record_home
 from tuque.tubes.log.vote_state import record_marks, record_stand
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import Ballots, Voters
+from tuque.tubes.model.voter_state import Voters, VoterState
 
 NO_MARK: Final = (0, 0)
 MARK_MS: Final = 1_000  # a mark is recorded at most so often, but for votes
@@ -76,7 +76,7 @@ def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> Non
     look_at_asking(n, b, voters)
 
 
-def look_at_asking(n: Node, b: Ballots, voters: Voters) -> None:
+def look_at_asking(n: Node, b: VoterState, voters: Voters) -> None:
     """[T29] The node may vote again if enough others have said what they heard of it (T29.3)."""
     if not b.is_asking or not are_enough(b, voters.rights, n.node_id):
         return
@@ -86,7 +86,7 @@ def look_at_asking(n: Node, b: Ballots, voters: Voters) -> None:
     b.look_ms = 0
 
 
-def are_enough(b: Ballots, rights: dict[bytes, int], node_id: bytes) -> bool:
+def are_enough(b: VoterState, rights: dict[bytes, int], node_id: bytes) -> bool:
     """[T29] Whether so many of these voters have said what they heard of this one (T29.3)."""
     others: i64 = 0
     for one in rights:

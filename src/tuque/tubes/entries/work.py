@@ -65,7 +65,7 @@ def without_run(life: Life) -> Life:
     return made
 
 
-def says_nothing(life: Life) -> bool:
+def is_empty(life: Life) -> bool:
     """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
     if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
         return False

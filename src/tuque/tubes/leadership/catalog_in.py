@@ -1,7 +1,7 @@
 """What other nodes report of tubes and their leaders is accepted or rejected (SPEC T17).
 
-If two nodes claim leadership, the higher epoch wins. Of two tubes created apart under one name, the
-one that votes confirmed wins; of equal ones, the one whose creator has the lower node id.
+If two nodes claim leadership, the higher epoch wins. Of two tubes created apart under one name, a
+tube that votes confirmed wins; of equal ones, that whose creator has the lower node id.
 """
 
 from typing import Final

@@ -248,7 +248,7 @@ def homes_tick(n: Node, t: Tubes) -> None:
     if len(t.pending) > 0:
         look_at_pending(n, t)
     if t.must_look or t.look_ms <= n.now_ms:
-        look_at_homes(n, t)
+        check_leaders(n, t)
     if len(t.shifting) > 0:
         step_shifts(n, t)
 
@@ -293,7 +293,7 @@ def look_at_pending(n: Node, t: Tubes) -> None:
             on_given(n, t, tube)
 
 
-def look_at_homes(n: Node, t: Tubes) -> None:
+def check_leaders(n: Node, t: Tubes) -> None:
     """Check all tubes led here, and send what is due."""
     t.must_look = False
     t.look_ms = FAR

@@ -170,7 +170,7 @@ def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
     return True
 
 
-def tell_homes(n: Node, t: Tubes, records: Records) -> None:
+def reply_leaders(n: Node, t: Tubes, records: Records) -> None:
     """[T22] Record leaders at the start of a snapshot, after their tubes; and dropped tubes."""
     for tube in t.by_name.values():
         record_home(records, tube)
@@ -461,7 +461,7 @@ def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
     records.put(TubeCfg(t.ttr_ms, t.in_replicaset, t.token_reserved))
     for tube in t.by_name.values():
         record_tube(records, tube)
-    tell_homes(n, t, records)
+    reply_leaders(n, t, records)
     for one in t.rights.listing(b""):
         records.put(GrantRow(one.bits, one.tube, one.prefix, one.holder))
     if t.in_replicaset:

@@ -13,7 +13,7 @@ from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import Outcome
 from tuque.core.node.node import Node
 from tuque.core.node.queue import AWAY, NOT_YET, SHOWN
-from tuque.core.queues.ends import tell_watchers
+from tuque.core.queues.ends import wake_waiters
 from tuque.core.records.jobs import Records
 from tuque.core.records.work import LifeRecord, decode_outcome
 from tuque.tubes.log.leader import copies_needed, synced
@@ -57,10 +57,10 @@ def settle_ends(n: Node, t: Tubes, tube: Tube) -> None:
     while len(due) > 0 and due[0][0] <= done:
         _, id = due.popleft()
         if id in n.life.watchers:
-            tell_watchers(n, id)
+            wake_waiters(n, id)
 
 
-def tell_end(n: Node, tube: Tube, number: i64, records: Records) -> None:
+def record_outcome(n: Node, tube: Tube, number: i64, records: Records) -> None:
     """Write the outcome of the task that had this number, if it is kept."""
     outcome = n.life.kept_in(tube.name, number)
     if outcome is not None and outcome.until_ms > n.now_ms:
@@ -107,7 +107,7 @@ def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:
     if n.records is not None:
         n.records.outcome(outcome)
     if outcome.id in n.life.watchers:
-        tell_watchers(n, outcome.id)
+        wake_waiters(n, outcome.id)
 
 
 def drop_end(n: Node, id: bytes) -> None:

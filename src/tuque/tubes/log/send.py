@@ -29,7 +29,7 @@ from tuque.core.records.tubes import (
     tell_tube_home,
 )
 from tuque.tubes.entries.keys import work_in
-from tuque.tubes.log.results import ended_numbers, settle_ends, tell_end
+from tuque.tubes.log.results import ended_numbers, record_outcome, settle_ends
 from tuque.tubes.model.tube import TRAIL_BYTES, Follower, Tube, Walk
 from tuque.tubes.model.tubes import Tubes
 
@@ -282,7 +282,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
         if task is None:
             if not is_again:
                 gone.append(number)
-                tell_end(n, tube, number, records)  # T48.6
+                record_outcome(n, tube, number, records)  # T48.6
             continue
         if what & ALL:
             tell_task(records, task)
@@ -366,7 +366,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
         count += 1
         task = tube.find(number)
         if task is None:
-            tell_end(n, tube, number, records)  # T48.6
+            record_outcome(n, tube, number, records)  # T48.6
         else:
             tell_task(records, task)
             if task.owner != 0:

@@ -8,7 +8,7 @@ from tuque.core.msgs.records import Row, TubeStand, VoteMarks, VotersNextRow, Vo
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import Ballots, NextList, Voters
+from tuque.tubes.model.voter_state import NextList, Voters, VoterState
 
 
 def seat_of(tube: Tube) -> Seat:
@@ -46,7 +46,7 @@ def record_stand(records: Records, tube: Tube) -> None:
     records.put(TubeStand(seat.voted_epoch, epoch, seq, tube.made_ns, tube.maker, node, tube.name))
 
 
-def record_voters(records: Records, b: Ballots, voters: Voters) -> None:
+def record_voters(records: Records, b: VoterState, voters: Voters) -> None:
     """Record the list of voters, and the right of this node (T22.4)."""
     rights = list(voters.rights.items())
     records.put(VotersRow(voters.number, b.right, voters.step, voters.origin, rights))
@@ -67,7 +67,7 @@ def record_next(records: Records, known: NextList) -> None:
     )
 
 
-def record_marks(records: Records, b: Ballots) -> None:
+def record_marks(records: Records, b: VoterState) -> None:
     """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2).
 
     No reply waits for it: it is not binding.

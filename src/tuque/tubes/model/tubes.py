@@ -17,7 +17,7 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.options import CHANGES_MAX, Change, PutDone, Putter, Told, TubeOptions
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.model.voter_state import Ballots
+from tuque.tubes.model.voter_state import VoterState
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.utube import Fifo, FifoTtl, LimFifoTtl, UTube, UTubeTtl
@@ -136,9 +136,9 @@ class Tubes(Policy):
         self.schedules_fired: i64 = 0  # jobs that they made here
         self.schedules_late: i64 = 0  # how often instants had been missed (T45.5)
         self.members_due: dict[bytes, None] = {}  # groups and children to look at, by job id
-        self.minders: dict[bytes, int] = {}  # as which client this node waits, by child's record
-        self.minded: dict[int, bytes] = {}  # the reverse
-        self.minder_serial: i64 = 0
+        self.watchers: dict[bytes, int] = {}  # as which client this node waits, by child's record
+        self.watched_tasks: dict[int, bytes] = {}  # the reverse
+        self.watcher_serial: i64 = 0
         self.letters_due: list[tuple[int, int, bytes]] = []  # to load: serial, task and tube
         self.groups_made: i64 = 0
         self.groups_done: i64 = 0
@@ -191,7 +191,7 @@ class Tubes(Policy):
         self.must_look = False  # leadership must be checked
         self.look_ms: i64 = FAR  # next check, at the latest
         self.later: list[tuple[int, HomeMessage]] = []  # received while loading, with the sender
-        self.ballots = Ballots()
+        self.ballots = VoterState()
         self.creating: list[HomeDone] = []  # tubes that wait for a majority (T27.8)
         self.scratch = Records()  # for messages to followers
 

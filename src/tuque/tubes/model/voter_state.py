@@ -119,7 +119,7 @@ class Due:
 
 
 @final
-class Ballots:
+class VoterState:
     """All that a node knows about votes. Slots are those of core/node/peers.py."""
 
     def __init__(self) -> None:

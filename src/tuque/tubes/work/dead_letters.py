@@ -26,7 +26,7 @@ from tuque.core.queues.ends import (
     conclude_life,
     leave_life,
     life_of,
-    tell_watchers,
+    wake_waiters,
 )
 from tuque.core.queues.merge_work import drop_letters
 from tuque.core.records.events import REPLAYED
@@ -99,7 +99,7 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.BURY)
     if task.id in n.life.watchers:
-        tell_watchers(n, task.id)  # W9.2
+        wake_waiters(n, task.id)  # W9.2
         if n.others != 0 and (tube.sync > 1 or tube.by_majority):
             tube.ends_due.append((int(tube.seq), task.id))
     drop_letters(n)
@@ -178,7 +178,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     if key_holder(n, tube, task) is not None:
         return False
     tell_run(n, task, life, REPLAYED, life.dead_cause)
-    n.life.dig(tube.name, task.id, life, len(task.body))
+    n.life.remove_dead_letter(tube.name, task.id, life, len(task.body))
     begin_again(n, life)
     n.life.weigh(life)
     n.life.replayed += 1

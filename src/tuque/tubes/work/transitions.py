@@ -52,7 +52,7 @@ from tuque.core.records.tubes import (
 )
 from tuque.tubes.entries.keys import JobEntry, carry, drop_work, keys_of, unique_of
 from tuque.tubes.entries.schedule import HoldEntry
-from tuque.tubes.entries.work import says_nothing
+from tuque.tubes.entries.work import is_empty
 from tuque.tubes.log.results import note_end
 from tuque.tubes.log.send import ALL, STATE, trace
 from tuque.tubes.model import options
@@ -110,12 +110,12 @@ def goes_on(task: Task, life: Life) -> bool:
     life.since_ms = 0
     life.worker = b""
     forget_run(task, life)
-    return not says_nothing(life)
+    return not is_empty(life)
 
 
 def forget_run(task: Task, life: Life) -> None:
     """The task carries no run any more: that of its last take is over."""
-    if says_nothing(life):
+    if is_empty(life):
         drop_work(task)
     else:
         carry(task, life)

@@ -13,7 +13,7 @@ import msgspec
 
 from tuque.errors import Error
 from tuque.web.actions import (
-    Deed,
+    Action,
     NotYet,
     Outcome,
     Proposal,
@@ -123,7 +123,7 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
 def noted(ask: Ask, asked: Proposal | None, jobs: int | None, came_of_it: str) -> None:
     """A line of the log."""
     what, about = (asked.what, asked.about) if asked else (named(ask), subject(ask))
-    ask.site.log.add(Deed(time.time(), ask.session.name, what, about, jobs, came_of_it))
+    ask.site.log.add(Action(time.time(), ask.session.name, what, about, jobs, came_of_it))
 
 
 def named(ask: Ask) -> str:

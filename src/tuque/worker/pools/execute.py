@@ -431,7 +431,7 @@ def failure_of(
 
 
 def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
-    """[U2] The outcome of a job that is done, with its result if that is kept; Unfit (U2.8)."""
+    """[U2] The outcome of a done job, with its result if kept, or Unserializable (U2.8)."""
     job = call.attempt
     if not task.keeps(call.envelope):
         return DONE
@@ -542,7 +542,7 @@ def guarded(make_text: Callable[[Any], str], value: Any) -> str:
 # They run in a thread of their own, one after the other, so that they delay no heartbeat.
 
 
-class Aside:
+class HookRunner:
     """The hooks of an app, called beside the worker's loop."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], app: Hooks | None) -> None:

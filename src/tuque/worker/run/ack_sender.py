@@ -54,7 +54,7 @@ from tuque.worker.app.decisions import (
     Settlement,
     encodable,
 )
-from tuque.worker.run.fetch import Away, is_about_home
+from tuque.worker.run.fetch import UnavailableQueues, is_about_home
 from tuque.worker.run.link import Link, pause
 
 log: Final = logging.getLogger("tuque.worker")
@@ -72,7 +72,7 @@ class Settler:
         self,
         client: aio.Client,
         link: Link,
-        away: Away,
+        away: UnavailableQueues,
         name: str,
         on_settled: Callable[[Settlement], None],
         rng: random.Random,

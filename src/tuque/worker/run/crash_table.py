@@ -84,7 +84,7 @@ def new_mark() -> str:
     return secrets.token_hex(MARK_BYTES)
 
 
-class Box:
+class CrashTable:
     """The table, in a file descriptor that both processes have."""
 
     def __init__(
@@ -106,14 +106,14 @@ class Box:
         self._place_of: dict[str, int] = {}
 
     @classmethod
-    def made(cls, places: int) -> Box:
+    def made(cls, places: int) -> CrashTable:
         """A new table with so many places."""
         fd = nameless_file("tuque-worker")
         os.truncate(fd, TABLE_AT + places * SLOT_BYTES)
         return cls(fd)
 
     @classmethod
-    def opened(cls, given: str) -> Box:
+    def opened(cls, given: str) -> CrashTable:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
         fd, parent, which, mark, ended = given.split(":", 4)
         end_with(int(parent))

@@ -63,7 +63,7 @@ class _Story:
         self.is_told = False
 
 
-class Away:
+class UnavailableQueues:
     """The skipped queues, each until its own time."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -163,7 +163,7 @@ class Fetcher:
         self,
         client: aio.Client,
         queues: tuple[str, ...],
-        away: Away,
+        away: UnavailableQueues,
         accept: Callable[[list[Job]], bool],
         until: asyncio.Event,
     ) -> None:

@@ -28,7 +28,7 @@ from tuque.metrics.text import (
     wants_open,
 )
 from tuque.worker.run.link import Link
-from tuque.worker.run.stats import BOUNDS_S, ORDER, Story
+from tuque.worker.run.stats import BOUNDS_S, ORDER, JobLog
 
 EVERY_S: Final = 5.0
 STALE_S: Final = 30.0  # a process that ended is replaced by then
@@ -79,7 +79,7 @@ def check(path: str) -> tuple[bool, str]:
 class Meter:
     """The source of the pages; its numbers are those of the worker's own loop."""
 
-    def __init__(self, story: Story, link: Link, slots: int, busy: Callable[[], int]) -> None:
+    def __init__(self, story: JobLog, link: Link, slots: int, busy: Callable[[], int]) -> None:
         self._story = story
         self._link = link
         self._slots = slots

@@ -36,7 +36,7 @@ from tuque.errors import (
 )
 from tuque.logtext import facts
 from tuque.worker.app.decisions import BEAT_FRACTION, beat_after_s, is_at_most_once
-from tuque.worker.run.crash_table import DONE, ENDED, WORKING, Box, Entry
+from tuque.worker.run.crash_table import DONE, ENDED, WORKING, CrashTable, Entry
 from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.link import Link, pause
 
@@ -49,7 +49,7 @@ CHECK_S: Final = 0.1
 OVER: Final = (Stale, Cancelled, Acked, Dead, TooLate)  # U2.3
 
 
-class Heart:
+class Heartbeats:
     """The due times of the jobs held, and the loop that sends heartbeats."""
 
     def __init__(
@@ -253,7 +253,7 @@ class Heart:
 class Deputy:
     """A thread of the parent that sends the heartbeats while the worker process cannot."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: CrashTable) -> None:
         self._box = box
         self.pid: int | None = None  # of the process, while it lives
 
@@ -284,7 +284,7 @@ class Deputy:
         async with aio.Client(
             self._box.url, retry=Retry(attempts=0), name="worker-heartbeats"
         ) as client:
-            heart = Heart(
+            heart = Heartbeats(
                 client,
                 Link(random.Random()),
                 lambda job_id: None,  # the process learns of it when it goes on

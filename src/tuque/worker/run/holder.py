@@ -43,17 +43,17 @@ from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.options import DEAD_SUFFIX
 from tuque.worker.app.task import Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import Aside, Call
+from tuque.worker.pools.execute import Call, HookRunner
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.ack_sender import Settler, obituary
 from tuque.worker.run.crash_table import WAITING as WAITS
 from tuque.worker.run.crash_table import (
-    Box,
+    CrashTable,
     new_mark,
 )
-from tuque.worker.run.fetch import Away, Fetcher
-from tuque.worker.run.heartbeat import Heart
+from tuque.worker.run.fetch import Fetcher, UnavailableQueues
+from tuque.worker.run.heartbeat import Heartbeats
 from tuque.worker.run.in_flight import (
     SETTLING,
     WAITING,
@@ -62,10 +62,10 @@ from tuque.worker.run.in_flight import (
     is_suspect,
 )
 from tuque.worker.run.link import Link
-from tuque.worker.run.quarantine import Alone, Apart
+from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.report import sealed
 from tuque.worker.run.runs import Runs
-from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
+from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
 from tuque.worker.workflow.create import check_chain, check_queues, unknown_after
 
 log: Final = logging.getLogger("tuque.worker")
@@ -102,7 +102,7 @@ class Holder(ABC):
     """The part of a worker that has the jobs; `worker.py` fetches them and has them run."""
 
     runs_of: type[Runs] = Runs
-    aside_of: type[Aside] = Aside
+    aside_of: type[HookRunner] = HookRunner
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Holder(ABC):
         client: aio.Client,
         pool: Pool,
         settings: WorkerSettings,
-        box: Box | None = None,
+        box: CrashTable | None = None,
         pool_apart: ProcessPool | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -124,16 +124,16 @@ class Holder(ABC):
         self._settings = settings
         self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
-        self.story = Story()
+        self.story = JobLog()
         self._link = link = Link(self._rng)
-        self._away = Away(self._rng)
+        self._away = UnavailableQueues(self._rng)
         self.name = name = self.name_of(box)
         ends = (self._on_settled, self._rng, self._queue_of)
         self._settler = Settler(client, link, self._away, name, *ends)
         self._runs_told = self.runs_of(
             client, link, name, self, self.story, self._rng, self._on_settled, self._aside
         )
-        self._heart = Heart(
+        self._heart = Heartbeats(
             client, link, self._on_gone, self._run_of, self._runs_told.over, self._queue_of
         )
         self._heart.tells = self._note_beat
@@ -151,11 +151,11 @@ class Holder(ABC):
         self._is_quiet = False
         self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
-        self._alone, self._apart = Alone(), Apart(pool_apart, box)
+        self._alone, self._apart = Alone(), Quarantine(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
 
-    def name_of(self, box: Box | None) -> str:
+    def name_of(self, box: CrashTable | None) -> str:
         """The name under which runs begin."""
         return worker_name(box)
 
@@ -479,7 +479,7 @@ def is_letter_here(job: Job, queue: str) -> bool:
     return knows or queue == job.queue + DEAD_SUFFIX
 
 
-def worker_name(box: Box | None) -> str:
+def worker_name(box: CrashTable | None) -> str:
     """[U6] The name under which runs begin: all processes of one parent have the same (U6.4)."""
     pid, mark = (os.getpid(), new_mark()) if box is None else (os.getppid(), box.name_mark)
     return f"{socket.gethostname()}/{pid}-{mark}"

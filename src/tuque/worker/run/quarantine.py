@@ -1,6 +1,6 @@
 """Quarantine: jobs that may end their process, or their worker, run isolated.
 
-`Apart`: the suspects of a crash of a process, and jobs of tasks that have ended one, run in a
+`Quarantine`: the suspects of a crash of a process, and jobs of tasks that have ended one, run in a
 process of their own, one at a time. The worker's own process continues. `Alone`: a suspect of the
 loss of a whole worker runs while this worker has nothing else. So each crash has one cause.
 """
@@ -18,7 +18,7 @@ import msgspec
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.run.crash_table import NOTES_BYTES, Box
+from tuque.worker.run.crash_table import NOTES_BYTES, CrashTable
 from tuque.worker.run.in_flight import AT_WORK, SETTLING, STARTING, WAITING, Held
 
 GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
@@ -49,7 +49,7 @@ class Crashes(msgspec.Struct):
 _decoder: Final = msgspec.msgpack.Decoder(dict[str, Crashes])
 
 
-class Trust:
+class CrashHistory:
     """The tasks that ended a process, by name."""
 
     def __init__(self, known: bytes = b"") -> None:
@@ -94,14 +94,14 @@ class Trust:
 # ---- Isolated runs
 
 
-class Apart:
+class Quarantine:
     """The jobs that run apart, one at a time; without a pool there are none."""
 
-    def __init__(self, pool: ProcessPool | None, box: Box | None) -> None:
+    def __init__(self, pool: ProcessPool | None, box: CrashTable | None) -> None:
         """`pool` has one place, and is started when needed."""
         self._pool = pool
         self._box = box
-        self._trust = Trust(box.notes if box is not None else b"")
+        self._trust = CrashHistory(box.notes if box is not None else b"")
         self._line: deque[Held] = deque()
         self._suspects: list[Held] = []  # waiting or running
         self._running: Held | None = None

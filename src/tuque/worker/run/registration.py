@@ -44,7 +44,7 @@ QUEUES_BYTES: Final = 8_192  # of their names
 # answer is for the registration.
 
 
-class Others:
+class PeerClients:
     """Clients of nodes by their places, `host:port`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -96,7 +96,7 @@ class Others:
 # ---- The loop that registers the worker
 
 
-class Herald:
+class Registration:
     """Says that the worker lives, as long as it does."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Herald:
         self._orders = orders
         self._is_known = True  # the node knows the command
         self._place = ""  # of the node that heard it last
-        self._others = Others(client.settings)
+        self._others = PeerClients(client.settings)
         self._has_news = asyncio.Event()
         self._talks = asyncio.Lock()
         self._round: asyncio.Task[list[None]] | None = None  # with the other nodes

@@ -47,7 +47,7 @@ IN_LOG: Final = "its text is in the log of the worker"
 OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
 
 
-class Teller:
+class RunReporter:
     """The words for the broker, and the loop that sends them."""
 
     def __init__(

@@ -35,12 +35,12 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.encryption import PROGRESS, Keys
 from tuque.worker.app.enqueue import UNKNOWN_KEEP_S
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import Aside, over_limit_text
+from tuque.worker.pools.execute import HookRunner, over_limit_text
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.in_flight import AT_WORK, STARTING, Held
 from tuque.worker.run.link import Link
-from tuque.worker.run.report import Ended, Teller, sealed
-from tuque.worker.run.stats import GIVEN_BACK, GONE, Story
+from tuque.worker.run.report import Ended, RunReporter, sealed
+from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -82,14 +82,14 @@ class Runs:
         link: Link,
         name: str,
         hands: Hands,
-        story: Story,
+        story: JobLog,
         rng: random.Random,
         on_settled: Callable[[Settlement], None],
-        aside: Aside,
+        aside: HookRunner,
     ) -> None:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
         then = (self._on_started, self._on_refused, self._on_told, self._queue_of)
-        self.teller = Teller(client, link, name, *then)
+        self.teller = RunReporter(client, link, name, *then)
         self._client = client
         self._is_progress_told = True
         self._hands = hands
@@ -101,7 +101,7 @@ class Runs:
         self._warned: set[tuple[str, str]] = set()
         self._told: set[asyncio.Task[None]] = set()
         self.keys: Keys | None = None  # of the app (U8)
-        self.ask: Callable[[str], bool] = lambda job_id: False  # see Heart.ask
+        self.ask: Callable[[str], bool] = lambda job_id: False  # see Heartbeats.ask
 
     def _queue_of(self, job_id: str) -> str:
         held = self._hands.held_of(job_id)
@@ -133,7 +133,7 @@ class Runs:
             job = held.call.attempt
             job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
             held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
-            held.call.control.send_progress = self.teller_of(held)
+            held.call.control.send_progress = self.reporter_of(held)
         if held.verdict is not None:
             self.end_unrun(held, held.verdict)
         elif self._hands.is_stopping():
@@ -227,7 +227,7 @@ class Runs:
 
     # Work
 
-    def teller_of(self, held: Held) -> Callable[[bytes], None]:
+    def reporter_of(self, held: Held) -> Callable[[bytes], None]:
         """Takes the progress of a job in any thread."""
         loop = asyncio.get_running_loop()
 

@@ -62,7 +62,7 @@ class TaskFigures:
         self.spent_s += took_s
 
 
-class Story:
+class JobLog:
     """The totals of one worker, and the tracebacks that it showed."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ from tuque.worker.run.crash_table import (
     RUNNING,
     SUSPECT,
     WORKING,
-    Box,
+    CrashTable,
     Entry,
 )
 from tuque.worker.run.heartbeat import Deputy
@@ -113,7 +113,7 @@ class Supervisor:
     def __init__(self, arguments: list[str], env: dict[str, str], places: int) -> None:
         self._arguments = arguments
         self._env = env
-        self._box = Box.made(places)
+        self._box = CrashTable.made(places)
         self._relay = Relay()
         self._deputy = Deputy(self._box)
 
@@ -199,7 +199,7 @@ def wait_until(until: float, stops: Callable[[], bool]) -> None:
 # at a time, and no attempt is counted until one of them ends its process alone.
 
 
-def inherited(box: Box) -> list[Entry]:
+def inherited(box: CrashTable) -> list[Entry]:
     """The previous process's jobs, each with its new state; updates the table, too.
 
     A WAITING job has not begun. A DONE or ENDED one is over: this process tells the broker how it

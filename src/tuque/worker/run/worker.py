@@ -46,7 +46,7 @@ from tuque.worker.run.in_flight import (
     Held,
 )
 from tuque.worker.run.link import pause
-from tuque.worker.run.registration import Herald
+from tuque.worker.run.registration import Registration
 from tuque.worker.run.stats import DONE as JOBS_DONE
 from tuque.worker.run.stats import FAILED
 from tuque.worker.run.supervise import inherited, jobs_of
@@ -69,7 +69,7 @@ class Worker(Holder):
         super().__init__(*words)
         self._begun_at = time.monotonic()  # the last one
         self._is_slow = False  # its jobs are too long to fetch others ahead
-        self._herald = Herald(
+        self._herald = Registration(
             self._client,
             self.name,
             self._settings.queues,

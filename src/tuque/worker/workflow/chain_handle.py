@@ -19,7 +19,7 @@ from tuque.errors import JobCancelled, NoJob, NoJobGroup, NoResult, ResultTimeou
 from tuque.worker.app.app import App
 from tuque.worker.app.arguments import UNTYPED
 from tuque.worker.app.handle import Handle, next_of
-from tuque.worker.workflow.group_handle import AnyGroupHandle, LaterHandle
+from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupStepHandle
 
 R = TypeVar("R")
 
@@ -235,7 +235,7 @@ class ChainHandle(Generic[R]):
         """The handle of the group there."""
         if self.group is not None and stop is self._stops[0]:
             return self.group
-        return LaterHandle(self._app, stop.queue, id, list(stop.types))
+        return GroupStepHandle(self._app, stop.queue, id, list(stop.types))
 
     def _has_next(self, handle: Handle[Any], found: Result) -> bool:
         """Whether a step may follow the one that was over."""

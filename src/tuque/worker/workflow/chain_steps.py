@@ -41,7 +41,7 @@ from tuque.worker.workflow.create import (
     refused,
     steps_headers,
 )
-from tuque.worker.workflow.retry_refused import NOT_THE_JOB, Again, delay_of
+from tuque.worker.workflow.retry_refused import NOT_THE_JOB, RetryRefused, delay_of
 
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
@@ -89,7 +89,7 @@ def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
 
 
 def _add(app: App, job: Job, entries: list[Entry], result: Any) -> str:
-    again = Again(job)
+    again = RetryRefused(job)
     while True:
         call = step_after(app, job, entries, result, again.withdrawn)
         try:
@@ -111,7 +111,7 @@ async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
 
 
 async def _add_async(app: App, job: Job, entries: list[Entry], result: Any) -> str:
-    again = Again(job)
+    again = RetryRefused(job)
     while True:
         call = step_after(app, job, entries, result, again.withdrawn)
         try:

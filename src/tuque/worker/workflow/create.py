@@ -37,7 +37,7 @@ from tuque.worker.app.task import (
     spread_in,
 )
 from tuque.worker.workflow.results import GROUP_HEADER
-from tuque.worker.workflow.retry_refused import NOT_THE_JOB, Again
+from tuque.worker.workflow.retry_refused import NOT_THE_JOB, RetryRefused
 
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
@@ -114,16 +114,16 @@ def kept(call: Call[Any]) -> Options:
 # Knows no broker. What can be seen before, `chain` refuses.
 
 
-class Unfit(Reject):
+class Unserializable(Reject):
     """The job fails for good: to run it again would not help (U2.8, U11.2)."""
 
 
 def next_call(task: Task[..., Any], result: Any) -> Call[Any]:
-    """The call of the next step with the result of the one before; Unfit."""
+    """The call of the next step with the result of the one before; Unserializable."""
     try:
         return task.made_call(task.defaults, (result,), {})
     except TypeError as err:
-        raise Unfit(f"{WHY}: {err}") from None
+        raise Unserializable(f"{WHY}: {err}") from None
 
 
 def next_call_of_data(task: Task[..., Any], data: Any) -> Call[Any]:
@@ -131,17 +131,17 @@ def next_call_of_data(task: Task[..., Any], data: Any) -> Call[Any]:
     try:
         args = task.bind(Envelope(task=task.name, args=[data], kwargs={}), is_result=True).args
     except BadArguments as err:
-        raise Unfit(f"{WHY}: task {task.name}: {err}") from None
+        raise Unserializable(f"{WHY}: task {task.name}: {err}") from None
     try:
         return task.made_call(task.defaults, args, {})
     except TypeError as err:
-        raise Unfit(f"{WHY}: {err}") from None
+        raise Unserializable(f"{WHY}: {err}") from None
 
 
-def refused(following: Entry, err: ReplyError) -> ReplyError | Unfit:
+def refused(following: Entry, err: ReplyError) -> ReplyError | Unserializable:
     """What the step fails with if the broker refuses the next one with that error."""
     name = following if isinstance(following, str) else ", ".join(following.g)
-    return Unfit(f"{WHY}: {name}: {err}") if is_too_big(err) else err
+    return Unserializable(f"{WHY}: {name}: {err}") if is_too_big(err) else err
 
 
 def is_too_big(err: object) -> bool:
@@ -155,14 +155,14 @@ def is_awaited(headers: Mapping[str, str]) -> bool:
 
 
 def packed(value: Any, codec: Codec, headers: Mapping[str, str], spare_bytes: int) -> bytes:
-    """[U2] The result of a job for which somebody waits; Unfit (U2.8). `spare_bytes`: of a seal."""
+    """[U2] A result that somebody waits for; Unserializable (U2.8). `spare_bytes`: of a seal."""
     try:
         data = pack_result(value, codec)
     except (TypeError, ValueError, OverflowError, RecursionError) as err:
-        raise Unfit(f"{UNWRITTEN % type(value).__name__}: {err}") from None
+        raise Unserializable(f"{UNWRITTEN % type(value).__name__}: {err}") from None
     size = len(data) + spare_bytes
     if CHILD_HEADER in headers and size > CHILD_BYTES:
-        raise Unfit(
+        raise Unserializable(
             f"{UNWRITTEN % type(value).__name__}: it has {size} bytes, that of a child of a group "
             f"at most {CHILD_BYTES}"
         )
@@ -302,7 +302,7 @@ class Making:
         first = entries[0]
         assert isinstance(first, GroupEntry)
         self.app = app
-        self.again = Again(job)
+        self.again = RetryRefused(job)
         self.id = ""
         self.ids: dict[int, str] = {}  # of the children that were added
         self._job = job

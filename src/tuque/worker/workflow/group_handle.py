@@ -324,7 +324,7 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
         return self.result_async().__await__()
 
 
-class LaterHandle(AnyGroupHandle[Any]):
+class GroupStepHandle(AnyGroupHandle[Any]):
     """A group that a worker made as a later step of a chain: the broker knows its children."""
 
     def __init__(self, app: App, queue: str, id: str, types: list[Any]) -> None:
@@ -344,9 +344,9 @@ class LaterHandle(AnyGroupHandle[Any]):
         return found
 
 
-def _later(app: App, tube: str, id: str) -> LaterHandle:
+def _later(app: App, tube: str, id: str) -> GroupStepHandle:
     """A group of which nothing but its id is known."""
-    return LaterHandle(app, tube, id, [])
+    return GroupStepHandle(app, tube, id, [])
 
 
 App.groups = _later

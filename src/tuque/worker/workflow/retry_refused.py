@@ -56,7 +56,7 @@ TRIES_S: Final = 10.0  # from the first refusal on
 SPARE_S: Final = 0.5  # of the time limit, to give the run back
 
 
-class Again:
+class RetryRefused:
     """The tries of a run to add the next step."""
 
     def __init__(self, job: Job) -> None:
