@@ -17,7 +17,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 | TTL | 0..2^31-1 s; 0: never expires (W1.5) | `default-ttl` (86400) |
 | RETRY | 0..2^31-1 s | TTL/10, at most `default-retry-max` (300), at least 1 |
 | DELAY | 0..2^31-1 s, decimals (W1.6) | 0 |
-| MAXLEN | 1..2^31-1 | none |
+| MAXLEN | 1..2^63-1 | none |
 
 - R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0: `-ERR
   timeout is negative`. 0 means no limit.
