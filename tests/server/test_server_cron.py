@@ -149,6 +149,17 @@ def test_what_other_programs_know(text: str) -> None:
         next_after(cron(text), 0)
 
 
+@pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 4 *", "0 0 0 31 FEB,APR *", "0 0 30 2 */2"])
+def test_a_day_that_its_months_lack(text: str) -> None:
+    """T46.1 An expression that never fires is refused: `-ERR CRON '<text>' has no instant to
+    come`.
+    """
+    assert next_after(cron(text), 0) == FAR
+    for wrong in (text.replace("3", "4"), text.replace("31", "x").replace("30", "x")):
+        with pytest.raises(NoInstant, match="^bad day-of-month"):
+            next_after(cron(wrong), 0)
+
+
 def test_what_is_not_understood() -> None:
     with pytest.raises(NoInstant, match=r"^bad day-of-week in '0 9 \* \* 8'$"):
         next_after(cron("0 9 * * 8"), 0)

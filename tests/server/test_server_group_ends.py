@@ -82,6 +82,34 @@ def test_why_a_child_that_nobody_began_has_failed(tasks: World) -> None:
     ]
 
 
+@pytest.mark.parametrize("queue", ["q", "other"])
+def test_a_replay_at_the_node_of_the_group_is_known_at_once(tasks: World, queue: str) -> None:
+    """T50.5 With `wait` one that is dead is open, and ended as `dead`, with its reason, until the
+    leader knows that it was replayed.
+    """
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 1 ONFAIL wait THEN callback").decode()
+    id = tasks.value(f"ADDJOB {queue} c 0 KEEP 9000 ATTEMPTS 1").decode()
+    tasks(f"GROUP ADD t {group} 0 {id}")
+    letters = "other" if queue == "other" else "q.dead"
+
+    def waits_for() -> int:
+        """How many of its open children are dead."""
+        shown = tasks.value(f"GROUP SHOW t {group}")
+        return int(shown[shown.index(b"dead") + 1])
+
+    for pause_ms in (0, 20_000):
+        assert len(tasks.value(f"GETJOB NOHANG FROM {queue}")) == 1
+        run = tasks.value(f"START {id}")[0][0].decode()
+        assert tasks.value(f"FAIL {id} {run}")[0] == b"dead"
+        later(tasks, pause_ms)
+        turn(tasks)
+        assert waits_for() == 1
+        assert tasks.value(f"DEAD REPLAY {letters} IDS {id}")[1] == 1
+        turn(tasks)
+        assert waits_for() == 0
+
+
 def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: World) -> None:
     """T50.3 or `gone` (expired, deleted, or ended and not kept)."""
     group, ids = made(tasks, 2, "ONFAIL wait THEN callback", "ATTEMPTS 3")

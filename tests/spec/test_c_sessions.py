@@ -379,14 +379,19 @@ def test_input_of_a_blocked_client_is_kept(world: World) -> None:
     assert waiting.answer() == b"$1\r\nc\r\n$1\r\nd\r\n"
 
 
-@pytest.mark.parametrize("word", ["", " 1", "1 ", "1x", "0x1", "1.0", str(1 << 63), "٣"])
+NO_INTEGERS = ["", " 1", "1 ", "1x", "0x1", "1.0", str(1 << 63), str(-1 << 63), "٣"]
+
+
+@pytest.mark.parametrize("word", NO_INTEGERS)
 def test_integers(world: World, word: str) -> None:
-    """C4.2 An integer is an optional sign and decimal digits, within 64 bits. An empty string,
-    spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
+    """C4.2 An integer is an optional sign and decimal digits, from -(2^63-1) to 2^63-1. An empty
+    string, spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of
+    range`.
     """
     error = "ERR value is not an integer or out of range"
     assert world.run("QPEEK", "q", word) == error
-    assert world.run("QPEEK", "q", "+1") == []
+    for good in ("+1", str((1 << 63) - 1), str(1 - (1 << 63))):
+        assert world.run("QPEEK", "q", good) == []
 
 
 def test_ids_are_checked_first(world: World) -> None:

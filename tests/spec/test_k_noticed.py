@@ -250,7 +250,7 @@ def test_jobs_that_a_node_is_still_to_be_asked_about_keep_their_places(make_worl
 
 
 def test_a_worker_who_gave_the_job_back_is_no_reason(make_world: Make) -> None:
-    """Q4.5 if the sender has the job queued now, not for a NACK or ENQUEUE, and a worker got it
+    """Q4.5 if the sender has the job queued, not for NACK, RELEASE or ENQUEUE, and a worker got it
     from this node or sent WORKING here
     """
     world = make_world(2, journal="off")

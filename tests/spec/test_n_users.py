@@ -285,14 +285,17 @@ def test_words_that_are_refused(word: str, why: str) -> None:
 
 def test_all_words_or_none(world: World) -> None:
     """N3.3 All words apply, or none: `-ERR Error in ACL SETUSER modifier '<word>': <why>`. The
-    error does not repeat a password.
+    error does not repeat a password: of a word with one it has the sign and `...`, of an unknown
+    word `...`.
     """
     root = world.wire()
     assert root("ACL", "SETUSER", "bob", "on", ">secret", "+addjob") == b"OK"
     before = root("ACL", "LIST")
     told = str(root("ACL", "SETUSER", "bob", "off", "+qlen", "+nothing"))
     assert told.startswith("ERR Error in ACL SETUSER modifier '+nothing': ")
-    assert "hidden" not in str(root("ACL", "SETUSER", "bob", "<hidden"))
+    for word, shown in (("<hidden", "'<...'"), ("hidden", "'...'")):
+        told = str(root("ACL", "SETUSER", "bob", word))
+        assert f"modifier {shown}: " in told and "hidden" not in told
     assert root("ACL", "LIST") == before
     assert "SETUSER modifier" not in str(root("ACL", "SETUSER", "a b", "on"))
 

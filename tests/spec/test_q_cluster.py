@@ -300,8 +300,8 @@ def test_due_times_move_to_later_instants(make_world: Make) -> None:
 
 def test_nack_with_delay_is_told(make_world: Make) -> None:
     """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY. At that time it is
-    enqueued, and no counter grows again. (cluster) The other holders count the NACK and do not act
-    on the job for DELAY + retry + J (Q9).
+    enqueued, and no counter grows again. Until then it is in a back-off (W2.3). (cluster) The other
+    holders count the NACK and do not act on the job for DELAY + retry + J (Q9).
     """
     world = make_world(3, journal="off")
     id = world.at(0).add(replicate=3, retry=2)

@@ -507,7 +507,7 @@ def test_a_node_where_the_worker_said_working_answers(make_world: Make) -> None:
 
 @pytest.mark.parametrize("client", ["", "NACK", "ENQUEUE"])
 def test_a_worker_keeps_its_job(make_world: Make, client: str) -> None:
-    """Q4.5 if the sender has the job queued now, not for a NACK or ENQUEUE, and a worker got it
+    """Q4.5 if the sender has the job queued, not for NACK, RELEASE or ENQUEUE, and a worker got it
     from this node or sent WORKING here
     """
     world = nodes(make_world, 2, journal="off")

@@ -220,9 +220,22 @@ def test_delayed(world: World) -> None:
     assert world.get() == [job_id]
 
 
-@pytest.mark.parametrize(("queue", "body"), [("", ""), ("\x00\r\n", "\xff\x00"), ("q", "x" * 9999)])
+def test_bounds_of_maxlen(world: World) -> None:
+    """R1.11 `a number from 1 up` of MAXLEN"""
+    for good in (1, 1 << 31, (1 << 63) - 1):
+        assert world.run("ADDJOB", f"q{good}", "b", "0", "MAXLEN", good).startswith(b"D-")
+    for bad in (0, 1 << 63):
+        told = world.run("ADDJOB", "q", "b", "0", "MAXLEN", bad)
+        assert told == f"ERR MAXLEN must be a number from 1 up, not '{bad}'"
+
+
+@pytest.mark.parametrize(
+    ("queue", "body"), [("", ""), ("\x00\r\n", "\xff\x00"), ("q" * 65_536, "x" * 9999)]
+)
 def test_any_bytes(world: World, queue: str, body: str) -> None:
-    """C4.4 Queue names and bodies are any bytes, and may be empty."""
+    """C4.4 Queue names and bodies are any bytes, and may be empty. A name has up to 65,536 bytes
+    (L2.9).
+    """
     name, data = queue.encode("latin-1"), body.encode("latin-1")
     job_id = world.run("ADDJOB", name, data, "0")
     assert world.run("GETJOB", "FROM", name) == [[name, job_id, data]]

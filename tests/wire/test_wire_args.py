@@ -130,7 +130,7 @@ def test_integers(word: bytes) -> None:
 
 
 def test_integers_at_the_edges() -> None:
-    """C4.2 An integer is an optional sign and decimal digits, within 64 bits."""
+    """C4.2 An integer is an optional sign and decimal digits, from -(2^63-1) to 2^63-1."""
     assert strict_int(b"9223372036854775807") == (1 << 63) - 1
     assert strict_int(b"9223372036854775808") is None
     assert strict_int(b"-9223372036854775807") == -(1 << 63) + 1

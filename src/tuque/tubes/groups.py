@@ -273,6 +273,8 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: ChildEntry, polic
             ended = ChildEntry()
             end_by_outcome(ended, fields, 0)
             note_dead(n, t, tube, task, child, ended.word, ended.reason)
+            if not may_ask(n, id):
+                watch_child(n, t, task.id, id)  # its replay at this node is known at once
             arm(n, t, task, n.now_ms + DEAD_MS)  # T50.5
             return
     note_outcome(n, t, tube, task, child, fields)

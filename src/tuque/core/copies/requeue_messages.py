@@ -175,6 +175,14 @@ def keeps_worker(n: Node, slot: i64, job: Job) -> bool:
     return True
 
 
+def is_given_back(n: Node, job: Job, how: i64) -> bool:
+    """[Q4.5] Whether a client has given it back: ENQUEUE and RELEASE skip a job at work (W4.4)."""
+    if how & COUNT_NACK:
+        return True
+    work = n.life.by_id.get(job.id)
+    return how & WAS_ASKED != 0 and (work is None or work.run_state != LIVE)
+
+
 def on_queued(n: Node, slot: i64, m: Queued) -> None:
     """[Q4] ON RECV QUEUED."""
     job = known_job(n, slot, m.id)
@@ -185,7 +193,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
         job.nacks += 1  # Q4.2
     elif m.how & COUNT_DELIVERY:
         job.deliveries += 1
-    if m.how & HAS_QUEUED and m.how & (COUNT_NACK | WAS_ASKED) == 0 and keeps_worker(n, slot, job):
+    if m.how & HAS_QUEUED and not is_given_back(n, job, m.how) and keeps_worker(n, slot, job):
         return  # Q4.5
     n.untold.pop(m.id, None)
     kept: i64 = i64(job.marks & LET_GO)

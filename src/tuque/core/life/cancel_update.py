@@ -193,9 +193,6 @@ def put_off_copy(n: Node, job: Job, due_ms: i64) -> None:
         holding.parked_ms = 0
     if job.state == QUEUED:
         dequeue(n, job)
-    life = life_of(n, job.id)
-    if life is not None:
-        life.is_resting = False
     job.delay_s = i32((due_ms + 999) // 1000)
     set_due(n, job, n.now_ms + due_ms + i64(job.retry_s) * 1000 + jitter_behind_ms(n))
     if due_ms == 0:
@@ -243,6 +240,7 @@ def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
             take_edit(n, job, mine, theirs, m.body, m.left_ms)
             if m.due_ms >= 0 and not is_out_at(n, job) and not mine.is_dead:
                 put_off_copy(n, job, m.due_ms)
+                mine.is_resting = theirs.is_resting and m.due_ms > 0  # W2.3
             record_job(n, job)
     if m.serial != 0:
         let_go(n, m.id, slot)  # serial 0: of an earlier change, which holds nothing now (W16.6)
@@ -335,8 +333,9 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
         n.queues[job.queue].left(job)
     job.flags &= 0xFF ^ ONCE_QUEUED
     delay_s = job.delay_s if job.flags & DELIVERED else delay_from_creation(n, job, delay_ms)
-    if job.flags & DELIVERED or life_of(n, job.id) is not None:
-        make_life(n, job).is_resting = delay_ms > 0  # W2.3
+    work = life_of(n, job.id)
+    if job.flags & DELIVERED or (work is not None and work.starts > 0):
+        make_life(n, job).is_resting = delay_ms > 0  # W2.3: else it is the first delay
     if delay_ms > 0:
         job.delay_s = delay_s
         set_due(n, job, n.now_ms + delay_ms)

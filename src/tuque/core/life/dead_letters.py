@@ -16,7 +16,7 @@ from tuque.core.model.work import (
     Life,
 )
 from tuque.core.node.node import Node
-from tuque.core.queues.ends import conclude, life_of
+from tuque.core.queues.ends import conclude, life_of, look_again
 from tuque.core.queues.merge_work import leave_line, line_up, to_queue
 from tuque.core.queues.procedures import policy_of
 from tuque.core.records.events import REPLAYED
@@ -99,6 +99,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     n.life.weigh(life)
     n.life.replayed += 1
     line_up(n, job)
+    look_again(n, job)  # T50.5
     return True
 
 

@@ -61,6 +61,7 @@ from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.merge_work import due_by, go_dead, leave_line, send_work
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
+    REQUEUE_RELEASE,
     dequeue,
     may_enqueue,
     policy_of,
@@ -412,7 +413,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -
     if delay_ms <= 0:
         if life is not None:
             send_work(n, job)  # W14.9
-        requeue(n, job, REQUEUE_DELAY)
+        requeue(n, job, REQUEUE_RELEASE if cause == BY_RELEASE else REQUEUE_DELAY)
     else:
         if life is not None:
             life.is_resting = True
@@ -586,8 +587,13 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     life = life_of(n, id)
     if is_held(n, id):
         return False  # W16.1
-    if life is None or life.is_dead or isinstance(n.jobs.get(id), Task):
+    job = n.jobs.get(id)
+    if job is None or isinstance(job, Task) or (life is not None and life.is_dead):
         return on_nack(n, id, delay_ms, client)
+    if life is None:
+        if delay_ms <= 0 or job.flags & DELIVERED == 0 or not may_enqueue(job):
+            return on_nack(n, id, delay_ms, client)
+        life = new_life(n, job, b"")  # so that each holder knows of its back-off (W2.3)
     job, _ = open_job(n, id)
     if job is None:
         return False

@@ -37,7 +37,7 @@ CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once
 COUNT_NACK: Final = 1  # Queued.how: the counter to increment
 COUNT_DELIVERY: Final = 2
 HAS_QUEUED: Final = 4  # Queued.how: the sender has the job queued now (Q4.3)
-WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE (Q4.5)
+WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE or RELEASE (Q4.5)
 
 
 # ---- What a field may be

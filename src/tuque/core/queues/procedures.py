@@ -74,8 +74,9 @@ REQUEUE_NACK: Final = 2
 REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 REQUEUE_LEASE: Final = 5
+REQUEUE_RELEASE: Final = 6
 
-CAUSES: Final = [-1, BY_RETRY, BY_NACK, BY_COMMAND, -1, BY_LEASE]  # as counted
+CAUSES: Final = [-1, BY_RETRY, BY_NACK, BY_COMMAND, -1, BY_LEASE, -1]  # as counted
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 IDLE_MOST: Final = 1_000  # queues that are checked in a turn
@@ -300,11 +301,11 @@ def requeue(n: Node, job: Job, why: i64) -> None:
     elif job.flags & ONCE_QUEUED:
         job.deliveries += 1  # G3.5
         how = COUNT_DELIVERY | HAS_QUEUED
-    if why == REQUEUE_ENQUEUE and how != 0:
+    if why in (REQUEUE_ENQUEUE, REQUEUE_RELEASE) and how != 0:
         how |= WAS_ASKED
     enqueue(n, job)
     n.requeues += 1
-    if why != REQUEUE_DELAY:
+    if CAUSES[why] >= 0:
         n.book.requeue(job, CAUSES[why])
     if job.holders != 1 and how != 0:
         tell_queued(n, job, how)
@@ -313,7 +314,7 @@ def requeue(n: Node, job: Job, why: i64) -> None:
     if n.events is not None:
         if why == REQUEUE_NACK:
             n.events.nacked(n.now_ms, job)
-        elif why != REQUEUE_DELAY:
+        elif CAUSES[why] >= 0:
             cause = REQUEUE_TIMEOUT if why == REQUEUE_RETRY else REQUEUE_COMMAND
             if why == REQUEUE_LEASE:
                 cause = REQUEUE_OF_LEASE

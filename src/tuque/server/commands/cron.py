@@ -26,6 +26,7 @@ GREENWICH: Final = ZoneInfo("UTC")
 CACHED: Final = 500  # expressions that stay parsed
 YEARS: Final = 50  # without a time in so many an expression has none, as cronsim says
 YEARS_SEEN: Final = (2023, 2024)  # one that has a leap day, and one that has not
+NO_SUCH_DAY: Final = "Bad day-of-month"  # a day that none has, or that these months lack
 SECOND: Final = 1
 MINUTE: Final = 60
 HOUR: Final = 3600
@@ -39,8 +40,16 @@ class Times(CronSim):
     """One expression in one zone."""
 
     def __init__(self, text: str, begin: datetime) -> None:
-        super().__init__(text, begin)
         self.kinds: dict[tuple[int, int], int] = {}  # days of a month by its length and first day
+        try:
+            super().__init__(text, begin)
+        except CronSimError as error:
+            if str(error) != NO_SUCH_DAY:
+                raise
+            *before, _, weekday = text.split()
+            super().__init__(" ".join([*before, "*", weekday]), begin)  # each month: a day is wrong
+            self.never = True
+            return
         lengths = {monthrange(year, month)[1] for year in YEARS_SEEN for month in self.months}
         self.never = not any(self.days_of(last, first) for last in lengths for first in range(7))
 

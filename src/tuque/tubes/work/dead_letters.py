@@ -26,6 +26,7 @@ from tuque.core.queues.ends import (
     conclude_life,
     leave_life,
     life_of,
+    look_again,
     wake_waiters,
 )
 from tuque.core.queues.merge_work import drop_letters
@@ -189,6 +190,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     arm(n, t, task, 0)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.KICK)
+    look_again(n, task)  # T50.5
     return True
 
 

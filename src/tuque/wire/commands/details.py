@@ -322,7 +322,8 @@ DETAILS: Final[dict[bytes, str]] = {
   `iproto:digits`, `tenant:name`, `notenant`, `quota:what=number`. A category may stand without
   its `@`. `@all` means all units.
 - N3.3 All words apply, or none: `-ERR Error in ACL SETUSER modifier '<word>': <why>`. The error
-  does not repeat a password.
+  does not repeat a password: of a word with one it has the sign and `...`, of an unknown word
+  `...`.
 - N3.4 There are no channels, selectors and separate rights to read and to write: `&`, `(` and
   `%` are refused.
 - N3.5 A change applies to open connections at once. If a user is deleted or turned off, its
@@ -388,10 +389,12 @@ ERROR_WORDS: Final = """
 ARGUMENTS: Final = """
 - C4.1 Command and option names are case-insensitive. If an option is repeated, the last one
   wins.
-- C4.2 An integer is an optional sign and decimal digits, within 64 bits. An empty string,
-  spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
+- C4.2 An integer is an optional sign and decimal digits, from -(2^63-1) to 2^63-1. An empty
+  string, spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of
+  range`.
 - C4.3 Commands with several ids check all ids first (G6.3). Without any id the reply is `:0`.
-- C4.4 Queue names and bodies are any bytes, and may be empty.
+- C4.4 Queue names and bodies are any bytes, and may be empty. A name has up to 65,536 bytes
+  (L2.9).
 - C4.5 If an error repeats text that a client sent, line ends become spaces.
 - C4.6 A word that a command does not take there, or an option without its value: `-ERR syntax
   error at '<word>': use <syntax>`, with the syntax of the command or subcommand as HELP has it.

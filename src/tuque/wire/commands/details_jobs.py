@@ -17,7 +17,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 | TTL | 0..2^31-1 s; 0: never expires (W1.5) | `default-ttl` (86400) |
 | RETRY | 0..2^31-1 s | TTL/10, at most `default-retry-max` (300), at least 1 |
 | DELAY | 0..2^31-1 s, decimals (W1.6) | 0 |
-| MAXLEN | 1..2^31-1 | none |
+| MAXLEN | 1..2^63-1 | none |
 
 - R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0: `-ERR
   timeout is negative`. 0 means no limit.
@@ -238,7 +238,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   shorten that. The counter that grows is always `nacks`. (cluster) A copy knows the end of the
   first delay only to within 500 ms. Within these it goes by the creation time.
 - Q6.2 With DELAY the job stays active and its due time becomes now + DELAY. At that time it is
-  enqueued, and no counter grows again.
+  enqueued, and no counter grows again. Until then it is in a back-off (W2.3).
   - (cluster) The other holders count the NACK and do not act on the job for DELAY + retry + J
     (Q9).
   - DELAY is a decimal number of seconds from 0 to 2^31-1, errors as in R1.1.
