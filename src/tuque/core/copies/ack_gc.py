@@ -499,7 +499,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         job.confirmed |= bit
         if collect_if_complete(n, job):
             return
-        look_again(n, job)
+        look_again(n, job.id)
     introduce(n, slot, job.holders)
     say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
     if unnamed != 0 or m.holders == 0 or met == FELL:
@@ -623,7 +623,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
         job.confirmed |= bit  # A5.2
     if not collect_if_complete(n, job):
         tell_acked(n, job, new & ~bit)
-        look_again(n, job)
+        look_again(n, job.id)
 
 
 def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:

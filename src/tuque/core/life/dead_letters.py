@@ -99,7 +99,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     n.life.weigh(life)
     n.life.replayed += 1
     line_up(n, job)
-    look_again(n, job)  # T50.5
+    look_again(n, job.id)  # T50.5
     return True
 
 

@@ -426,7 +426,7 @@ def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     job = move_copy(n, job, m)
     n.life.weigh(mine)
     n.life.bury(job.queue, job.id, mine, len(job.body), n.limits.dead_bytes)
-    look_again(n, job)  # W9.2
+    look_again(n, job.id)  # W9.2
     return job
 
 

@@ -261,12 +261,12 @@ def wake_waiters(n: Node, id: bytes) -> None:
         n.wakes.append(Wake(client, JOB_ENDED, [], 0))
 
 
-def look_again(n: Node, job: Job) -> None:
-    """[W9, W14] Who waits for the job looks again: a holder has confirmed its end (W14.14), or it
-    has died at another node (W9.2).
+def look_again(n: Node, id: bytes) -> None:
+    """[W9, W14] Who waits for the job, if anybody does, looks again: it has another outcome
+    (W9.2), or a holder has confirmed its end (W14.14).
     """
-    if len(n.life.watchers) > 0 and job.id in n.life.watchers:
-        wake_waiters(n, job.id)
+    if len(n.life.watchers) > 0 and id in n.life.watchers:
+        wake_waiters(n, id)
 
 
 def reach_changed(n: Node) -> None:

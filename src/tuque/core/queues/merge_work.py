@@ -335,7 +335,7 @@ def enter_copy(n: Node, job: Job, life: Life) -> None:
     n.life.enter(job.id, life, job.queue)
     if is_dead:
         n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
-        look_again(n, job)  # W9.2
+        look_again(n, job.id)  # W9.2
 
 
 def set_body(n: Node, job: Job, body: bytes) -> None:

@@ -13,7 +13,7 @@ from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import Outcome
 from tuque.core.node.node import Node
 from tuque.core.node.queue import AWAY, NOT_YET, SHOWN
-from tuque.core.queues.ends import wake_waiters
+from tuque.core.queues.ends import look_again
 from tuque.core.records.jobs import Records
 from tuque.core.records.work import LifeRecord, decode_outcome
 from tuque.tubes.log.leader import copies_needed, synced
@@ -56,8 +56,7 @@ def settle_ends(n: Node, t: Tubes, tube: Tube) -> None:
     done = synced(n, t, tube) if tube.is_mine else FAR
     while len(due) > 0 and due[0][0] <= done:
         _, id = due.popleft()
-        if id in n.life.watchers:
-            wake_waiters(n, id)
+        look_again(n, id)
 
 
 def record_outcome(n: Node, tube: Tube, number: i64, records: Records) -> None:
@@ -106,8 +105,7 @@ def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:
     n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
     if n.records is not None:
         n.records.outcome(outcome)
-    if outcome.id in n.life.watchers:
-        wake_waiters(n, outcome.id)
+    look_again(n, outcome.id)
 
 
 def drop_end(n: Node, id: bytes) -> None:

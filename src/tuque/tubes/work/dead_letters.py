@@ -27,7 +27,6 @@ from tuque.core.queues.ends import (
     leave_life,
     life_of,
     look_again,
-    wake_waiters,
 )
 from tuque.core.queues.merge_work import drop_letters
 from tuque.core.records.events import REPLAYED
@@ -100,7 +99,7 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.BURY)
     if task.id in n.life.watchers:
-        wake_waiters(n, task.id)  # W9.2
+        look_again(n, task.id)  # W9.2
         if n.others != 0 and (tube.sync > 1 or tube.by_majority):
             tube.ends_due.append((int(tube.seq), task.id))
     drop_letters(n)
@@ -190,7 +189,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     arm(n, t, task, 0)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.KICK)
-    look_again(n, task)  # T50.5
+    look_again(n, task.id)  # T50.5
     return True
 
 
