@@ -14,7 +14,7 @@ from group_lab import did, worker
 from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.worker import App, Failed, Unique, group
-from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupHandle
+from tuque.worker.workflow.group_handle import AnyGroupHandle, CalledHandle, GroupHandle
 from until import until
 
 
@@ -99,6 +99,45 @@ def test_cancel_and_timeout(place: Path) -> None:
     assert tasks.app.client.deljob(handle.id) == 1
     with pytest.raises(NoResult):
         handle.results(1)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("has_callback", [False, True])
+def test_a_group_is_asked_for_by_its_id(place: Path, has_callback: bool, is_async: bool) -> None:
+    """U11.4 `app.handle(id)` of a chain, or of a group, returns and raises the same; so does its
+    `status`."""
+
+    def ask(id: str, word: str, *args: Any) -> Any:
+        async def on_a_loop() -> Any:
+            try:
+                return await getattr(tasks.app.handle(id), f"{word}_async")(*args)
+            finally:
+                await tasks.app.aclose()
+
+        return asyncio.run(on_a_loop()) if is_async else getattr(tasks.app.handle(id), word)(*args)
+
+    def opened() -> AnyGroupHandle[int]:
+        made = group(tasks.square.call(n) for n in range(2))
+        return made.then(tasks.add_up).enqueue() if has_callback else made.enqueue()
+
+    failed = opened()
+    assert ask(failed.id, "status").state == "scheduled"
+    assert ask(failed.id, "outcome", 0.1).state == "scheduled"
+    with pytest.raises(ResultTimeout):
+        ask(failed.id, "result", 0.1)
+    failed.children[1].cancel()
+    with pytest.raises(JobFailed, match="child 1 .* failed .cancelled."):
+        ask(failed.id, "result", 30)
+    for found in (ask(failed.id, "status"), ask(failed.id, "outcome", 30)):
+        assert found.state == "dead" and "child 1 of group" in found.reason and found.ended_ms
+    assert ask(failed.id, "cancel") == "over"
+    gone = opened()
+    assert ask(gone.id, "cancel") == "ended"
+    with pytest.raises(JobCancelled):
+        ask(gone.id, "result", 30)
+    assert ask(gone.id, "status").state == "cancelled"
+    if isinstance(gone, CalledHandle):
+        assert gone.callback.outcome(30).state == gone.callback.status().state == "cancelled"
 
 
 @pytest.mark.parametrize("words", [{"key": "one"}, {"unique": Unique("number")}])
