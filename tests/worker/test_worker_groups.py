@@ -13,7 +13,7 @@ from group_lab import did, worker
 
 from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
-from tuque.worker import App, Failed, Unique, group
+from tuque.worker import App, Failed, TaskOptions, Unique, chain, group
 from tuque.worker.workflow.group_handle import AnyGroupHandle, CalledHandle, GroupHandle
 from until import until
 
@@ -208,6 +208,16 @@ def test_what_cannot_be_a_group(place: Path) -> None:
 
     with pytest.raises(ValueError, match="once comes back: retry_s is 1 or more, not 0"):
         group([tasks.half.call(1)]).then(once)
+    wrong: TaskOptions
+    for wrong in ({"delay_s": 1}, {"ttl_s": 1}, {"replicate": 2}, {"maxlen": 1}, {"key": "k"}):
+        (word,) = wrong
+        named = App("tuque://127.0.0.1:1").task(name="named", queue="named", **wrong)(only.function)
+        with pytest.raises(TypeError, match=f"callback named of a group cannot have {word}"):
+            group([tasks.half.call(1)]).then(named)
+    with pytest.raises(TypeError, match="named has a key: only the first step"):
+        chain(tasks.half.call(1), named)  # type: ignore[arg-type]  # and this
+    with pytest.raises(TypeError, match="named has a key: only the first step"):
+        group(named, named)
     many = group([tasks.half.call(1)])
     with pytest.raises(TypeError, match="callback of a group is a task"):
         many.then(many)  # type: ignore[arg-type]  # this, too
