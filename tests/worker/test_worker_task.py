@@ -24,6 +24,7 @@ from tuque.worker import App, Backoff, ChainHandle, Envelope, GroupHandle, Retry
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import decode, encode
 from tuque.worker.app.enqueue import Adding
+from tuque.worker.app.handle import Handle
 from tuque.worker.app.task import Task
 
 
@@ -319,3 +320,15 @@ def test_a_fork_while_another_thread_makes_the_client() -> None:
     may_go.set()
     thread.join()
     assert code == 0
+
+
+@pytest.mark.parametrize("name", ["an_id", ""])
+def test_a_wait_without_a_limit_lasts_as_long_as_the_client_has_patience(name: str) -> None:
+    """U1.6 without one, for the client's `timeout`"""
+    app = App("tuque://127.0.0.1:1/?timeout=0.4&search_timeout=0.05&retries=0")
+    handle: Handle[int] = Handle("D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1", app, int, task=name)
+    began_s = time.monotonic()
+    with pytest.raises(NoNode):
+        handle.result()
+    assert time.monotonic() - began_s > 0.2
+    app.close()

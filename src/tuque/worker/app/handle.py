@@ -15,6 +15,7 @@ from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import (
+    ConnectionError,
     Error,
     JobCancelled,
     JobFailed,
@@ -117,7 +118,7 @@ class Handle(str, Generic[R]):
         `timeout` 0 looks once; other nodes have a second to answer. Raises `JobFailed`,
         `JobCancelled`, `ResultTimeout`, or `NoResult` if there is none or it is lost. When the time
         is over, `NotInReach` if a node that is away may have the job or its result, and what the
-        client raises if the broker is away; without a `timeout`, when the client does.
+        client raises if the broker is away; without a `timeout`, after that of the client.
         """
         self._check_kept()
         if not self._may_be_group:
@@ -155,13 +156,15 @@ class Handle(str, Generic[R]):
     def _ended(self, ends_at: float | None) -> Result:
         """How the job ended, or where it stands then; waits for it."""
         client = self._of().client
+        patience_at = 0.0  # of an outage, without a limit
         while True:
             try:
                 found = client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 time.sleep(AGAIN_S)
                 continue
@@ -206,13 +209,15 @@ class Handle(str, Generic[R]):
     async def _ended_async(self, ends_at: float | None) -> Result:
         """How the job ended, or where it stands then; waits for it."""
         client = self._of().aio_client
+        patience_at = 0.0  # of an outage, without a limit
         while True:
             try:
                 found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 await asyncio.sleep(AGAIN_S)
                 continue
@@ -311,13 +316,15 @@ class Handle(str, Generic[R]):
 
     def _looked(self, ends_at: float | None) -> Result | None:
         """Where the job stands now; None if nothing of it is known."""
+        client, patience_at = self._of().client, 0.0
         while True:
             try:
-                return self._of().client.result(self.id)
+                return client.result(self.id)
             except NoJob:
                 return None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 time.sleep(AGAIN_S)
 
@@ -339,13 +346,15 @@ class Handle(str, Generic[R]):
 
     async def _looked_async(self, ends_at: float | None) -> Result | None:
         """Where the job stands now; None if nothing of it is known."""
+        client, patience_at = self._of().aio_client, 0.0
         while True:
             try:
-                return await self._of().aio_client.result(self.id)
+                return await client.result(self.id)
             except NoJob:
                 return None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 await asyncio.sleep(AGAIN_S)
 
@@ -462,9 +471,14 @@ def _wait_ms(ends_at: float | None) -> int:
     return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
 
 
-def _may_ask_again(err: Error, ends_at: float | None) -> bool:
-    """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
-    return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
+def _may_ask_again(err: Error, ends_at: float | None, patience_at: float = 0.0) -> bool:
+    """[U1] Whether a wait goes on after an outage of the broker (U1.6).
+
+    One without a limit does until `patience_at`, while no node is in reach.
+    """
+    if ends_at is None:
+        return isinstance(err, ConnectionError) and time.monotonic() + AGAIN_S < patience_at
+    return err.retryable and time.monotonic() + AGAIN_S < ends_at
 
 
 def _failed(job_id: str, found: Result) -> str:
