@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,7 @@ def test_a_group_is_asked_for_by_its_id(place: Path, has_callback: bool, is_asyn
         return made.then(tasks.add_up).enqueue() if has_callback else made.enqueue()
 
     failed = opened()
+    assert pickle.loads(pickle.dumps(failed)) == failed.id
     assert ask(failed.id, "status").state == "scheduled"
     assert ask(failed.id, "outcome", 0.1).state == "scheduled"
     with pytest.raises(ResultTimeout):

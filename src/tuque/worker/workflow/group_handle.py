@@ -55,6 +55,10 @@ class AnyGroupHandle(Generic[R]):
         self._app = app
         self._types = types
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled it is a handle of its id: `app.handle(id)` asks for it again (U11.4)."""
+        return Handle, (self.id,)
+
     @property
     def url_id(self) -> str:
         """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
