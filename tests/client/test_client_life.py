@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -32,6 +33,7 @@ from tuque.errors import (
     Stale,
     reply_error,
 )
+from world import World
 
 ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
 RAW = ID.encode()
@@ -381,3 +383,24 @@ def test_a_client_for_threads_hears_of_a_cancel_before_its_next_call(
         client.ping()
         assert heard == [id]
         assert len(client.client_list()) == len(node) + 1  # the other one's
+
+
+@pytest.mark.parametrize(("count", "reasons"), [(3, 1), (1010, 1005)])
+def test_all_dead_letters_of_a_tube_are_replayed_or_purged(
+    make_world: Callable[..., World], count: int, reasons: int
+) -> None:
+    """T48.15 QLEN of a tube counts none of its letters; a count of reasons ends at 1000 (W12.3)."""
+    client = make_world(1).client()
+    client.tube("t").create("tasks")
+    for number in range(count):
+        client.addjob("t", str(number), attempts=1, retry=30)
+    ids = [job.id for job in client.getjob("t", count=count)]
+    runs = [*client.start(*ids[:1000]), *(client.start(*ids[1000:]) if ids[1000:] else [])]
+    for number, (id, run) in enumerate(zip(ids, runs, strict=True)):
+        assert isinstance(run, Run)
+        client.fail(id, run.run, reason=f"no {number % reasons}")
+    replayed = count // reasons if reasons == 1 else 2
+    assert client.dead_replay("t", cause="failed", reason="no 0") == replayed
+    assert client.dead_purge("t") == count - replayed
+    assert client.qlen("t") == replayed
+    assert list(client.dead_letters("t")) == []

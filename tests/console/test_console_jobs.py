@@ -110,6 +110,16 @@ def test_a_job_is_cancelled_and_its_result_shown(port: int, tuque: Run) -> None:
         assert done.returncode == 0 and b"result: 42" in done.stdout
 
 
+def test_the_result_of_a_group_is_how_it_ended(port: int, tuque: Run) -> None:
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("jobs of groups").create("tasks")
+        id = client.group_create("jobs of groups", 1, body="callback")
+        assert tuque("result", "-p", port, id).stdout == b"state: scheduled\n"
+        client.group_cancel("jobs of groups", id)
+        done = tuque("result", "-p", port, id, "--wait", "60")
+        assert done.returncode == 1 and done.stdout.startswith(b"state: cancelled\n")
+
+
 @pytest.mark.parametrize("command", ["cancel", "result"])
 def test_an_unknown_job_is_exit_status_1(command: str, port: int, tuque: Run) -> None:
     done = tuque(command, "-p", port, "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1")

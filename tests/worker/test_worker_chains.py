@@ -46,8 +46,8 @@ def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str)
 
 
 def test_a_chain_is_asked_for_by_its_id(node: RealServer, place: Path) -> None:
-    """U11.4 `app.handle(id)` of a chain returns the same result. Pickling a chain's handle gives
-    such a handle.
+    """U11.4 A pickled handle, of a job, a chain or a group, is its id: `app.handle` makes a handle
+    of it again.
     """
     program = worker(place, node.url, "--pool", "thread")
     try:
@@ -70,8 +70,8 @@ def test_a_chain_is_asked_for_by_its_id(node: RealServer, place: Path) -> None:
 
 
 def test_the_last_step_of_a_chain_is_a_group(node: RealServer, place: Path) -> None:
-    """U11.4 `app.handle(id)` of a chain returns the same result. Pickling a chain's handle gives
-    such a handle.
+    """U11.4 A pickled handle, of a job, a chain or a group, is its id: `app.handle` makes a handle
+    of it again.
     """
     program = worker(place, node.url, "--pool", "thread")
     try:

@@ -11,6 +11,7 @@ from tuque.client.commands.work import Run
 from tuque.errors import JobFailed, Stale
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, RetryLater, current_job
+from tuque.worker.app.decisions import Release, instead
 from world import World
 
 
@@ -114,3 +115,53 @@ def test_a_job_that_was_given_up_says_why(
     tuque_app.run_until_idle()
     with pytest.raises(JobFailed, match=text):
         handle.result()
+
+
+class Odd(RetryLater):
+    """A delay that was never checked."""
+
+    def __init__(self, delay_s: object) -> None:
+        self.delay_s = delay_s  # type: ignore[assignment]  # that is tested
+
+
+@pytest.mark.parametrize("delay_s", [1e300, 2**31, -1, float("nan"), "soon", None])
+def test_a_delay_that_no_broker_takes_fails_the_attempt(world: World, delay_s: object) -> None:
+    """U2.17 A run always has an outcome."""
+    app = App("tuque://127.0.0.1:1")
+
+    @app.task(queue="q", retry_s=3, attempts=1, keep_s=60, name="later")
+    def later() -> None:
+        if delay_s is None:
+            raise RetryLater(delay_s=1e10)
+        raise Odd(delay_s)
+
+    world.at_work(app)
+    handle = later.enqueue()
+    world.until(lambda: handle.status().state == "dead", 2_000)
+    assert "delay" in handle.status().reason
+
+
+def test_an_outcome_that_the_broker_refuses_is_replaced(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U2.17 One that the broker refuses, as for a missing right, is logged, and another one sent"""
+    app, client = App("tuque://127.0.0.1:1"), world.client()
+
+    @app.task(queue="q", retry_s=3, attempts=1, keep_s=60, name="later")
+    def later(delay_s: float) -> int:
+        if delay_s:
+            raise RetryLater(delay_s=delay_s)
+        return 1
+
+    world.at_work(app)
+    client.execute("ACL", "SETUSER", "default", "on", "nopass", "+@all", "~*", "-release")
+    handle = later.enqueue(5)
+    world.until(lambda: handle.status().state == "dead", 2_000)
+    assert "the broker refused RELEASE: NOPERM" in handle.status().reason
+    assert "the broker refused its outcome" in caplog.text
+    client.execute("ACL", "SETUSER", "default", "+release", "-done", "-fail")
+    handle = later.enqueue(0)
+    world.until(lambda: "DONE" in handle.status().reason or handle.status().state == "waiting")
+    assert instead(Release(handle.id, "1.1.0"), "no") is None
+    client.execute("ACL", "SETUSER", "default", "+done", "+fail")
+    world.until(lambda: handle.status().state == "done")

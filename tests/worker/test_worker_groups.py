@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from group_lab import did, worker
 
 from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
-from tuque.worker import App, Failed, Unique, group
-from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupHandle
+from tuque.worker import App, Failed, TaskOptions, Unique, chain, group
+from tuque.worker.workflow.group_handle import AnyGroupHandle, CalledHandle, GroupHandle
 from until import until
 
 
@@ -101,6 +102,46 @@ def test_cancel_and_timeout(place: Path) -> None:
         handle.results(1)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("has_callback", [False, True])
+def test_a_group_is_asked_for_by_its_id(place: Path, has_callback: bool, is_async: bool) -> None:
+    """U11.4 `app.handle(id)` of a chain, or of a group, returns and raises the same; so does its
+    `status`."""
+
+    def ask(id: str, word: str, *args: Any) -> Any:
+        async def on_a_loop() -> Any:
+            try:
+                return await getattr(tasks.app.handle(id), f"{word}_async")(*args)
+            finally:
+                await tasks.app.aclose()
+
+        return asyncio.run(on_a_loop()) if is_async else getattr(tasks.app.handle(id), word)(*args)
+
+    def opened() -> AnyGroupHandle[int]:
+        made = group(tasks.square.call(n) for n in range(2))
+        return made.then(tasks.add_up).enqueue() if has_callback else made.enqueue()
+
+    failed = opened()
+    assert pickle.loads(pickle.dumps(failed)) == failed.id
+    assert ask(failed.id, "status").state == "scheduled"
+    assert ask(failed.id, "outcome", 0.1).state == "scheduled"
+    with pytest.raises(ResultTimeout):
+        ask(failed.id, "result", 0.1)
+    failed.children[1].cancel()
+    with pytest.raises(JobFailed, match="child 1 .* failed .cancelled."):
+        ask(failed.id, "result", 30)
+    for found in (ask(failed.id, "status"), ask(failed.id, "outcome", 30)):
+        assert found.state == "dead" and "child 1 of group" in found.reason and found.ended_ms
+    assert ask(failed.id, "cancel") == "over"
+    gone = opened()
+    assert ask(gone.id, "cancel") == "ended"
+    with pytest.raises(JobCancelled):
+        ask(gone.id, "result", 30)
+    assert ask(gone.id, "status").state == "cancelled"
+    if isinstance(gone, CalledHandle):
+        assert gone.callback.outcome(30).state == gone.callback.status().state == "cancelled"
+
+
 @pytest.mark.parametrize("words", [{"key": "one"}, {"unique": Unique("number")}])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_job_that_another_one_added(place: Path, words: dict[str, Any], is_async: bool) -> None:
@@ -169,6 +210,16 @@ def test_what_cannot_be_a_group(place: Path) -> None:
 
     with pytest.raises(ValueError, match="once comes back: retry_s is 1 or more, not 0"):
         group([tasks.half.call(1)]).then(once)
+    wrong: TaskOptions
+    for wrong in ({"delay_s": 1}, {"ttl_s": 1}, {"replicate": 2}, {"maxlen": 1}, {"key": "k"}):
+        (word,) = wrong
+        named = App("tuque://127.0.0.1:1").task(name="named", queue="named", **wrong)(only.function)
+        with pytest.raises(TypeError, match=f"callback named of a group cannot have {word}"):
+            group([tasks.half.call(1)]).then(named)
+    with pytest.raises(TypeError, match="named has a key: only the first step"):
+        chain(tasks.half.call(1), named)  # type: ignore[arg-type]  # and this
+    with pytest.raises(TypeError, match="named has a key: only the first step"):
+        group(named, named)
     many = group([tasks.half.call(1)])
     with pytest.raises(TypeError, match="callback of a group is a task"):
         many.then(many)  # type: ignore[arg-type]  # this, too

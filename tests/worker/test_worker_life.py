@@ -128,7 +128,7 @@ def test_progress_of_the_last_moment_is_kept(world: World) -> None:
 def test_a_wait_for_a_result_outlasts_an_outage(
     is_async: bool, node: RealServer, start_worker: StartWorker
 ) -> None:
-    """U1.6 A wait for a result, with a limit, continues while the broker is away"""
+    """U1.6 A wait for a result continues while the broker is away"""
     done = tasks.adds.enqueue(1, 2)
     start_worker()
     assert done.result(30) == 3

@@ -17,7 +17,7 @@ from tuque.worker import Limit, RetryLater, Task
 from tuque.worker.app.codec import Envelope
 from tuque.worker.pools.execute import Job
 from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
-from tuque.worker.workflow.create import Entry, GroupEntry, Unserializable, header_of
+from tuque.worker.workflow.create import Entry, GroupEntry, Unserializable, header_of, refused
 from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
 from world import World
 
@@ -138,3 +138,10 @@ def test_a_tube_does_not_take_the_end_of_a_run(
     assert world.now_ms - began_ms < 15_000, caplog.records[taken:]
     assert (handle.status().attempt, noting.did) == (1, ["begin 7", "end 7"])
     assert caplog.text.count("does not accept reports of runs") == 1
+
+
+def test_a_refusal_of_the_next_step_names_it() -> None:
+    """As of `pri` in a plain queue, which no node takes."""
+    err = refused(GroupEntry(["resize", "store"]), WrongTube("WRONGTUBE no PRI here"))
+    assert isinstance(err, WrongTube)
+    assert str(err) == "the next step, resize, store, is refused: WRONGTUBE no PRI here"

@@ -24,6 +24,7 @@ from tuque.errors import Error, NoTube
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
+from tuque.worker import App
 
 HELP: Final = {"help_option_names": ["--help"]}
 BAR: Final = 24
@@ -299,14 +300,18 @@ def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str,
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("id")
 def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> None:
-    """Show where a job stands: its state, progress, result, or last failure.
+    """Show where a job or group stands: its state, progress, result, or last failure.
 
     Exit status 1 unless the job is done: also at the end of the wait, and if the job is not known
     or its node is away.
     """
-    wait_ms = None if wait_s is None else max(1, round(wait_s * 1000))
     with client_of(node) as client:
-        found = client.result(id, wait_ms=wait_ms)
+        found = client.result(id)
+        if wait_s is not None and found.state != "scheduled" and not found.is_over:
+            found = client.result(id, wait_ms=max(1, round(wait_s * 1000)))
+    if found.state == "scheduled":  # it may be a group, whose end RESULT does not tell
+        with client_of(node, is_here=False) as client:
+            found = App(client).handle(id).outcome(wait_s or 0)
     click.echo(json_line(fields(found)) if as_json else told(found))
     sys.exit(0 if found.state == "done" else 1)
 

@@ -33,7 +33,7 @@ from tuque.client.commands.topics import Subscription, topic_page
 from tuque.client.retry import Retry
 from tuque.client.transport.face import as_method
 from tuque.client.url import settings
-from tuque.errors import ReplyError
+from tuque.errors import NoTube, ReplyError
 
 # ---- Scans: names of queues, ids of jobs and dead letters, page by page
 
@@ -488,7 +488,7 @@ class Client(Runner):
         """All pages of a replay or purge; ends at the number of letters there were before."""
         done = seen = 0
         cursor = "0"
-        there = len(ids) or await self.run(calls.qlen(queue))
+        there = len(ids) or await self._letters(queue)
         while seen < there:
             some = ids[seen : seen + most]
             found = await self.run(page(cursor, some))
@@ -500,6 +500,20 @@ class Client(Runner):
             if cursor == "0" and not ids:
                 break
         return done
+
+    async def _letters(self, queue: Text) -> int:
+        """How many dead letters there are at least, and all that are there now at most.
+
+        QLEN counts none of a tube's letters. STAT is exact below REASONS_MAX reasons.
+        """
+        reasons = await self.run(dead.dead_stat(queue))
+        there = sum(one.count for one in reasons)
+        if len(reasons) < dead.REASONS_MAX:
+            return there
+        try:
+            return (await self.run(tubes.statistics(queue)))["tasks"]["buried"]
+        except NoTube:
+            return max(there, await self.run(calls.qlen(queue)))
 
     async def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> AsyncIterator[T]:
         """All items of a scan; restarts it when another node has taken over."""

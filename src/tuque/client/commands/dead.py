@@ -15,6 +15,7 @@ from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_byte
 from tuque.client.commands.calls import Call, header_map, pairs, whole
 
 IDS_AT_ONCE = 1000  # of a replay or purge by ids
+REASONS_MAX = 1000  # rows of a count (W12.3)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -29,6 +29,8 @@ from typing import (
 )
 
 from tuque import aio
+from tuque.client.commands.groups import JobGroup
+from tuque.client.commands.work import Result
 from tuque.client.sync import Client
 from tuque.client.url import parse
 from tuque.errors import ConfigError
@@ -91,6 +93,30 @@ class LaterGroup(Protocol):
 
     async def results_async(self, timeout: float | None) -> Any:
         """Like `results`, for asyncio programs."""
+
+    def called(self, timeout: float | None) -> None:
+        """Waits until the callback is there, or over."""
+
+    async def called_async(self, timeout: float | None) -> None:
+        """Like `called`, for asyncio programs."""
+
+    def over(self, found: Result, timeout: float | None) -> Result | None:
+        """How the group ended, or where it stands then; None once its callback is there."""
+
+    async def over_async(self, found: Result, timeout: float | None) -> Result | None:
+        """Like `over`, for asyncio programs."""
+
+    def standing(self, found: Result, shown: JobGroup) -> Result:
+        """Where the group stands as `shown`, as the outcome of a job."""
+
+    async def standing_async(self, found: Result, shown: JobGroup) -> Result:
+        """Like `standing`, for asyncio programs."""
+
+    def cancel(self) -> bool:
+        """Cancels the open children, and the callback."""
+
+    async def cancel_async(self) -> bool:
+        """Like `cancel`, for asyncio programs."""
 
 
 LaterGroups: TypeAlias = Callable[["App", str, str], LaterGroup]

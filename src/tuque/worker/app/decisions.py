@@ -14,7 +14,9 @@ import msgspec
 from tuque.client.commands.work import UNBEGUN, FailCause
 
 MAX_FETCH: Final = 1000  # jobs per GETJOB
+SECONDS_MAX: Final = 2_147_483_647  # of a delay, for the broker
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
+REFUSED: Final = "the broker refused the reason of this failure"
 ONLY_TRY: Final = "the only try (retry_s=0)"
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
@@ -66,6 +68,8 @@ class Backoff:
                 raise TypeError(f"backoff: {name} is a number, not {value!r}")
         if not 0 <= self.first_s <= self.max_s:
             raise ValueError(f"backoff: 0 <= first_s <= max_s, not {self.first_s} and {self.max_s}")
+        if self.max_s > SECONDS_MAX:
+            raise ValueError(f"backoff: max_s is at most {SECONDS_MAX}, not {self.max_s}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"backoff: jitter is between 0 and 1, not {self.jitter}")
 
@@ -178,6 +182,24 @@ def conclude(
     if outcome.kind == "rejected":
         return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
     return Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
+
+
+def instead(ended: Done | Fail | Release, why: str) -> Done | Fail | Release | None:
+    """[U2] What to send in place of an outcome that the broker refused; None: all was (U2.17).
+
+    A result goes first, then what only the task said: so a run gets an outcome in any case.
+    """
+    job_id, run = ended.job_id, ended.run
+    if isinstance(ended, Done) and ended.result is not None:
+        return Done(job_id, run)
+    if isinstance(ended, Release) and ended.delay_s is None:
+        return None
+    if run == UNBEGUN or (isinstance(ended, Fail) and ended.reason == REFUSED):
+        return Release(job_id, run)
+    if isinstance(ended, Fail):
+        return Fail(job_id, run, REFUSED, is_final=ended.is_final)
+    word = "DONE" if isinstance(ended, Done) else "RELEASE"
+    return Fail(job_id, run, one_line(f"the broker refused {word}: {why}"))
 
 
 def _cause(outcome: Outcome) -> FailCause:

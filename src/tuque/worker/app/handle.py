@@ -12,8 +12,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tuque.client.api import plain_id, url_id
+from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import (
+    ConnectionError,
     Error,
     JobCancelled,
     JobFailed,
@@ -59,11 +61,12 @@ class Handle(str, Generic[R]):
     A pickled one is the id: `app.handle(id, returns)` makes a handle of it again.
     """
 
-    __slots__ = ("_app", "_is_new", "_keeps", "_returns", "_task")
+    __slots__ = ("_app", "_is_new", "_keeps", "_may_be_group", "_returns", "_task")
 
     _app: App | None
     _is_new: bool | None
     _keeps: bool
+    _may_be_group: bool
     _returns: Any
     _task: str
 
@@ -76,9 +79,11 @@ class Handle(str, Generic[R]):
         task: str = "",
         keeps: bool = True,
         is_new: bool | None = None,
+        is_group: bool = False,
     ) -> Handle[R]:
+        """`is_group`: it is of a callback, which is a group until all children have ended."""
         made = super().__new__(cls, plain_id(id))
-        made._is_new = is_new
+        made._is_new, made._may_be_group = is_new, is_group or not task
         made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
         return made
 
@@ -113,19 +118,24 @@ class Handle(str, Generic[R]):
         `timeout` 0 looks once; other nodes have a second to answer. Raises `JobFailed`,
         `JobCancelled`, `ResultTimeout`, or `NoResult` if there is none or it is lost. When the time
         is over, `NotInReach` if a node that is away may have the job or its result, and what the
-        client raises if the broker is away; without a `timeout`, when the client does.
+        client raises if the broker is away; without a `timeout`, after that of the client.
         """
         self._check_kept()
-        if self._task:
-            return self.read(self.outcome(timeout), timeout)
+        if not self._may_be_group:
+            return self.read(self._ended(_ends_at(timeout)), timeout)
         at, ends_at = self, _ends_at(timeout)
         while True:
-            tube = at._tube_of_group()
-            if tube:
-                listed: R = self._of().later_group(tube, at.id).results(_left_s(ends_at))
-                return listed
-            found = at.outcome(_left_s(ends_at))
-            following = at._following(found)
+            found = at._looked(ends_at)
+            shown = at._group(found, ends_at)
+            if shown is not None:
+                group = self._of().later_group(shown.queue, at.id)
+                if not shown.has_callback:
+                    listed: R = group.results(_left_s(ends_at))
+                    return listed
+                group.called(_left_s(ends_at))
+            if found is None or not found.is_over:
+                found = at._ended(ends_at)
+            following = None if at._task else at._following(found)
             if following is None:
                 return at.read(found, timeout)
             at = Handle(following, self._app, self._returns)
@@ -133,14 +143,28 @@ class Handle(str, Generic[R]):
     def outcome(self, timeout: float | None = None) -> Result:
         """How the job ended, or where it stands when the time is over; waits as `result` does."""
         ends_at = _ends_at(timeout)
+        if self._may_be_group:
+            found = self._looked(ends_at)
+            shown = self._group(found, ends_at)
+            if shown is not None and found is not None:
+                group = self._of().later_group(shown.queue, self.id)
+                over = group.over(found, _left_s(ends_at))
+                if over is not None:
+                    return over
+        return self._ended(ends_at)
+
+    def _ended(self, ends_at: float | None) -> Result:
+        """How the job ended, or where it stands then; waits for it."""
         client = self._of().client
+        patience_at = 0.0  # of an outage, without a limit
         while True:
             try:
                 found = client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 time.sleep(AGAIN_S)
                 continue
@@ -150,17 +174,21 @@ class Handle(str, Generic[R]):
     async def result_async(self, timeout: float | None = None) -> R:
         """Like `result`, for asyncio programs."""
         self._check_kept()
-        if self._task:
-            return self.read(await self.outcome_async(timeout), timeout)
+        if not self._may_be_group:
+            return self.read(await self._ended_async(_ends_at(timeout)), timeout)
         at, ends_at = self, _ends_at(timeout)
         while True:
-            tube = await at._tube_of_group_async()
-            if tube:
-                group = self._of().later_group(tube, at.id)
-                listed: R = await group.results_async(_left_s(ends_at))
-                return listed
-            found = await at.outcome_async(_left_s(ends_at))
-            following = at._following(found)
+            found = await at._looked_async(ends_at)
+            shown = await at._group_async(found, ends_at)
+            if shown is not None:
+                group = self._of().later_group(shown.queue, at.id)
+                if not shown.has_callback:
+                    listed: R = await group.results_async(_left_s(ends_at))
+                    return listed
+                await group.called_async(_left_s(ends_at))
+            if found is None or not found.is_over:
+                found = await at._ended_async(ends_at)
+            following = None if at._task else at._following(found)
             if following is None:
                 return at.read(found, timeout)
             at = Handle(following, self._app, self._returns)
@@ -168,14 +196,28 @@ class Handle(str, Generic[R]):
     async def outcome_async(self, timeout: float | None = None) -> Result:
         """Like `outcome`, for asyncio programs."""
         ends_at = _ends_at(timeout)
+        if self._may_be_group:
+            found = await self._looked_async(ends_at)
+            shown = await self._group_async(found, ends_at)
+            if shown is not None and found is not None:
+                group = self._of().later_group(shown.queue, self.id)
+                over = await group.over_async(found, _left_s(ends_at))
+                if over is not None:
+                    return over
+        return await self._ended_async(ends_at)
+
+    async def _ended_async(self, ends_at: float | None) -> Result:
+        """How the job ended, or where it stands then; waits for it."""
         client = self._of().aio_client
+        patience_at = 0.0  # of an outage, without a limit
         while True:
             try:
                 found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
             except Error as err:
-                if not _may_ask_again(err, ends_at):
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
                     raise
                 await asyncio.sleep(AGAIN_S)
                 continue
@@ -186,18 +228,29 @@ class Handle(str, Generic[R]):
         return self.result_async().__await__()
 
     def status(self) -> Result:
-        """Where the job stands; NoJob if it ended and nothing of it is kept."""
+        """Where the job stands; NoJob if it ended and nothing of it is kept.
+
+        Of a group it is how that ended; until then it is "scheduled".
+        """
         try:
-            return self._of().client.result(self.id)
+            found = self._of().client.result(self.id)
         except NoJob:
             raise NoJob(self._not_known(), job_id=self.id) from None
+        shown = self._group(found) if self._may_be_group else None
+        if shown is None:
+            return found
+        return self._of().later_group(shown.queue, self.id).standing(found, shown)
 
     async def status_async(self) -> Result:
         """Like `status`, for asyncio programs."""
         try:
-            return await self._of().aio_client.result(self.id)
+            found = await self._of().aio_client.result(self.id)
         except NoJob:
             raise NoJob(self._not_known(), job_id=self.id) from None
+        shown = await self._group_async(found) if self._may_be_group else None
+        if shown is None:
+            return found
+        return await self._of().later_group(shown.queue, self.id).standing_async(found, shown)
 
     @overload
     def progress(self) -> Any: ...
@@ -223,14 +276,31 @@ class Handle(str, Generic[R]):
         """Cancels the job: it never begins, its worker is asked to stop, or it was over.
 
         Raises `NotInReach` if no node that answered knows it, and another one may have it. That
-        one may still cancel it if the `may_be_done` of the error is True.
+        one may still cancel it if the `may_be_done` of the error is True. Of a group it cancels
+        all children that are open: "ended".
         """
-        (became,) = self._of().client.cancel(self.id, reason=reason or None)
+        try:
+            (became,) = self._of().client.cancel(self.id, reason=reason or None)
+        except ReplyError:
+            found = self._looked(0.0) if self._may_be_group else None
+            shown = self._group(found)
+            if shown is None:
+                raise
+            group = self._of().later_group(shown.queue, self.id)
+            return "ended" if group.cancel() else "over"
         return _became(became)
 
     async def cancel_async(self, reason: str = "") -> Cancelling:
         """Like `cancel`, for asyncio programs."""
-        (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
+        try:
+            (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
+        except ReplyError:
+            found = await self._looked_async(0.0) if self._may_be_group else None
+            shown = await self._group_async(found)
+            if shown is None:
+                raise
+            group = self._of().later_group(shown.queue, self.id)
+            return "ended" if await group.cancel_async() else "over"
         return _became(became)
 
     # ---- the id of a chain: its result is that of the last step (SPEC U11.4)
@@ -244,31 +314,67 @@ class Handle(str, Generic[R]):
         except (ValueError, BadSeal):
             return None  # `read` says why
 
-    def _tube_of_group(self) -> str:
-        """The tube of the group with this id, if no callback follows it; else empty."""
-        client = self._of().client
-        try:
-            if client.result(self.id).state != "scheduled":
-                return ""
-            shown = client.show(self.id)
-            tube = "" if shown is None or shown.queue is None else shown.queue
-            return "" if not tube or client.group_show(tube, self.id).has_callback else tube
-        except Error:
-            return ""  # the wait for its outcome says why
+    def _looked(self, ends_at: float | None) -> Result | None:
+        """Where the job stands now; None if nothing of it is known."""
+        client, patience_at = self._of().client, 0.0
+        while True:
+            try:
+                return client.result(self.id)
+            except NoJob:
+                return None
+            except Error as err:
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
+                    raise
+                time.sleep(AGAIN_S)
 
-    async def _tube_of_group_async(self) -> str:
-        """Like `_tube_of_group`, for asyncio programs."""
+    def _group(self, found: Result | None, ends_at: float | None = 0) -> JobGroup | None:
+        """The group with this id, if it is one that has no callback yet."""
+        client = self._of().client
+        while found is not None and found.state == "scheduled":
+            try:
+                shown = client.show(self.id)
+                tube = "" if shown is None or shown.queue is None else shown.queue
+                group = client.group_show(tube, self.id) if tube else None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    break  # the wait for its outcome says why
+                time.sleep(AGAIN_S)
+                continue
+            return None if group is None or group.state == "called" else group
+        return None
+
+    async def _looked_async(self, ends_at: float | None) -> Result | None:
+        """Where the job stands now; None if nothing of it is known."""
+        client, patience_at = self._of().aio_client, 0.0
+        while True:
+            try:
+                return await client.result(self.id)
+            except NoJob:
+                return None
+            except Error as err:
+                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
+                if not _may_ask_again(err, ends_at, patience_at):
+                    raise
+                await asyncio.sleep(AGAIN_S)
+
+    async def _group_async(
+        self, found: Result | None, ends_at: float | None = 0
+    ) -> JobGroup | None:
+        """The group with this id, if it is one that has no callback yet."""
         client = self._of().aio_client
-        try:
-            if (await client.result(self.id)).state != "scheduled":
-                return ""
-            shown = await client.show(self.id)
-            tube = "" if shown is None or shown.queue is None else shown.queue
-            if not tube or (await client.group_show(tube, self.id)).has_callback:
-                return ""
-        except Error:
-            return ""
-        return tube
+        while found is not None and found.state == "scheduled":
+            try:
+                shown = await client.show(self.id)
+                tube = "" if shown is None or shown.queue is None else shown.queue
+                group = await client.group_show(tube, self.id) if tube else None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    break  # the wait for its outcome says why
+                await asyncio.sleep(AGAIN_S)
+                continue
+            return None if group is None or group.state == "called" else group
+        return None
 
     def _of(self) -> App:
         if self._app is None:
@@ -365,9 +471,14 @@ def _wait_ms(ends_at: float | None) -> int:
     return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
 
 
-def _may_ask_again(err: Error, ends_at: float | None) -> bool:
-    """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
-    return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
+def _may_ask_again(err: Error, ends_at: float | None, patience_at: float = 0.0) -> bool:
+    """[U1] Whether a wait goes on after an outage of the broker (U1.6).
+
+    One without a limit does until `patience_at`, while no node is in reach.
+    """
+    if ends_at is None:
+        return isinstance(err, ConnectionError) and time.monotonic() + AGAIN_S < patience_at
+    return err.retryable and time.monotonic() + AGAIN_S < ends_at
 
 
 def _failed(job_id: str, found: Result) -> str:

@@ -11,7 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final, Literal, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
-from tuque.worker.app.decisions import Backoff
+from tuque.worker.app.decisions import SECONDS_MAX, Backoff
 from tuque.worker.app.policies import (
     Fair,
     Keyed,
@@ -44,8 +44,8 @@ def check_delay(delay_s: float | None) -> None:
     if delay_s is None:
         return
     check_number("a delay", delay_s)
-    if not 0 <= delay_s < math.inf:
-        raise ValueError(f"a delay is 0 seconds or more, not {delay_s}")
+    if not 0 <= delay_s <= SECONDS_MAX:
+        raise ValueError(f"a delay is 0 seconds or more, up to {SECONDS_MAX}, not {delay_s}")
 
 
 @dataclass(frozen=True)

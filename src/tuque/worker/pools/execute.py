@@ -41,6 +41,7 @@ from tuque.worker.app.decisions import (
 )
 from tuque.worker.app.encryption import OVERHEAD_BYTES, Keys
 from tuque.worker.app.hooks import Failure, Hook, Hooks
+from tuque.worker.app.options import check_delay
 from tuque.worker.app.task import Reject, RetryLater, Task
 from tuque.worker.pools.middleware import (
     await_inside,
@@ -501,6 +502,10 @@ def outcome_of(
     if isinstance(err, Cancelled) and control is not None and control.is_cancelled:
         return Outcome("cancelled", one_line(guarded(str, err)))
     if isinstance(err, RetryLater):
+        try:
+            check_delay(err.delay_s)  # a class of the task's own may set what it likes
+        except Exception as wrong:
+            return unjudged(wrong)
         return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
     if isinstance(err, Reject):
         return Outcome("rejected", one_line(guarded(str, err)) or "Reject")

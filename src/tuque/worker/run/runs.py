@@ -29,6 +29,7 @@ from tuque.worker.app.decisions import (
     Release,
     Settlement,
     conclude,
+    instead,
     is_at_most_once,
     put_off_s,
 )
@@ -49,6 +50,13 @@ UNFIT_S: Final = 2 * PUT_OFF_MAX_S  # after that, another worker has the job
 WARNED_MAX: Final = 1_000
 REFUSED_S: Final = 5.0  # until a job comes again whose START was refused
 ROUNDING_S: Final = 0.005  # the broker counts in whole ms
+
+
+def is_refused(answer: object) -> bool:
+    """Whether the run has no outcome yet: the broker does not take such words about it."""
+    if not isinstance(answer, ReplyError) or answer.retryable:
+        return False
+    return not isinstance(answer, (*OVER, NoJob))
 
 
 class Hands(Protocol):
@@ -298,8 +306,7 @@ class Runs:
         self._send_progress(held)  # of its last moment
         if held.call is not None:
             outcome = held.call.control.judge(outcome)
-        held.outcome = outcome
-        self._aside.ended(held.about, held.call, outcome)
+        self._judged(held, outcome)
         shown = outcome if held.call is None else sealed(outcome, held.job.id, self.keys)
         settlement: Settlement = conclude(held.job.id, held.run, shown, held.limits, self._rng)
         if isinstance(settlement, Release) and is_at_most_once(held.job.id):
@@ -312,8 +319,18 @@ class Runs:
             self._story.ended(held.about, number, outcome, settlement, took_s)
         self._hands.settle(held, settlement)
 
+    def _judged(self, held: Held, outcome: Outcome) -> None:
+        """What the run came to, for hooks."""
+        held.outcome = outcome
+        self._aside.ended(held.about, held.call, outcome)
+
     def _on_told(self, ended: Ended, answer: object) -> None:
         held = self._hands.held_of(ended.job_id)
+        if held is not None and is_refused(answer):
+            other = instead(ended, str(answer))
+            if other is not None:
+                self._refused(held, ended, other, answer)
+                return
         if held is None or held.outcome is None:
             pass  # it did not run here
         elif isinstance(ended, Fail):
@@ -341,6 +358,17 @@ class Runs:
         self._on_settled(ended)
         if held is not None and held.again is not None and isinstance(answer, Stale | TooLate):
             self._hands.take_again(held.again)  # the delivery is of the next attempt (U2.3)
+
+    def _refused(self, held: Held, ended: Ended, other: Ended, answer: object) -> None:
+        """[U2] The broker takes no such outcome: says so, and sends another one (U2.17)."""
+        log.error(
+            "%(run)s: the broker refused its outcome and gets another one: %(reason)s",
+            facts("job_outcome_refused", run=held, reason=answer),
+            extra=of_job(held.about),
+        )
+        if isinstance(other, Fail) and not isinstance(ended, Fail) and held.outcome is not None:
+            self._judged(held, Outcome("failed", other.reason))
+        self.teller.put(other)
 
     def _comes_again(self, held: Held, outcome: Outcome, wait_s: float | None) -> None:
         then = Nack(held.job.id, wait_s)

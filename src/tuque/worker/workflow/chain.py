@@ -47,6 +47,7 @@ A_contra = TypeVar("A_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 CHILDREN_MAX: Final = 10_000
+NOT_OF_CALLBACKS: Final = ("delay_s", "ttl_s", "replicate", "maxlen", "utube", "key")
 
 
 # ---- group(b, c): a group as a later step, and its callback (SPEC U11.6)
@@ -80,6 +81,7 @@ class Later(Step[P, R], Generic[P, R]):
                     f"task {at} of the group: {task.name} has a utube, and such jobs keep no "
                     "results for a group"
                 )
+            check_key(task)
             if task.defaults.unique is not None:
                 raise TypeError(
                     f"task {at} of the group: {task.name} is unique: its job may be that of "
@@ -128,6 +130,9 @@ def check_callback(callback: Task[..., Any], children: Iterable[Options]) -> Non
         raise TypeError(f"the callback {callback.name} of a group cannot be unique")
     if callback.defaults.retry_s == 0:
         raise ValueError(f"the callback {callback.name} comes back: retry_s is 1 or more, not 0")
+    for word in NOT_OF_CALLBACKS:  # GROUP CREATE has no such options (T51.1)
+        if getattr(callback.defaults, word):
+            raise TypeError(f"the callback {callback.name} of a group cannot have {word}")
     callback.made_call(callback.defaults, ([],), {})
 
 
@@ -183,6 +188,7 @@ class Chain(Generic[R]):
         for at, step in enumerate(steps):
             if isinstance(step, Task):
                 check_task(step, step.defaults, is_last=at == len(steps) - 1)
+                check_key(step)
                 for children in self._groups_before(at):
                     check_callback(step, children)
             elif not isinstance(step, Later):
@@ -337,6 +343,12 @@ def check_task(task: Task[..., Any], options: Options, *, is_last: bool) -> None
             f"{task.name} is unique: its job may be another one, after which no step "
             "follows; only the last step of a chain can be unique"
         )
+
+
+def check_key(task: Task[..., Any]) -> None:
+    """TypeError for a later step with a key: the worker that adds it gives it another (U11.2)."""
+    if task.defaults.key is not None:
+        raise TypeError(f"{task.name} has a key: only the first step of a chain can have one")
 
 
 def name_of(step: Step[..., Any]) -> str:

@@ -141,7 +141,10 @@ def next_call_of_data(task: Task[..., Any], data: Any) -> Call[Any]:
 def refused(following: Entry, err: ReplyError) -> ReplyError | Unserializable:
     """What the step fails with if the broker refuses the next one with that error."""
     name = following if isinstance(following, str) else ", ".join(following.g)
-    return Unserializable(f"{WHY}: {name}: {err}") if is_too_big(err) else err
+    if is_too_big(err):
+        return Unserializable(f"{WHY}: {name}: {err}")
+    err.args = (f"the next step, {name}, is refused: {err.message}",)
+    return err
 
 
 def is_too_big(err: object) -> bool:

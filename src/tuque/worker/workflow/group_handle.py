@@ -8,9 +8,11 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobGroup
-from tuque.client.commands.work import Result
+from tuque.client.commands.work import Result, State
 from tuque.errors import (
     Error,
     JobCancelled,
@@ -36,7 +38,8 @@ LOOK_S: Final = 1.0
 CANCELLED_MAX: Final = 500  # children of one CANCEL
 WHY: Final = "its group was cancelled"
 # the group by the outcome of its callback
-ENDS: Final[dict[str, GroupStatus]] = {"done": "done", "dead": "failed", "cancelled": "cancelled"}
+ENDS: Final[dict[State, GroupStatus]] = {"done": "done", "dead": "failed", "cancelled": "cancelled"}
+STATES: Final[dict[GroupStatus, State]] = {group: job for job, group in ENDS.items()}
 
 
 class AnyGroupHandle(Generic[R]):
@@ -51,6 +54,10 @@ class AnyGroupHandle(Generic[R]):
         self.children = [children[index] for index in sorted(children)]
         self._app = app
         self._types = types
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled it is a handle of its id: `app.handle(id)` asks for it again (U11.4)."""
+        return Handle, (self.id,)
 
     @property
     def url_id(self) -> str:
@@ -214,15 +221,39 @@ class AnyGroupHandle(Generic[R]):
         pages = self._app.aio_client.group_children(self.queue, self.id, state="failed")
         return [one async for one in pages]
 
+    def over(self, found: Result, timeout: float | None) -> Result | None:
+        """How it ended, or `found` when the time is over; None once its callback is there."""
+        try:
+            shown = self.closed(timeout)
+        except ResultTimeout:
+            return found
+        return None if shown is None or shown.state == "called" else self.standing(found, shown)
+
+    async def over_async(self, found: Result, timeout: float | None) -> Result | None:
+        """Like `over`, for asyncio programs."""
+        try:
+            shown = await self.closed_async(timeout)
+        except ResultTimeout:
+            return found
+        if shown is None or shown.state == "called":
+            return None
+        return await self.standing_async(found, shown)
+
+    def standing(self, found: Result, shown: JobGroup) -> Result:
+        """How a group that is over stands, as the outcome of its callback (U10.4)."""
+        return stands(found, shown, self._causes(shown))
+
+    async def standing_async(self, found: Result, shown: JobGroup) -> Result:
+        """Like `standing`, for asyncio programs."""
+        return stands(found, shown, await self._causes_async(shown))
+
     def check(self, found: JobGroup, failed: list[GroupChild]) -> None:
         """[U10] Raises if the group failed, or was cancelled (U10.3)."""
         if found.state == "cancelled":
             raise JobCancelled(f"group {self.id} was cancelled", job_id=self.id)
         if found.state == "failed":
-            # those that ended because the group did are later (T51.6)
-            first = min(failed, key=lambda one: (one.over_ms, one.index))
-            text = f"child {first.index} of group {self.id} failed ({first.how})"
-            error = JobFailed(f"{text}: {first.reason}" if first.reason else text, job_id=first.id)
+            first = first_of(failed)
+            error = JobFailed(why_failed(self.id, first), job_id=first.id)
             error.cause, error.reason = first.how, first.reason
             raise error
 
@@ -258,7 +289,7 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
         super().__init__(app, queue, id, [call.task.returns for call in calls], children)
         keeps = callback.keep_s(callback.defaults) > 0
         self.callback: Handle[T] = Handle(
-            id, app, callback.returns, task=callback.name, keeps=keeps
+            id, app, callback.returns, task=callback.name, keeps=keeps, is_group=True
         )
 
     def progress(self) -> JobGroup:
@@ -344,12 +375,39 @@ class GroupStepHandle(AnyGroupHandle[Any]):
         return found
 
 
-def _later(app: App, tube: str, id: str) -> GroupStepHandle:
-    """A group of which nothing but its id is known."""
-    return GroupStepHandle(app, tube, id, [])
+class KnownHandle(AnyGroupHandle[Any]):
+    """A group of which nothing but its id is known.
+
+    Which children it only met is not known either (U10.1): `cancel` leaves all to the broker.
+    """
+
+
+def _later(app: App, tube: str, id: str) -> KnownHandle:
+    return KnownHandle(app, tube, id, [], {})
 
 
 App.groups = _later
+
+
+def first_of(failed: list[GroupChild]) -> GroupChild:
+    """The child for which its group failed; those that ended because it did are later (T51.6)."""
+    return min(failed, key=lambda one: (one.over_ms, one.index))
+
+
+def why_failed(id: str, first: GroupChild) -> str:
+    """The text about a group that failed."""
+    text = f"child {first.index} of group {id} failed ({first.how})"
+    return f"{text}: {first.reason}" if first.reason else text
+
+
+def stands(found: Result, shown: JobGroup, failed: list[GroupChild]) -> Result:
+    """The outcome of a group; as the job stood if the group is not over."""
+    if shown.state not in STATES:
+        return found
+    reason = why_failed(shown.id, first_of(failed)) if failed else ""
+    return msgspec.structs.replace(
+        found, state=STATES[shown.state], reason=reason, ended_ms=shown.over_ms
+    )
 
 
 def some(children: list[Any]) -> Iterable[list[Any]]:
