@@ -124,7 +124,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_large_replies_of_a_turn_are_few(make_world: Callable[..., World], name: str) -> None:
-    """L2.8 A connection whose replies of a turn have more than 1 MiB runs no more in it. Replies
+    """L2.8 A connection whose replies of a turn have over 1 MiB runs no more in it. Replies
     count as well, those of a connection when they have 1 KiB in a turn
     """
     world = make_world()

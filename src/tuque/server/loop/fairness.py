@@ -9,7 +9,7 @@ from tuque.server.state.client import NEW, READ_BYTES, THRIFTY, Connection
 from tuque.server.state.server import Server
 
 TURN_READ: Final = 512 << 10  # bytes
-TURN_WRITE: Final = 2 << 20  # bytes of replies that sockets had refused
+TURN_WRITE: Final = 4 << 20  # bytes of replies that sockets had refused
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn
 STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
 COMMAND_COST: Final = 50  # a command counts as so many bytes
@@ -38,6 +38,7 @@ class Share:
         self.has_more = False  # the last connection may have more input than was read
         self.has_read_new = False  # in this turn
         self.has_read_much = False
+        self.unwritten_turn: i64 = -2  # the last one in which a ready socket had to wait
         self.written: i64 = 0  # value of `out_bytes` at which nothing old is written any more
 
     def cost(self) -> i64:
@@ -59,7 +60,8 @@ class Share:
     def may_read(self, c: Connection) -> bool:
         """Whether its turn has come: the share is left, or nobody of its kind was read yet.
 
-        The thrifty have no such right: they come first.
+        The thrifty have no such right: they come first. Who uses much waits until replies that
+        sockets take have been written: otherwise these would grow.
         """
         self.before = self.cost()
         self.has_more = False
@@ -70,16 +72,22 @@ class Share:
             self.has_read_new = True
         else:
             may = self.before < self.end or not self.has_read_much
+            may = may and not self.waits_for_room(c)
             self.has_read_much = True
         if not may:
             self.late[int(c.fd)] = None
         return may
+
+    def waits_for_room(self, c: Connection) -> bool:
+        """Whether it uses much, and replies that sockets would take have not been written yet."""
+        return c.uses_much > THRIFTY and self.unwritten_turn >= self.s.figures.turns - 1
 
     def may_write(self, c: Connection) -> bool:
         """Whether what its socket refused may be written in this turn."""
         if self.s.figures.out_bytes < self.written:
             return True
         self.late[int(c.fd)] = None
+        self.unwritten_turn = self.s.figures.turns
         return False
 
     def note_read(self, c: Connection) -> None:
@@ -142,10 +150,11 @@ class Share:
         return self.by_kind(ready)
 
     def by_kind(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The thrifty and what is no client's, then the new, then those that use much."""
+        """The thrifty and what is no client's, the new, those to write to, those that use much."""
         clients, wired = self.s.clients, self.s.wired
         thrifty: list[tuple[int, int]] = []
         new: list[tuple[int, int]] = []
+        unsent: list[tuple[int, int]] = []
         much: list[tuple[int, int]] = []
         for one in ready:
             c: Connection | None = clients.get(one[0])
@@ -153,8 +162,10 @@ class Share:
                 c = wired.get(one[0])
             if c is None or c.uses_much == THRIFTY:
                 thrifty.append(one)
-            elif c.uses_much == NEW and not one[1] & OUT:
+            elif one[1] & OUT:
+                unsent.append(one)
+            elif c.uses_much == NEW:
                 new.append(one)
             else:
                 much.append(one)
-        return thrifty + new + much
+        return thrifty + new + unsent + much

@@ -452,7 +452,9 @@ class Pump:
             if self.share.is_used():
                 s.resumed = resumed[i:] + s.resumed  # L2.8
                 break
-            if not c.is_closed:
+            if self.share.waits_for_room(c):
+                s.resumed.append(c)
+            elif not c.is_closed:
                 self.go_on(c)
         self.is_going_on = False
         if len(s.n.added) > 0:
