@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sink_lab import bodies, once_each, rows, use_sink
@@ -14,9 +16,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tuque.spark import register, session
 
 pytestmark = pytest.mark.spark
 SLOWLY = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("append", "dedupe")]
@@ -33,6 +35,24 @@ def test_every_row_is_a_job(spark: SparkSession, broker: RealServer, mode: str) 
     write = rows(spark, 300, 3).write.format("tuque").mode("append").option("mode", mode)
     write.option("port", broker.port).option("queue", "q").option("pipeline", 40).save()
     assert bodies(broker) == once_each(300)
+
+
+@pytest.mark.parametrize("name", ["session", "register"])
+def test_a_thread_of_its_own(spark: SparkSession, broker: RealServer, name: str) -> None:
+    """Spark looks up the sink in the session that is active in the thread: in a new one none is."""
+    frame = rows(spark, 3)
+    make_active: Callable[[], object] = session if name == "session" else partial(register, spark)
+
+    def write() -> bool:
+        was_active = SparkSession.getActiveSession() is not None
+        assert make_active() in (None, spark)
+        writer = frame.write.format("tuque").mode("append").option("port", broker.port)
+        writer.option("queue", "q").save()
+        return was_active
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(write).result() is False
+    assert bodies(broker) == once_each(3)
 
 
 def test_a_row_chooses_its_queue_and_times(spark: SparkSession, broker: RealServer) -> None:

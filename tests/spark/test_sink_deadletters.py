@@ -134,6 +134,74 @@ def test_letters_by_queue_task_and_reason(server: RealServer) -> None:
     assert output.endswith("ValueError: no\n")
 
 
+def fail(wire: Wire, queue: str, reason: str, *options: str) -> str:
+    """A job of the queue uses up its only attempt; the letter keeps its id (W6.5)."""
+    id = wire.add(queue, "x", "ATTEMPTS", "1", *options)
+    assert wire("GETJOB", "NOHANG", "FROM", queue)
+    assert wire("FAIL", id, wire("START", "WORKER", "w", id)[0][0], "REASON", reason)[0] == b"dead"
+    return id
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+def test_letters_that_used_up_their_attempts(server: RealServer, has_events: bool) -> None:
+    """Their node knows the reason, the queue and the time; no file needs to."""
+    wire = server.wire()
+    for queue in ("orders", "pays"):
+        fail(wire, queue, "card declined", "DEAD", "letters.dead")
+    fail(wire, "mails", "bounced", "DEAD", "letters")
+    events = ["--events", str(server.directory / "events")] if has_events else []
+    wanted = [(1, "letters", "bounced"), (2, "letters.dead", "card declined")]
+    where = ["--queue", "letters*", *events]
+
+    def found() -> list[tuple[int, str, str]]:
+        code, output = run(server, "triage", "--json", *where)
+        rows = json.loads(output) if code == 0 else []
+        return sorted((row["letters"], row["queue"], row["reason"]) for row in rows)
+
+    until(lambda: found() == wanted, lambda: f"{found()}")
+    code, output = run(server, "replay", *where, "--where", "from_queue <> 'pays'")
+    assert (code, output.splitlines()) == (
+        0,
+        [
+            "1 from letters to mails",
+            "1 from letters.dead to orders",
+            "2 of 2 letters replayed",
+        ],
+    )
+    assert [wire("QLEN", queue) for queue in ("orders", "mails", "letters.dead")] == [1, 1, 1]
+
+
+def test_a_letter_that_died_again(server: RealServer) -> None:
+    """Its last death counts; beside it is one of which only the events tell."""
+    wire = server.wire()
+    id = fail(wire, "orders", "no card")
+    assert wire("DEAD", "REPLAY", "orders.dead", "IDS", id)[1] == 1
+    assert wire("GETJOB", "NOHANG", "FROM", "orders")
+    assert wire("FAIL", id, wire("START", "WORKER", "w", id)[0][0], "REASON", "no money")
+    other = wire.add("b", "x")
+    letter = wire("DEADLETTER", other, "orders.dead", "REASON", "moved").decode()
+    events = ["--events", str(server.directory / "events")]
+
+    def found() -> list[tuple[str, str]]:
+        code, output = run(server, "triage", "--json", *events)
+        rows = json.loads(output) if code == 0 else []
+        return sorted((row["example"], row["reason"]) for row in rows)
+
+    wanted = sorted([(id, "no money"), (letter, "moved")])
+    until(lambda: found() == wanted, lambda: f"{found()}")
+
+
+def test_a_letter_whose_queue_is_not_known(broker: RealServer) -> None:
+    wire = broker.wire()
+    letter = wire("DEADLETTER", wire.add("q", "x"), "letters").decode()
+    code, output = run(broker, "replay", "--queue", "letters")
+    assert code == 1 and "1 from letters stay: the queue it came from is not known" in output
+    assert (
+        f"refused: {letter}: the queue it came from is not known: give --events, or --to" in output
+    )
+    assert [wire("QLEN", queue) for queue in ("q", "letters")] == [0, 1]
+
+
 def test_a_replay_is_done_once(broker: RealServer) -> None:
     fill(broker)
     code, output = run(broker, "replay", "--dry-run")

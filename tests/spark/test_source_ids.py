@@ -11,6 +11,7 @@ from query_by_hand import POLLS_MOST, polls_of
 
 from lab import RealServer
 from tuque import Client
+from tuque.errors import NoQuorum
 from tuque.spark.errors import SourceError
 from tuque.spark.options import source
 from tuque.spark.source import ids
@@ -184,6 +185,20 @@ def test_only_words_that_disque_has(own: RealServer) -> None:
     own.wire()("PING")
     hear("PING")
     assert words - {"PING"} == OF_DISQUE
+
+
+def test_a_leader_that_has_just_restarted(broker: RealServer, client: Client) -> None:
+    """It says NOQUORUM until enough nodes reach it: a task asks again, for retryTimeout."""
+    fill(client, 1)
+    asked: list[Client] = []
+
+    def look(there: Client) -> int:
+        asked.append(there)
+        if len(asked) == 1:
+            raise NoQuorum("NOQUORUM Tube 'q' is INIT here: try again soon")
+        return there.qlen("q")
+
+    assert ids.node_of(options(broker)).ask(look) == 1
 
 
 def test_an_idle_stream_asks_ten_times_a_second(own: RealServer) -> None:

@@ -27,7 +27,10 @@ __all__ = ["SparkSetupError", "nack", "register", "serve_metrics", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Registers `format("tuque")` with a session that does not find it by itself."""
+    """Registers `format("tuque")` with a session that does not find it by itself.
+
+    Also makes the session active in the calling thread, which `df.write` needs.
+    """
     from tuque.spark import datasource  # needs PySpark, which the commands do not
 
     datasource.register(spark)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from tuque.spark.errors import SourceError
 from tuque.spark.options import source as source_options
-from tuque.spark.session import TASKS
+from tuque.spark.session import TASKS, activate
 from tuque.spark.sink import writer as sink
 from tuque.spark.source import columns
 from tuque.spark.source import reader as source
@@ -73,9 +73,12 @@ class TuqueDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers `format("tuque")` with a session, whose parallelism becomes numPartitions."""
+    """Registers `format("tuque")` with a session, whose parallelism becomes numPartitions, and
+    makes it active in the calling thread.
+    """
     try:
         parallelism = spark.sparkContext.defaultParallelism
+        activate(spark)
     except AttributeError:  # Spark Connect: its clients have none
         parallelism = 0
     # A class outside any module is sent to Spark's processes as it is, with its number.

@@ -37,7 +37,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     log: str | Path | None = None,
 ) -> SparkSession:
-    """The session of this process, started if there is none.
+    """The session of this process, started if there is none; active in the calling thread.
 
     `master` defaults to spark-submit's, then to the variable MASTER, as in Spark's own programs,
     then to all cores of this machine; `conf` overrides our settings, `log` receives the JVM's
@@ -53,7 +53,7 @@ def session(
             "PySpark is missing: in a clone `make setup-spark` brings it, "
             "elsewhere pip install 'tuque[spark]'"
         ) from e
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or _made_elsewhere()
     if running is not None:
         return running
     java = find_java()
@@ -80,6 +80,26 @@ def session(
         ) from e
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _made_elsewhere() -> SparkSession | None:
+    """The session that another thread made, now active in this one, too."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession._instantiatedSession
+    if found is None or found._sc._jsc is None:  # None: it was stopped
+        return None
+    activate(found)
+    return found
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes the session active in this thread: `df.write` looks up a Python source there only.
+
+    The JVM keeps it for each connection of Python: each thread has its own, and another one after
+    an interrupt.
+    """
+    spark.createDataFrame([], "id INT")  # sets it on the way; nothing runs
 
 
 @contextmanager

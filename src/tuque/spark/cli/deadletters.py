@@ -39,13 +39,14 @@ def _options(command: Command) -> Command:
             click.option(
                 "--events",
                 type=click.Path(path_type=Path),
-                help="Directory of the servers' events: they tell the reasons.",
+                help="Directory of the servers' events: they tell the reasons of what clients made "
+                "dead letters.",
             ),
             click.option(
                 "--where",
                 default="",
                 help="Only letters for which this SQL is true; columns: letter, queue, task, args, "
-                "size, died_at, and from the events reason, job_id, from_queue.",
+                "size, died_at, reason, job_id, from_queue.",
             ),
         ]
     ):
@@ -125,7 +126,8 @@ def replay(
             raise click.ClickException(visible(KEPT % tube))
         ways = Counter((one["queue"], deadletters.target_of(one, to)) for one in chosen)
         for (queue, target), count in sorted(ways.items()):
-            click.echo(visible(f"{count} from {queue} to {target}"))
+            way = f"to {target}" if target else f"stay: {deadletters.UNKNOWN}"
+            click.echo(visible(f"{count} from {queue} {way}"))
         if dry_run:
             click.echo(f"{len(chosen)} letters would be replayed")
             return

@@ -1,9 +1,10 @@
 """Dead letters: which there are, why, and how to replay them.
 
-The broker has the bodies. Of letters in queues only the events say why a job died: the event of a
-letter's ADDJOB and that of its job's death are consecutive (SPEC Q10), which joins the two. Letters
-of a tube of type tasks are its own dead tasks, which know it themselves (SPEC T48.8). Needs no
-Spark: one process can handle the usual number of letters.
+The broker has the bodies. A job that died by its work keeps its id, and the node knows why and
+where (SPEC W6.5), as it does of the dead tasks of a tube of type tasks (SPEC T48.8). A letter that
+DEADLETTER made is a new job, of which only the events tell: the event of its ADDJOB and that of its
+job's death are consecutive (SPEC Q10), which joins the two. Needs no Spark: one process can handle
+the usual number of letters.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ STEP: Final = 500  # letters sent together
 PAGE: Final = 1000
 TASKS: Final = "tasks"  # the type of tubes whose dead tasks stay in them
 STAYS: Final = "it stays dead: another job has its UNIQUE key"
+UNKNOWN: Final = "the queue it came from is not known: give --events, or --to"
 KNOWN_S: Final = 30 * 86_400  # how long a replay is remembered
 NO_TASK: Final = "(no task call)"
 NOT_KNOWN: Final = "(not in the events)"
@@ -41,9 +43,10 @@ NOT_KNOWN: Final = "(not in the events)"
 TABLE: Final = """
 CREATE TABLE found (letter VARCHAR, queue VARCHAR, task VARCHAR, args VARCHAR, size INT,
                     died_at TIMESTAMP, reason VARCHAR, is_task BOOLEAN);
+CREATE TABLE known (letter VARCHAR, from_queue VARCHAR, died_at TIMESTAMP, reason VARCHAR);
 CREATE TABLE names (shown VARCHAR, name BLOB);
 """
-# Why letters exist: the event after the letter's ADDJOB, on the same node.
+# Why letters that DEADLETTER made exist: the event after their ADDJOB, on the same node.
 WHY: Final = """
 CREATE VIEW why AS
 SELECT a.job_id AS letter, d.job_id AS job_id, d.queue AS from_queue, d.reason AS reason
@@ -58,11 +61,12 @@ SELECT NULL::VARCHAR AS letter, NULL::VARCHAR AS job_id, NULL::VARCHAR AS from_q
 """
 LETTERS: Final = f"""
 CREATE TABLE letters AS
-SELECT f.letter, f.queue, f.task, f.args, f.size, f.died_at, f.is_task,
-       CASE WHEN f.is_task THEN f.letter ELSE w.job_id END AS job_id,
-       CASE WHEN f.is_task THEN f.queue ELSE w.from_queue END AS from_queue,
-       coalesce(f.reason, w.reason, '{NOT_KNOWN}') AS reason
-FROM found f LEFT JOIN why w ON w.letter = f.letter
+SELECT f.letter, f.queue, f.task, f.args, f.size, coalesce(k.died_at, f.died_at) AS died_at,
+       f.is_task,
+       CASE WHEN f.is_task THEN f.letter ELSE coalesce(k.letter, w.job_id) END AS job_id,
+       CASE WHEN f.is_task THEN f.queue ELSE coalesce(k.from_queue, w.from_queue) END AS from_queue,
+       coalesce(f.reason, k.reason, w.reason, '{NOT_KNOWN}') AS reason
+FROM found f LEFT JOIN known k ON k.letter = f.letter LEFT JOIN why w ON w.letter = f.letter
 """
 GROUPS: Final = """
 SELECT count(*) AS letters, queue, task, reason,
@@ -125,7 +129,8 @@ def look(
 ) -> int:
     """Make the table `letters` of those in these queues and tubes; returns how many."""
     engine.base.execute(TABLE)
-    _keep_names(engine, [*queues, *tubes])
+    origins = {name for queue in queues for name in _keep_known(engine, client, queue)}
+    _keep_names(engine, [*queues, *tubes, *origins])
     total = 0
     insert = "INSERT INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     for queue in queues:
@@ -145,6 +150,18 @@ def look(
         engine.base.execute(WHY)
     engine.base.execute(LETTERS)
     return total
+
+
+def _keep_known(engine: DuckEngine, client: Client, queue: str) -> set[str]:
+    """Keep what the node knows of the letters in the queue; returns the queues they came from."""
+    origins: set[str] = set()
+    listed = list(client.dead_letters(queue, count=PAGE))
+    for at in range(0, len(listed), PAGE):
+        some = listed[at : at + PAGE]
+        origins.update(letter.origin for letter in some)
+        rows = [_known_row(one) for one in some]
+        engine.base.executemany("INSERT INTO known VALUES (?, ?, ?, ?)", rows)
+    return origins
 
 
 def groups(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
@@ -177,9 +194,12 @@ def _keep_names(engine: DuckEngine, names: list[str]) -> None:
 
 
 def target_of(letter: dict[str, Any], to: str) -> str:
-    """A letter's target: as requested, else its job's queue, else the name without `.dead`."""
+    """A letter's target: as requested, else its job's queue, else the name without `.dead`; empty
+    if none is known.
+    """
     queue: str = letter["queue"]
-    return to or letter["from_queue"] or queue.removesuffix(DEAD_SUFFIX)
+    name = queue.removesuffix(DEAD_SUFFIX)
+    return to or letter["from_queue"] or (name if name != queue else "")
 
 
 def replay(
@@ -191,7 +211,9 @@ def replay(
     replay are not added twice.
     """
     added, refused = _replay_tasks(client, [one for one in letters if one["is_task"]], to)
-    queued = [one for one in letters if not one["is_task"]]
+    lost = [one["letter"] for one in letters if not target_of(one, to)]
+    refused += [f"{id}: {UNKNOWN}" for id in lost]
+    queued = [one for one in letters if not one["is_task"] and target_of(one, to)]
     for at in range(0, len(queued), STEP):
         part = queued[at : at + STEP]
         pipe = client.pipeline()
@@ -264,6 +286,13 @@ def _row(info: JobInfo) -> tuple[Any, ...]:
     body = info.body or b""
     died_at = _instant(info.ctime_ns / 1e9)
     return info.id, writable(info.queue or ""), *_call_of(body), len(body), died_at, None, False
+
+
+def _known_row(letter: DeadLetter) -> tuple[Any, ...]:
+    """What the node says of a letter that kept its id; one that expired may never have failed."""
+    died_at = _instant(letter.last_failure_ms / 1e3) if letter.last_failure_ms else None
+    why = writable(letter.reason or letter.cause) or None
+    return letter.id, writable(letter.origin) or None, died_at, why
 
 
 def _task_rows(client: Client, tube: str, listed: list[DeadLetter]) -> list[tuple[Any, ...]]:

@@ -39,11 +39,14 @@ KNOWN: Final = (
     "leaves out batches whose numbers it has already"
 )
 
+# takeover=true does not help: the numbers of its next batches are used up. A sink that keeps them
+# leaves the batches out, and a file sink's log in a new path would begin in the middle.
 BEHIND: Final = (
     "the checkpoint is older than what group {group!r} has done: {why}. A backup of the checkpoint "
-    "was put back, or a copy of it has run. Use the newest one; if that is lost, "
-    "takeover=true continues with what was not acknowledged; a file sink (Parquet, Delta) then "
-    "needs a new path, since it leaves out batches whose numbers it has already"
+    "was put back, or a copy of it has run. Use the newest one; if that is lost, delete this one, "
+    "too: without a checkpoint, takeover=true continues with what was not acknowledged; a file "
+    "sink (Parquet, Delta) then needs a new path, since it leaves out batches whose numbers it has "
+    "already"
 )
 
 
@@ -288,20 +291,10 @@ class Leases:
             pass
         except Fenced as err:
             found = place.node.try_now(lambda c: c.lease_info(self.options.group))
-            late = self._late_heir(place)
-            if self.options.takes_over and found.owner == late:
-                self._open(place, late)
-                return None
             if found.owner != heir(place.logged):
                 raise fenced(self.options.group, err) from err
         self._open(place, self._heir(place))
         return None
-
-    def _late_heir(self, place: Place) -> str:
-        """The owner name of a query that takes over with an old checkpoint: the same again if it
-        dies before it logs, and never that of the query with the newest checkpoint.
-        """
-        return f"{heir(place.logged)} {place.logged_seq}"
 
     def _heir(self, place: Place) -> str:
         return heir(place.logged) if place.logged else self.owner
@@ -356,10 +349,7 @@ class Leases:
             try:
                 taken = self._sure(place, ask)
             except Acked as err:  # the batch after the checkpoint's
-                if not options.takes_over:
-                    raise SourceError(BEHIND.format(group=options.group, why=err)) from err
-                taken = None
-                self._open(place, self._late_heir(place))
+                raise SourceError(BEHIND.format(group=options.group, why=err)) from err
             if taken is None:
                 taken = place.node.try_now(ask)
         except (AwayError, Leaving):

@@ -15,7 +15,7 @@ import msgspec
 from tuque.client.retry import Retry
 from tuque.client.sync import Client
 from tuque.client.url import Address, Settings
-from tuque.errors import ConnectionError, IsTube, Loading, MaxClients, TubeHome
+from tuque.errors import ConnectionError, IsTube, Loading, MaxClients, NoQuorum, TubeHome
 from tuque.spark.errors import SourceError
 from tuque.spark.options.source import url_of
 
@@ -23,7 +23,8 @@ T = TypeVar("T")
 IDLE_S: Final = 0.1  # a stream without jobs waits: Spark asks again at once
 PAUSE_S: Final = 0.25  # between two attempts at a node that is down
 REST_RATIO: Final = 10  # a node that makes others wait in vain is skipped for so many times as long
-AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
+# NoQuorum: the leader of a tube after its restart, until enough nodes vote for it again (T25).
+AWAY: Final = (ConnectionError, OSError, Loading, MaxClients, NoQuorum)
 
 
 class AwayError(Exception):
