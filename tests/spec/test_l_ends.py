@@ -350,7 +350,7 @@ def test_a_turn_writes_only_so_much_of_what_was_refused(world: World) -> None:
 
 
 def test_who_uses_much_waits_until_the_replies_are_written(world: World) -> None:
-    """L2.8 before the rest nobody who uses much goes on."""
+    """L2.8 before the rest nobody who uses much runs."""
     much, again = heavy(world, 2)
     polite = world.wire()
     assert polite("PING") == b"PONG"
