@@ -394,6 +394,7 @@ def test_parts_are_as_many_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=7),
         dataSource=SimpleNamespace(register=known.append),
+        createDataFrame=lambda *_: None,
     )
     register(shown)
     sent = cloudpickle.loads(cloudpickle.dumps(known[0]))

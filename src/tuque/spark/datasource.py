@@ -78,9 +78,10 @@ def register(spark: SparkSession) -> None:
     """
     try:
         parallelism = spark.sparkContext.defaultParallelism
-        activate(spark)
     except AttributeError:  # Spark Connect: its clients have none
         parallelism = 0
+    else:
+        activate(spark)
     # A class outside any module is sent to Spark's processes as it is, with its number.
     own = type("SessionDataSource", (TuqueDataSource,), {"parallelism": parallelism})
     spark.dataSource.register(own)
