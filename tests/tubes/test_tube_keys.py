@@ -464,3 +464,22 @@ def test_a_restart_changes_no_limit(make_world: Callable[..., World], state: str
     run = world.wire()
     assert run("LIMITS", "t")[1][0][3] == b"a"
     assert world.get("t", count=9) == []
+
+
+def test_a_restart_makes_no_rate_quicker(make_world: Callable[..., World]) -> None:
+    """T42.4 After a start and at a new leader each bucket is empty: no failover gives a second
+    burst.
+    """
+    world = make_world(journal="always")
+    assert world.run("TUBE", "CREATE", "t", "tasks") == b"OK"
+    for _ in range(6):
+        world.add("t", "body", "RATE", "r", "100/s")
+    world.add("t", "body", "RATE", "r", "1/h", DELAY=600)
+    before = world.get("t", count=9)
+    world.kill(0)
+    world.start(0)
+    world.pass_ms(1_000)
+    assert len(before) <= 1
+    assert world.get("t", count=9) == []
+    world.pass_ms(3_600_000)
+    assert len(world.get("t", count=9)) == 1

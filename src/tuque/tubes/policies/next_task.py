@@ -638,9 +638,21 @@ class Tasks(KeyTables):
             self.rates[lane.rate].tasks += 1
 
     def loaded(self) -> None:
-        """[T41] All tasks are in: lanes that were let go too early wait again (T41.4)."""
-        if all(limit.used <= limit.places for limit in self.limits.values()):
+        """[T41, T42] All tasks are in: what their keys mean is known.
+
+        Buckets are empty of what they hold now (T42.4), and lanes that were let go too early wait
+        again (T41.4).
+        """
+        slower: list[bytes] = []
+        for key, rate in self.rates.items():
+            full_ns = self.empty_ns + rate.burst * rate.gap_ns
+            if rate.full_ns < full_ns:
+                rate.full_ns = full_ns
+                slower.append(key)
+        if len(slower) == 0 and all(one.used <= one.places for one in self.limits.values()):
             return
         for lane in list(self.lanes.values()):
-            if lane.has_place and self.ring_of(lane) is self.line:
+            if not lane.is_free and self.ring_of(lane) is self.line:
                 self.has_lost(lane)
+        for key in slower:
+            self.feed_rate(key, self.rates[key])
