@@ -429,6 +429,21 @@ def test_a_pipeline_cut_short(connect: Connect, node: ScriptedNode) -> None:
     assert node.count("ADDJOB") == 3
 
 
+@pytest.mark.parametrize("answered", [1000, 0])
+def test_a_long_pipeline_cut_short_says_what_was_not_sent(
+    connect: Connect, node: ScriptedNode, answered: int
+) -> None:
+    node.answers["ADDJOB"] = in_turn(*[ADDED] * answered, b"")
+    asked = [("addjob", "q", "b")] * 2500
+    results = connect(node.url, retry=FAST).piped(*asked, raise_on_error=False)
+    assert results[:answered] == [ID] * answered
+    lost, unsent = results[answered : answered + 1000], results[answered + 1000 :]
+    assert {(type(one), one.may_be_done, one.retryable) for one in lost} == {(Closed, True, False)}
+    known = {(type(one), one.may_be_done, one.retryable) for one in unsent}
+    assert known == {(Closed, False, True)}
+    assert str(unsent[0]).startswith("not sent: ")
+
+
 def test_a_pipeline_of_reads_goes_on_where_it_was_cut(connect: Connect, node: ScriptedNode) -> None:
     node.answers["QLEN"] = in_turn(b":1\r\n", b":2\r\n", b"", b":3\r\n", b":4\r\n")
     assert connect(node.url, retry=FAST).piped(*[("qlen", "q")] * 4) == [1, 2, 3, 4]

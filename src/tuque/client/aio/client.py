@@ -553,7 +553,7 @@ class Pipeline(pipeline.Queued):
         """Sends the calls; returns their results in order, and keeps them in `results`.
 
         Raises the first error among them, or with `raise_on_error=False` leaves it in its place.
-        If no reply came at all, raises that error in either case.
+        If no reply came at all, raises that error in either case, unless only some were sent.
         """
         asked = self._taken()
         self.results = await self._client.run_all(asked) if asked else []

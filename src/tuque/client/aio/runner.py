@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, to_text
@@ -23,10 +23,12 @@ from tuque.client.transport.face import (
     SLICE_S,
     Face,
     Lineage,
+    Sent,
     Slots,
     log,
-    no_answer,
+    no_answers,
     no_node,
+    raise_if_same,
 )
 from tuque.client.transport.streams import Link, Waiter
 from tuque.client.url import Address, Settings
@@ -38,7 +40,6 @@ from tuque.errors import (
     Leaving,
     Loading,
     MaxClients,
-    ReplyError,
     Timeout,
     TubeHome,
 )
@@ -148,8 +149,7 @@ class Runner(Face):
         else:
             replies = [None] * len(asked)
             await self._ask_places(groups, asked, replies)
-            if all(isinstance(one, ConnectionError) for one in replies):
-                raise cast(ConnectionError, replies[-1])
+            raise_if_same(replies)
         await self._ask_homes(asked, replies)
         results = await pipeline.unhurried(pipeline.read_each(asked, replies))  # asyncio only
         # threads only: results = list(pipeline.read_each(asked, replies))
@@ -176,22 +176,25 @@ class Runner(Face):
         """Asks each node for its calls of a pipeline, and puts the replies into their places."""
         for at, places in groups.items():
             calls = [asked[place] for place in places]
-            try:
-                found = await self._answers(calls, at)
-            except Error as e:
-                found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+            found = await self._answers(calls, at, is_part=True)
             for place, reply in zip(places, found, strict=True):
                 replies[place] = reply
 
-    async def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
-        """The replies, with an error for each missing one; raises if all are missing."""
+    async def _answers(
+        self, asked: list[Call[Any]], at: Address | None = None, *, is_part: bool = False
+    ) -> list[Reply]:
+        """The replies, with an error for each missing one.
+
+        Raises if all are missing, unless some of the calls were sent, or `is_part`.
+        """
         replies: list[Reply] = []
+        sent = Sent()
         try:
-            await self._ask(asked, replies, at)
+            await self._ask(asked, replies, at, sent)
         except Error as e:
-            if not replies:
+            if not replies and not is_part and sent.count in (0, len(asked)):
                 raise
-            replies += [no_answer(e, call) for call in asked[len(replies) :]]
+            replies += no_answers(e, asked, len(replies), sent.count)
         return replies
 
     async def _ask_one(self, call: Call[Any]) -> Reply:
@@ -209,12 +212,17 @@ class Runner(Face):
         return replies[0]
 
     async def _ask(
-        self, asked: list[Call[Any]], replies: list[Reply], at: Address | None = None
+        self,
+        asked: list[Call[Any]],
+        replies: list[Reply],
+        at: Address | None = None,
+        sent: Sent | None = None,
     ) -> None:
         """Appends a reply for each call, retrying where safe; raises the last error.
 
-        `at` is a node that must be asked first.
+        `at` is a node that must be asked first; `sent` counts the calls that were sent.
         """
+        sent = sent or Sent()
         self._check_open()
         self._check_owner()
         may_block = any(call.may_block for call in asked)
@@ -230,7 +238,7 @@ class Runner(Face):
                 link = await self._take(pool, tries.search_until_s, at)
                 had = link.address
                 tries.logged_in(link)
-                await self._converse(pool, link, asked, replies, tries.deadline_s, lost)
+                await self._converse(pool, link, asked, replies, tries.deadline_s, lost, sent)
                 continue
             except Error as e:
                 if had is not None and isinstance(e, ConnectionError):
@@ -250,6 +258,7 @@ class Runner(Face):
         replies: list[Reply],
         deadline_s: float,
         lost: int,
+        sent: Sent,
     ) -> None:
         """Sends the unanswered calls over one connection, and returns that to the pool.
 
@@ -262,6 +271,7 @@ class Runner(Face):
             if in_session:
                 await self._join(link, asked, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
+                sent.count = max(sent.count, len(replies) + len(batch))
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 await link.exchange([call.args for call in batch], replies, until_s)
             is_good = True

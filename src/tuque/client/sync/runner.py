@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, to_text
@@ -23,10 +23,12 @@ from tuque.client.transport.face import (
     SLICE_S,
     Face,
     Lineage,
+    Sent,
     Slots,
     log,
-    no_answer,
+    no_answers,
     no_node,
+    raise_if_same,
 )
 from tuque.client.transport.sockets import Link, Waiter
 from tuque.client.url import Address, Settings
@@ -38,7 +40,6 @@ from tuque.errors import (
     Leaving,
     Loading,
     MaxClients,
-    ReplyError,
     Timeout,
     TubeHome,
 )
@@ -147,8 +148,7 @@ class Runner(Face):
         else:
             replies = [None] * len(asked)
             self._ask_places(groups, asked, replies)
-            if all(isinstance(one, ConnectionError) for one in replies):
-                raise cast(ConnectionError, replies[-1])
+            raise_if_same(replies)
         self._ask_homes(asked, replies)
         results = list(pipeline.read_each(asked, replies))
         return self._seen(asked, results, time.monotonic())
@@ -174,22 +174,25 @@ class Runner(Face):
         """Asks each node for its calls of a pipeline, and puts the replies into their places."""
         for at, places in groups.items():
             calls = [asked[place] for place in places]
-            try:
-                found = self._answers(calls, at)
-            except Error as e:
-                found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+            found = self._answers(calls, at, is_part=True)
             for place, reply in zip(places, found, strict=True):
                 replies[place] = reply
 
-    def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
-        """The replies, with an error for each missing one; raises if all are missing."""
+    def _answers(
+        self, asked: list[Call[Any]], at: Address | None = None, *, is_part: bool = False
+    ) -> list[Reply]:
+        """The replies, with an error for each missing one.
+
+        Raises if all are missing, unless some of the calls were sent, or `is_part`.
+        """
         replies: list[Reply] = []
+        sent = Sent()
         try:
-            self._ask(asked, replies, at)
+            self._ask(asked, replies, at, sent)
         except Error as e:
-            if not replies:
+            if not replies and not is_part and sent.count in (0, len(asked)):
                 raise
-            replies += [no_answer(e, call) for call in asked[len(replies) :]]
+            replies += no_answers(e, asked, len(replies), sent.count)
         return replies
 
     def _ask_one(self, call: Call[Any]) -> Reply:
@@ -206,11 +209,18 @@ class Runner(Face):
             raise replies[0]
         return replies[0]
 
-    def _ask(self, asked: list[Call[Any]], replies: list[Reply], at: Address | None = None) -> None:
+    def _ask(
+        self,
+        asked: list[Call[Any]],
+        replies: list[Reply],
+        at: Address | None = None,
+        sent: Sent | None = None,
+    ) -> None:
         """Appends a reply for each call, retrying where safe; raises the last error.
 
-        `at` is a node that must be asked first.
+        `at` is a node that must be asked first; `sent` counts the calls that were sent.
         """
+        sent = sent or Sent()
         self._check_open()
         self._check_owner()
         may_block = any(call.may_block for call in asked)
@@ -226,7 +236,7 @@ class Runner(Face):
                 link = self._take(pool, tries.search_until_s, at)
                 had = link.address
                 tries.logged_in(link)
-                self._converse(pool, link, asked, replies, tries.deadline_s, lost)
+                self._converse(pool, link, asked, replies, tries.deadline_s, lost, sent)
                 continue
             except Error as e:
                 if had is not None and isinstance(e, ConnectionError):
@@ -246,6 +256,7 @@ class Runner(Face):
         replies: list[Reply],
         deadline_s: float,
         lost: int,
+        sent: Sent,
     ) -> None:
         """Sends the unanswered calls over one connection, and returns that to the pool.
 
@@ -258,6 +269,7 @@ class Runner(Face):
             if in_session:
                 self._join(link, asked, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
+                sent.count = max(sent.count, len(replies) + len(batch))
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 link.exchange([call.args for call in batch], replies, until_s)
             is_good = True

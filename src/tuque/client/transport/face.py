@@ -480,15 +480,40 @@ def no_node(causes: list[Error]) -> Error:
     return NoNode("no node can be reached: " + "; ".join(map(str, causes)))
 
 
-def no_answer(error: Error, call: Call[Any]) -> Error:
+class Sent:
+    """How many of the calls of a pipeline were sent, the first ones: the others are not done."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def no_answers(error: Error, asked: list[Call[Any]], known: int, sent: int) -> list[Reply]:
+    """The errors of the calls of a pipeline that have no reply: all but the first `known`.
+
+    The first `sent` calls were sent.
+    """
+    if not known and isinstance(error, ReplyError) and sent in (0, len(asked)):
+        return [error] * len(asked)
+    return [no_answer(error, asked[at], at < sent) for at in range(known, len(asked))]
+
+
+def no_answer(error: Error, call: Call[Any], was_sent: bool) -> Error:
     """The error of a call of a pipeline whose connection failed before its reply."""
-    if isinstance(error, NOT_NOW) and not error.may_be_done:
+    if isinstance(error, NOT_NOW) and not (error.may_be_done and was_sent):
         return type(error)(error.message, node=error.node, job_id=call.job_id)
     kind = type(error) if isinstance(error, ConnectionError) else Closed
-    retryable = call.repeat and not call.pinned
-    found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)
+    retryable = not was_sent or (call.repeat and not call.pinned)
+    message = error.message if was_sent else f"not sent: {error.message}"
+    found = kind(message, node=error.node, job_id=call.job_id, retryable=retryable)
     found.may_be_done = not retryable
     return found
+
+
+def raise_if_same(replies: list[Reply]) -> None:
+    """Raises if no call of a pipeline has a reply, and what is known of all is the same."""
+    found = [one for one in replies if isinstance(one, ConnectionError)]
+    if len(found) == len(replies) and len({one.may_be_done for one in found}) == 1:
+        raise found[-1]
 
 
 def connect_error(address: Address, error: OSError) -> ConnectionError:
