@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from client_nodes import Connect, ScriptedNode
+from client_nodes import ID, Connect, ScriptedNode, in_turn
 
 from lab import RealServer
 from tuque import Client
@@ -14,7 +15,8 @@ from tuque.client.commands import groups
 from tuque.client.commands.calls import Call
 from tuque.client.commands.groups import ChildEnd, GroupChild, JobGroup
 from tuque.client.routing.leaders import tubes_in
-from tuque.errors import NoJobGroup, NoTube
+from tuque.errors import Closed, NoJobGroup, NoTube, Timeout
+from tuque.worker import App
 from until import until
 
 ROW = [
@@ -122,3 +124,36 @@ def test_a_group_on_a_node(real_node: RealServer) -> None:
         info = client.info("tubes")
         assert (info["tubes_groups_made"], info["tubes_groups_done"]) == (2, 1)
         assert info["tubes_groups_failed"] == 1
+
+
+def row_of(fields: dict[bytes, bytes | int]) -> bytes:
+    said = [b"*%d\r\n" % (2 * len(fields))]
+    for one in (part for field in fields.items() for part in field):
+        said.append(
+            b":%d\r\n" % one if isinstance(one, int) else b"$%d\r\n%b\r\n" % (len(one), one)
+        )
+    return b"".join(said)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("limit_s", [None, 0.3])
+def test_the_look_for_a_group_goes_on_in_an_outage(
+    node: ScriptedNode, limit_s: float | None, is_async: bool
+) -> None:
+    """U1.6 A wait for a result continues while the broker is away"""
+    texts = (b"worker", b"progress", b"result", b"cause", b"reason", b"detail")
+    numbers = (b"attempt", b"of", b"ended-ms")
+    fields = {b"state": b"scheduled", **dict.fromkeys(texts, b""), **dict.fromkeys(numbers, 0)}
+    node.answers |= {"RESULT": in_turn(row_of(fields), b""), "SHOW": b""}
+    app = App(f"{node.url}/?timeout=0.4&retries=0")
+
+    async def waited() -> None:
+        try:
+            await app.handle(ID, int).result_async(limit_s)
+        finally:
+            await app.aclose()
+
+    with pytest.raises((Closed, Timeout)):
+        asyncio.run(waited()) if is_async else app.handle(ID, int).result(limit_s)
+    assert (node.count("RESULT"), node.count("SHOW") > 1) == (1, True)
+    app.close()

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ import msgspec
 import pytest
 
 from lab import free_port
-from tuque.errors import ConfigError, NoNode
+from tuque.client.url import parse
+from tuque.errors import ConfigError, Error, Loading, NoNode
 from tuque.testing import job
 from tuque.worker import App, Backoff, ChainHandle, Envelope, GroupHandle, RetryLater, load_app
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import decode, encode
 from tuque.worker.app.enqueue import Adding
-from tuque.worker.app.handle import Handle
+from tuque.worker.app.handle import LATE_S, Handle, Patience
 from tuque.worker.app.task import Task
 
 
@@ -322,13 +323,82 @@ def test_a_fork_while_another_thread_makes_the_client() -> None:
     assert code == 0
 
 
-@pytest.mark.parametrize("name", ["an_id", ""])
-def test_a_wait_without_a_limit_lasts_as_long_as_the_client_has_patience(name: str) -> None:
+ID = "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"
+
+
+@pytest.mark.parametrize("kind", ["job", "known by its id", "group"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_wait_without_a_limit_lasts_as_long_as_the_client_has_patience(
+    kind: str, is_async: bool
+) -> None:
     """U1.6 without one, for the client's `timeout`"""
-    app = App("tuque://127.0.0.1:1/?timeout=0.4&search_timeout=0.05&retries=0")
-    handle: Handle[int] = Handle("D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1", app, int, task=name)
+    app = App("tuque://127.0.0.1:1/?timeout=0.3&search_timeout=0.05&retries=0")
+    job: Handle[int] = Handle(ID, app, int, task="named" if kind == "job" else "")
+    group: GroupHandle[int] = GroupHandle(app, "t", ID, [], {})
     began_s = time.monotonic()
     with pytest.raises(NoNode):
-        handle.result()
-    assert time.monotonic() - began_s > 0.2
+        if is_async:
+            asyncio.run(ended(app, group.results_async() if kind == "group" else job))
+        elif kind == "group":
+            group.results()
+        else:
+            job.result()
+    assert time.monotonic() - began_s > 0.15
     app.close()
+
+
+async def ended(app: App, waited: Awaitable[Any]) -> Any:
+    try:
+        return await waited
+    finally:
+        await app.aclose()
+
+
+def test_a_wait_ends_soon_after_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """U1.6 It ends 2 s after its limit at the latest, however long a node is silent."""
+    monkeypatch.setattr("tuque.worker.app.handle.LATE_S", 0.1)
+    app = App("tuque://127.0.0.1:1/?timeout=60&search_timeout=60")
+    job: Handle[int] = Handle(ID, app, int, task="named")
+    group: GroupHandle[int] = GroupHandle(app, "t", ID, [], {})
+    began_s = time.monotonic()
+    for wait in (job.result, group.results):
+        with pytest.raises(NoNode):
+            wait(0.05)
+    for waited in (job.result_async(0.05), group.results_async(0.05)):
+        with pytest.raises(NoNode):
+            asyncio.run(ended(app, waited))
+    assert time.monotonic() - began_s < 30
+    app.close()
+
+
+def test_the_patience_of_a_wait() -> None:
+    """U1.6 A wait for a result continues while the broker is away, up to its limit"""
+    settings = parse("tuque://127.0.0.1:1/?timeout=60&search_timeout=50")
+    lost = NoNode("x", retryable=True)
+    asked: list[float | None] = []
+    limited = Patience(settings, time.monotonic() + 3600)
+    assert limited.call_s() == LATE_S
+    assert limited.asks_again(lost) and limited.asks_again(Loading("x", retryable=True))
+    assert not limited.asks_again(Error("x"))
+    over = Patience(settings, time.monotonic() + 0.01)
+    assert not over.asks_again(lost)
+    assert 0 < (over.call_s() or 0) <= 0.05, "a search is not longer than what is left"
+    over.answered()
+    assert over.call_s() == LATE_S
+    endless = Patience(settings, None)
+    assert endless.call_s() is None
+    assert endless.asks_again(lost) and not endless.asks_again(Loading("x", retryable=True))
+
+    def answer() -> str:
+        asked.append(endless.call_s())
+        if len(asked) == 1:
+            raise lost
+        return "found"
+
+    assert endless.ask(answer) == "found"
+    assert asked == [None, LATE_S]
+    assert endless.call_s() is None
+    hour_ms = endless.wait_ms()
+    assert endless.asks_again(lost) and 1 < endless.wait_ms() <= 1000 < hour_ms
+    endless.answered()
+    assert endless.wait_ms() == hour_ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tuque.client.api import plain_id, url_id
@@ -40,19 +40,97 @@ from tuque.worker.app.encryption import (
 from tuque.worker.app.options import check_number
 
 if TYPE_CHECKING:
+    from tuque.client.url import Settings
     from tuque.worker.app.app import App
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
+AGAIN_MS: Final = 1000  # of the first one after an outage
 AGAIN_S: Final = 0.1  # after a wait that an outage ended
+LATE_S: Final = 2.0  # after the limit: other nodes have a second to answer
+LAST_TRY_S: Final = 0.05  # in an outage, when the time is over
 REASONS: Final = {
     "expired": "its TTL was over",
     "unstarted": "no worker began it",
 }  # the broker has none
 NEXT: Final = "tuque-next"  # in the result of a step of a chain: the job or group that follows
 NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
+
+
+class Patience:
+    """[U1] How long a wait for a result lasts over an outage of the broker (U1.6)."""
+
+    def __init__(self, settings: Settings, ends_at: float | None) -> None:
+        self._settings = settings
+        self._ends_at = ends_at
+        self._is_lost = False
+        self._asked_at = 0.0
+        self._until_s = 0.0  # of an outage, without a limit
+
+    def call_s(self) -> float | None:
+        """The `timeout` of the next call, which a search for a node has, too; None: the client's.
+
+        So the wait ends `LATE_S` after its limit at the latest, in an outage with it.
+        """
+        self._asked_at = time.monotonic()
+        ends_at = self._until_s if self._ends_at is None else self._ends_at
+        if self._is_lost:
+            left_s = max(LAST_TRY_S, ends_at - self._asked_at)
+        elif self._ends_at is None:
+            return None
+        else:
+            left_s = LATE_S
+        return min(self._settings.timeout_s, LATE_S, left_s)
+
+    def wait_ms(self) -> int:
+        """How long the next call waits: after an outage not for long, so that its end is known."""
+        if self._ends_at is None:
+            return AGAIN_MS if self._is_lost else WAIT_MS
+        return min(WAIT_MS, max(1, round((self._ends_at - time.monotonic()) * 1000)))
+
+    def answered(self) -> None:
+        """The outage is over, if there was one."""
+        self._is_lost = False
+
+    def asks_again(self, err: Error) -> bool:
+        """Whether to ask again after the error; without a limit only while no node answers."""
+        now, was_lost = time.monotonic(), self._is_lost
+        self._is_lost = isinstance(err, ConnectionError)
+        if self._ends_at is not None:
+            return err.retryable and now + AGAIN_S < self._ends_at
+        if self._is_lost and not was_lost:
+            patience_s, search_s = self._settings.timeout_s, self._settings.search_timeout_s
+            searched_s = patience_s if search_s is None else min(patience_s, search_s)
+            self._until_s = max(self._asked_at, now - searched_s) + patience_s
+        return self._is_lost and now + AGAIN_S < self._until_s
+
+    def ask(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns, which is called again after an outage."""
+        while True:
+            try:
+                found = ask()
+            except Error as err:
+                if not self.asks_again(err):
+                    raise
+            else:
+                self.answered()
+                return found
+            time.sleep(AGAIN_S)
+
+    async def ask_async(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Like `ask`, for asyncio programs."""
+        while True:
+            try:
+                found = await ask()
+            except Error as err:
+                if not self.asks_again(err):
+                    raise
+            else:
+                self.answered()
+                return found
+            await asyncio.sleep(AGAIN_S)
 
 
 class Handle(str, Generic[R]):
@@ -156,18 +234,16 @@ class Handle(str, Generic[R]):
     def _ended(self, ends_at: float | None) -> Result:
         """How the job ended, or where it stands then; waits for it."""
         client = self._of().client
-        patience_at = 0.0  # of an outage, without a limit
+        patience = Patience(client.settings, ends_at)
         while True:
             try:
-                found = client.result(self.id, wait_ms=_wait_ms(ends_at))
+                found = patience.ask(
+                    lambda: client.result(
+                        self.id, wait_ms=patience.wait_ms(), timeout=patience.call_s()
+                    )
+                )
             except NoJob:
                 raise self._unknown() from None
-            except Error as err:
-                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
-                if not _may_ask_again(err, ends_at, patience_at):
-                    raise
-                time.sleep(AGAIN_S)
-                continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
                 return found
 
@@ -209,18 +285,16 @@ class Handle(str, Generic[R]):
     async def _ended_async(self, ends_at: float | None) -> Result:
         """How the job ended, or where it stands then; waits for it."""
         client = self._of().aio_client
-        patience_at = 0.0  # of an outage, without a limit
+        patience = Patience(client.settings, ends_at)
         while True:
             try:
-                found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
+                found = await patience.ask_async(
+                    lambda: client.result(
+                        self.id, wait_ms=patience.wait_ms(), timeout=patience.call_s()
+                    )
+                )
             except NoJob:
                 raise self._unknown() from None
-            except Error as err:
-                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
-                if not _may_ask_again(err, ends_at, patience_at):
-                    raise
-                await asyncio.sleep(AGAIN_S)
-                continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
                 return found
 
@@ -316,65 +390,63 @@ class Handle(str, Generic[R]):
 
     def _looked(self, ends_at: float | None) -> Result | None:
         """Where the job stands now; None if nothing of it is known."""
-        client, patience_at = self._of().client, 0.0
-        while True:
-            try:
-                return client.result(self.id)
-            except NoJob:
-                return None
-            except Error as err:
-                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
-                if not _may_ask_again(err, ends_at, patience_at):
-                    raise
-                time.sleep(AGAIN_S)
+        client = self._of().client
+        patience = Patience(client.settings, ends_at)
+        try:
+            return patience.ask(lambda: client.result(self.id, timeout=patience.call_s()))
+        except NoJob:
+            return None
 
     def _group(self, found: Result | None, ends_at: float | None = 0) -> JobGroup | None:
         """The group with this id, if it is one that has no callback yet."""
+        if found is None or found.state != "scheduled":
+            return None
         client = self._of().client
-        while found is not None and found.state == "scheduled":
-            try:
-                shown = client.show(self.id)
-                tube = "" if shown is None or shown.queue is None else shown.queue
-                group = client.group_show(tube, self.id) if tube else None
-            except Error as err:
-                if not _may_ask_again(err, ends_at):
-                    break  # the wait for its outcome says why
-                time.sleep(AGAIN_S)
-                continue
-            return None if group is None or group.state == "called" else group
-        return None
+        patience = Patience(client.settings, ends_at)
+        try:
+            shown = patience.ask(lambda: client.show(self.id, timeout=patience.call_s()))
+            tube = "" if shown is None or shown.queue is None else shown.queue
+            if not tube:
+                return None
+            group = patience.ask(
+                lambda: client.group_show(tube, self.id, timeout=patience.call_s())
+            )
+        except ReplyError:
+            return None  # the wait for its outcome says why
+        return None if group.state == "called" else group
 
     async def _looked_async(self, ends_at: float | None) -> Result | None:
         """Where the job stands now; None if nothing of it is known."""
-        client, patience_at = self._of().aio_client, 0.0
-        while True:
-            try:
-                return await client.result(self.id)
-            except NoJob:
-                return None
-            except Error as err:
-                patience_at = patience_at or time.monotonic() + client.settings.timeout_s
-                if not _may_ask_again(err, ends_at, patience_at):
-                    raise
-                await asyncio.sleep(AGAIN_S)
+        client = self._of().aio_client
+        patience = Patience(client.settings, ends_at)
+        try:
+            return await patience.ask_async(
+                lambda: client.result(self.id, timeout=patience.call_s())
+            )
+        except NoJob:
+            return None
 
     async def _group_async(
         self, found: Result | None, ends_at: float | None = 0
     ) -> JobGroup | None:
         """The group with this id, if it is one that has no callback yet."""
+        if found is None or found.state != "scheduled":
+            return None
         client = self._of().aio_client
-        while found is not None and found.state == "scheduled":
-            try:
-                shown = await client.show(self.id)
-                tube = "" if shown is None or shown.queue is None else shown.queue
-                group = await client.group_show(tube, self.id) if tube else None
-            except Error as err:
-                if not _may_ask_again(err, ends_at):
-                    break  # the wait for its outcome says why
-                await asyncio.sleep(AGAIN_S)
-                continue
-            return None if group is None or group.state == "called" else group
-        return None
+        patience = Patience(client.settings, ends_at)
+        try:
+            shown = await patience.ask_async(
+                lambda: client.show(self.id, timeout=patience.call_s())
+            )
+            tube = "" if shown is None or shown.queue is None else shown.queue
+            if not tube:
+                return None
+            group = await patience.ask_async(
+                lambda: client.group_show(tube, self.id, timeout=patience.call_s())
+            )
+        except ReplyError:
+            return None  # the wait for its outcome says why
+        return None if group.state == "called" else group
 
     def _of(self) -> App:
         if self._app is None:
@@ -463,22 +535,6 @@ def _ends_at(timeout: float | None) -> float | None:
     if not 0 <= timeout < math.inf:
         raise ValueError(f"timeout is 0 seconds or more, or None for ever, not {timeout}")
     return time.monotonic() + timeout
-
-
-def _wait_ms(ends_at: float | None) -> int:
-    if ends_at is None:
-        return WAIT_MS
-    return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
-
-
-def _may_ask_again(err: Error, ends_at: float | None, patience_at: float = 0.0) -> bool:
-    """[U1] Whether a wait goes on after an outage of the broker (U1.6).
-
-    One without a limit does until `patience_at`, while no node is in reach.
-    """
-    if ends_at is None:
-        return isinstance(err, ConnectionError) and time.monotonic() + AGAIN_S < patience_at
-    return err.retryable and time.monotonic() + AGAIN_S < ends_at
 
 
 def _failed(job_id: str, found: Result) -> str:

@@ -26,7 +26,7 @@ from tuque.errors import (
 from tuque.worker.app.app import App
 from tuque.worker.app.arguments import UNTYPED, converted
 from tuque.worker.app.enqueue import Call
-from tuque.worker.app.handle import Handle
+from tuque.worker.app.handle import Handle, Patience
 from tuque.worker.app.task import Task
 from tuque.worker.workflow.results import Failed, in_order, plain_result
 
@@ -126,61 +126,71 @@ class AnyGroupHandle(Generic[R]):
         Raises `JobFailed` if the group failed, `JobCancelled`, `ResultTimeout`, or `NoResult` once
         the callback is over. With on_fail="continue" a child that failed is a `Failed`.
         """
+        ends_at = ends(timeout)
         found = self.closed(timeout)
         if found is None:
             raise self._gone()
-        self.check(found, self._causes(found))
-        return [self._result(one) for one in in_order(self._ends())]
+        self.check(found, self._causes(found, ends_at))
+        return [self._result(one) for one in in_order(self._ends(ends_at))]
 
     async def results_async(self, timeout: float | None = None) -> list[R | Failed]:
         """Like `results`, for asyncio programs."""
+        ends_at = ends(timeout)
         found = await self.closed_async(timeout)
         if found is None:
             raise self._gone()
-        self.check(found, await self._causes_async(found))
-        return [self._result(one) for one in in_order(await self._ends_async())]
+        self.check(found, await self._causes_async(found, ends_at))
+        return [self._result(one) for one in in_order(await self._ends_async(ends_at))]
 
     def closed(self, timeout: float | None = None) -> JobGroup | None:
         """Waits until no child is open; None: nothing is kept, since the callback is over."""
+        client = self._app.client
+        patience = Patience(client.settings, ends(timeout))
         for wait_s in waits(timeout, self._late):
             try:
-                found = self.show()
+                found = client.group_show(self.queue, self.id, timeout=patience.call_s())
                 if found.state != "open":
                     return found
+                patience.answered()
             except NoJobGroup:
                 return None
             except Error as err:
-                if timeout is None or not err.retryable:
+                if not patience.asks_again(err):
                     raise
             time.sleep(wait_s)
         raise AssertionError  # waits() raises
 
     async def closed_async(self, timeout: float | None = None) -> JobGroup | None:
         """Like `closed`, for asyncio programs."""
+        client = self._app.aio_client
+        patience = Patience(client.settings, ends(timeout))
         for wait_s in waits(timeout, self._late):
             try:
-                found = await self.show_async()
+                found = await client.group_show(self.queue, self.id, timeout=patience.call_s())
                 if found.state != "open":
                     return found
+                patience.answered()
             except NoJobGroup:
                 return None
             except Error as err:
-                if timeout is None or not err.retryable:
+                if not patience.asks_again(err):
                     raise
             await asyncio.sleep(wait_s)
         raise AssertionError  # waits() raises
 
     def called(self, timeout: float | None = None) -> None:
         """Waits until the callback is there, or over; raises what `results` raises."""
+        ends_at = ends(timeout)
         found = self.closed(timeout)
         if found is not None and found.state != "called":
-            self.check(found, self._causes(found))
+            self.check(found, self._causes(found, ends_at))
 
     async def called_async(self, timeout: float | None = None) -> None:
         """Like `called`, for asyncio programs."""
+        ends_at = ends(timeout)
         found = await self.closed_async(timeout)
         if found is not None and found.state != "called":
-            self.check(found, await self._causes_async(found))
+            self.check(found, await self._causes_async(found, ends_at))
 
     def is_failed(self) -> bool:
         """Whether it is over, and will have no callback."""
@@ -196,11 +206,22 @@ class AnyGroupHandle(Generic[R]):
         except NoJobGroup:
             return False
 
-    def _ends(self) -> Iterable[ChildEnd]:
-        return self._app.client.group_results(self.queue, self.id)
+    def _ends(self, ends_at: float | None) -> list[ChildEnd]:
+        client = self._app.client
+        patience = Patience(client.settings, ends_at)
+        return patience.ask(
+            lambda: list(client.group_results(self.queue, self.id, timeout=patience.call_s()))
+        )
 
-    async def _ends_async(self) -> list[ChildEnd]:
-        return [one async for one in self._app.aio_client.group_results(self.queue, self.id)]
+    async def _ends_async(self, ends_at: float | None) -> list[ChildEnd]:
+        client = self._app.aio_client
+        patience = Patience(client.settings, ends_at)
+
+        async def all_of() -> list[ChildEnd]:
+            pages = client.group_results(self.queue, self.id, timeout=patience.call_s())
+            return [one async for one in pages]
+
+        return await patience.ask_async(all_of)
 
     def _late(self, timeout: float) -> ResultTimeout:
         return ResultTimeout(f"group {self.id} is still open after {timeout:g} s", job_id=self.id)
@@ -208,18 +229,34 @@ class AnyGroupHandle(Generic[R]):
     def _gone(self) -> NoResult:
         return NoResult(f"group {self.id} is over, its results are not kept", job_id=self.id)
 
-    def _causes(self, found: JobGroup) -> list[GroupChild]:
+    def _causes(self, found: JobGroup, ends_at: float | None = 0) -> list[GroupChild]:
         """Of a group that failed, its failed children."""
         if found.state != "failed":
             return []
-        return list(self._app.client.group_children(self.queue, self.id, state="failed"))
+        client = self._app.client
+        patience = Patience(client.settings, ends_at)
+        return patience.ask(
+            lambda: list(
+                client.group_children(
+                    self.queue, self.id, state="failed", timeout=patience.call_s()
+                )
+            )
+        )
 
-    async def _causes_async(self, found: JobGroup) -> list[GroupChild]:
+    async def _causes_async(self, found: JobGroup, ends_at: float | None = 0) -> list[GroupChild]:
         """Like `_causes`, on the running loop."""
         if found.state != "failed":
             return []
-        pages = self._app.aio_client.group_children(self.queue, self.id, state="failed")
-        return [one async for one in pages]
+        client = self._app.aio_client
+        patience = Patience(client.settings, ends_at)
+
+        async def all_of() -> list[GroupChild]:
+            pages = client.group_children(
+                self.queue, self.id, state="failed", timeout=patience.call_s()
+            )
+            return [one async for one in pages]
+
+        return await patience.ask_async(all_of)
 
     def over(self, found: Result, timeout: float | None) -> Result | None:
         """How it ended, or `found` when the time is over; None once its callback is there."""
@@ -341,13 +378,13 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
         Raises what `results` raises if the group failed or was cancelled, and what `Handle.result`
         raises of the callback.
         """
-        ends_at = None if timeout is None else time.monotonic() + timeout
+        ends_at = ends(timeout)
         self.called(timeout)
         return self.callback.result(left(ends_at))
 
     async def result_async(self, timeout: float | None = None) -> T:
         """Like `result`, for asyncio programs."""
-        ends_at = None if timeout is None else time.monotonic() + timeout
+        ends_at = ends(timeout)
         await self.called_async(timeout)
         return await self.callback.result_async(left(ends_at))
 
@@ -417,7 +454,7 @@ def some(children: list[Any]) -> Iterable[list[Any]]:
 
 def waits(timeout: float | None, late: Callable[[float], Exception]) -> Iterable[float]:
     """How long to wait before the next look; raises when the time is over."""
-    ends_at = None if timeout is None else time.monotonic() + timeout
+    ends_at = ends(timeout)
     wait_s = FIRST_LOOK_S
     while True:
         left_s = wait_s if ends_at is None else ends_at - time.monotonic()
@@ -425,6 +462,11 @@ def waits(timeout: float | None, late: Callable[[float], Exception]) -> Iterable
         if ends_at is not None and timeout is not None and time.monotonic() >= ends_at:
             raise late(timeout)
         wait_s = min(LOOK_S, wait_s * 1.5)
+
+
+def ends(timeout: float | None) -> float | None:
+    """When a wait is over, by time.monotonic(); None: never."""
+    return None if timeout is None else time.monotonic() + timeout
 
 
 def left(ends_at: float | None) -> float | None:
