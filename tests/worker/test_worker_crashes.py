@@ -250,7 +250,7 @@ def test_the_next_process_says_how_runs_ended(
     node.start()
     os.kill(worker.process.pid, signal.SIGCONT)
     assert result.result(60) == small.result(60) == "small"
-    with pytest.raises(NoResult, match="is done and has no result"):
+    with pytest.raises(NoResult, match="is done and has no result: its process was ended by"):
         lost.result(60)
     worker.says(f"the result of job {lost} (e2e_tasks.ends_so) is lost: its process was ended by")
     until(lambda: once.status().state == "dead")

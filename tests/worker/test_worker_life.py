@@ -296,7 +296,8 @@ def test_a_result_that_is_too_big_costs_only_itself(
     assert shift.ends(200_000)
     assert small.result(1) == 3
     assert big.status().state == "done"
-    assert world.client().result(big).result is None
+    with pytest.raises(NoResult, match=r"its \d+ bytes are too many for the broker"):
+        big.result(1)
     assert f"the result of job {big.id} is lost" in caplog.text
     assert caplog.text.count("is lost") == 1
 

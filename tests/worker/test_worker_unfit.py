@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tuque.errors import JobFailed
+from tuque.errors import JobFailed, NoResult
 from tuque.testing import TestApp
 from tuque.worker import App, Failed, Task, chain, group
 from tuque.worker.app.codec import Envelope, encode
@@ -306,7 +306,9 @@ def test_a_result_of_the_last_step_cannot_be_written(
         handle.result(1)
     alone = made_of.options(keep_s=60).enqueue(what)
     rest(tuque_app)
-    assert alone.status().state == "done" and alone.status().result is None
+    assert alone.status().state == "done"
+    with pytest.raises(NoResult, match=f"it cannot be written: {re.escape(why.split(': ')[1])}"):
+        alone.result(0)
     assert f"the result of job {alone.id} (test_worker_unfit.made_of) is lost" in caplog.text
 
 

@@ -27,6 +27,8 @@ VERSION: Final = 1
 
 JSON_OPENS: Final = b"{"
 MSGPACK_OPENS: Final = b"\xc1"
+LOST: Final = "tuque-lost"  # in the place of a result: why there is none
+LOST_CHARS: Final = 300
 
 
 # ---- Pydantic models, if the program has imported pydantic (SPEC U1.4)
@@ -248,6 +250,17 @@ def pack_result(value: Any, codec: Codec) -> bytes:
         if lost is not None:
             raise ValueError(f'JSON has no {lost}; codec="msgpack" has')
     return data
+
+
+def lost_result(why: str) -> bytes:
+    """[U2] What the broker keeps in the place of a result that is lost (U2.7)."""
+    return pack({LOST: why if len(why) <= LOST_CHARS else f"{why[: LOST_CHARS - 3]}..."}, "json")
+
+
+def why_lost(value: Any) -> str | None:
+    """Why a result is lost; None if it is not."""
+    why = value.get(LOST) if isinstance(value, dict) and len(value) == 1 else None
+    return why if isinstance(why, str) else None
 
 
 def lost_in_json(value: Any) -> float | None:

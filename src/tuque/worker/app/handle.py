@@ -30,7 +30,7 @@ from tuque.worker.app.arguments import (
     converted,
     wanted_type,
 )
-from tuque.worker.app.codec import unpack
+from tuque.worker.app.codec import unpack, why_lost
 from tuque.worker.app.encryption import (
     PROGRESS,
     RESULT,
@@ -476,16 +476,22 @@ class Handle(str, Generic[R]):
         if found.state != "done":
             raise ResultTimeout(_late(self.id, found, timeout), job_id=self.id)
         if found.result is None:
-            why = f": {found.reason}" if found.reason else ""
-            raise NoResult(f"job {self.id} is done and has no result{why}", job_id=self.id)
+            raise self._none(found.reason)
         try:
-            data = self._opened(found.result, RESULT)
-            value: R = converted("result", unpack(data), self._returns)
+            data = unpack(self._opened(found.result, RESULT))
+            if (why := why_lost(data)) is not None:
+                raise self._none(why)
+            value: R = converted("result", data, self._returns)
         except BadSeal as err:
             raise NoResult(f"the result of job {self.id} is refused: {err}") from None
         except BadArguments as err:
             raise NoResult(f"the result of job {self.id} does not fit: {err}") from None
         return value
+
+    def _none(self, why: str) -> NoResult:
+        """The error of a job that is done and has no result."""
+        text = f"job {self.id} is done and has no result"
+        return NoResult(f"{text}: {why}" if why else text, job_id=self.id)
 
     def _opened(self, data: bytes, place: str) -> bytes:
         """[U8] A result or progress as it was before it was sealed (U8.3); BadSeal."""

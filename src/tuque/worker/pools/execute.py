@@ -29,6 +29,7 @@ from tuque.worker.app.codec import (
     Envelope,
     decode,
     encode,
+    lost_result,
     pack_result,
 )
 from tuque.worker.app.decisions import (
@@ -446,7 +447,7 @@ def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
             "the result of job %(job)s (%(task)s) is lost: %(reason)s",
             facts("result_lost", job=job.id, task=task.name, reason=err),
         )
-        return DONE
+        return Outcome("done", result=lost_result(one_line(f"it cannot be written: {err}")))
 
 
 async def _on_own_loop(task: Task[..., Any], call: Call) -> Outcome:

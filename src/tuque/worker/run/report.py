@@ -23,8 +23,9 @@ from tuque import aio
 from tuque.client.commands.work import Run
 from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.logtext import facts
+from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import Done, Fail, Outcome, Release
-from tuque.worker.app.encryption import RESULT, Keys
+from tuque.worker.app.encryption import RESULT, Keys, is_sealed
 from tuque.worker.run.ack_sender import NOT_NOW
 from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.link import Link, pause
@@ -281,7 +282,9 @@ def _lighter(one: Ended, err: Error) -> Ended:
             "%(reason)s",
             facts("result_too_big", job=one.job_id, bytes=len(one.result), reason=err),
         )
-        return replace(one, result=None)
+        why = lost_result(f"its {len(one.result)} bytes are too many for the broker")
+        is_secret = is_sealed(one.result)  # who may read it takes nothing that is not sealed
+        return replace(one, result=None if is_secret or len(why) >= len(one.result) else why)
     if isinstance(one, Fail) and one.detail:
         log.error(
             "the traceback of job %(job)s is too long for the broker: %(reason)s",

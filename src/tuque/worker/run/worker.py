@@ -19,9 +19,11 @@ from tuque.client.api import Job
 from tuque.errors import Error
 from tuque.logtext import facts
 from tuque.metrics.listener import Listener
+from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import (
     Outcome,
     is_at_most_once,
+    one_line,
     room,
 )
 from tuque.worker.app.task import SPREAD
@@ -277,13 +279,15 @@ class Worker(Holder):
             if held.settlement is not None:
                 continue
             if entry.outcome is not None:  # U2.14
-                self._box.end(job.id, entry.outcome)
                 if entry.is_result_lost:
+                    why = f"its process {self._box.ended} before its report"
+                    entry.outcome.result = lost_result(one_line(why))
                     log.error(
                         "the result of %(run)s is lost: its process %(reason)s before its report",
                         facts("job_result_lost", run=held, reason=self._box.ended),
                         extra=of_job(held.about),
                     )
+                self._box.end(job.id, entry.outcome)
                 held.verdict = entry.outcome
                 self._conclude(held)
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
