@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
 
 import pytest
 
 from tuque.client.commands.work import Result
-from tuque.errors import JobCancelled, JobFailed, NoJobGroup, NoResult, ResultTimeout
+from tuque.errors import (
+    JobCancelled,
+    JobFailed,
+    NoJobGroup,
+    NoResult,
+    NoTube,
+    ResultTimeout,
+)
 from tuque.testing import TestApp, job
 from tuque.worker import (
     App,
@@ -17,6 +25,8 @@ from tuque.worker import (
     Fair,
     Limit,
     Rate,
+    Task,
+    TaskOptions,
     Unique,
     chain,
     group,
@@ -267,6 +277,49 @@ def test_only_the_last_step_is_unique(tuque_app: TestApp) -> None:
         chain(last.call("1"), last)
     with pytest.raises(TypeError, match="has a utube"):
         chain(first.options(utube="u").call(1), third)
+
+
+def test_a_later_step_that_no_queue_takes(tuque_app: TestApp) -> None:
+    """U11.1 So is a later step for tubes, with `pri` or a policy, that has `retry_s=0` or a
+    `replicate` above 1, which no tube takes (T1.2). A later step with `pri` whose queue is no tube
+    is NoTube at `enqueue`, unless the queue is that of a task with a policy or of a callback.
+    """
+    other = App()
+
+    def shows(text: str) -> str:
+        return text
+
+    def task(name: str, **options: Unpack[TaskOptions]) -> Task[[str], str]:
+        return other.task(name=name, **options)(shows)
+
+    with pytest.raises(TypeError, match="once has pri, which is for tubes, .* takes retry_s=0"):
+        chain(third.call(1), task("once", pri=3, retry_s=0))
+    with pytest.raises(TypeError, match="twice has pri, .* no tube takes replicate=2"):
+        chain(third.call(1), task("twice", pri=3, replicate=2))
+    with pytest.raises(TypeError, match="few has limit, which is for tubes"):
+        group(task("few", limit=Limit(1), retry_s=0))
+    urgent, plain = task("urgent", queue="urgent", pri=3), task("plain", queue="plain")
+
+    async def enqueued() -> None:
+        try:
+            await chain(third.call(1), plain, urgent).enqueue_async()
+        finally:
+            await other.aclose()
+            await app.aclose()
+
+    words = "the step urgent has pri, and its queue 'urgent' is no tube"
+    with pytest.raises(NoTube, match=words):
+        chain(third.call(1), plain, urgent).enqueue()
+    with pytest.raises(NoTube, match=words):
+        asyncio.run(enqueued())
+    with pytest.raises(NoTube, match=words):
+        chain(third.call(1), group(plain, urgent)).enqueue()
+    assert tuque_app.jobs(third) == []
+    tuque_app.client.tube("urgent").create("tasks")
+    chain(third.call(1), plain, urgent).enqueue()
+    task("slow", queue="shared", limit=Limit(1))
+    chain(third.call(1), task("soon", queue="shared", pri=1)).enqueue()
+    assert len(tuque_app.jobs(third)) == 2
 
 
 def test_a_group_is_the_first_step(tuque_app: TestApp) -> None:

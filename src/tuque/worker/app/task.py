@@ -149,6 +149,11 @@ class Task(Step[P, R]):
         """TypeError unless the task can get a result of that type, and nothing else (U11.1)."""
         self._arguments.check_step(returned)
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the first job of it makes its queue a tube of type tasks (U1.8)."""
+        return self.defaults.policies is not None
+
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by their names, also those left out."""
         bound = self._arguments.signature.bind(*args, **kwargs)

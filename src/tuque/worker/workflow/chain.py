@@ -20,10 +20,11 @@ from typing import (
     runtime_checkable,
 )
 
+from tuque.errors import NoTube, ReplyError
 from tuque.worker.app.arguments import UNTYPED
 from tuque.worker.app.enqueue import CHAIN_HEADER, QUEUES_HEADER, Call
-from tuque.worker.app.options import Options
-from tuque.worker.app.task import Step, Task, spread_in
+from tuque.worker.app.options import POLICIES, Options
+from tuque.worker.app.task import KEYED, Step, Task, spread_in
 from tuque.worker.workflow.chain_handle import GROUP, ChainHandle, Stop
 from tuque.worker.workflow.create import (
     NAMES_BYTES,
@@ -81,7 +82,7 @@ class Later(Step[P, R], Generic[P, R]):
                     f"task {at} of the group: {task.name} has a utube, and such jobs keep no "
                     "results for a group"
                 )
-            check_key(task)
+            check_later(task)
             if task.defaults.unique is not None:
                 raise TypeError(
                     f"task {at} of the group: {task.name} is unique: its job may be that of "
@@ -188,7 +189,7 @@ class Chain(Generic[R]):
         for at, step in enumerate(steps):
             if isinstance(step, Task):
                 check_task(step, step.defaults, is_last=at == len(steps) - 1)
-                check_key(step)
+                check_later(step)
                 for children in self._groups_before(at):
                     check_callback(step, children)
             elif not isinstance(step, Later):
@@ -224,6 +225,12 @@ class Chain(Generic[R]):
     def enqueue(self) -> ChainHandle[R]:
         """[U11] Adds the first step (U11.1)."""
         stops = self._stops()
+        for task in self._to_tubes():
+            try:
+                found = task.app.client.tube(task.defaults.queue).info().type
+            except ReplyError as err:
+                found = of_refusal(task, err)
+            note_type(task, found)
         if isinstance(self.first, Call):
             call = self._begins(self.first)
             id: str = call.task.add_now(call.options, call.args, call.kwargs).id
@@ -235,6 +242,12 @@ class Chain(Generic[R]):
     async def enqueue_async(self) -> ChainHandle[R]:
         """Like `enqueue`, for asyncio programs."""
         stops = self._stops()
+        for task in self._to_tubes():
+            try:
+                found = (await task.app.aio_client.tube(task.defaults.queue).info()).type
+            except ReplyError as err:
+                found = of_refusal(task, err)
+            note_type(task, found)
         if isinstance(self.first, Call):
             call = self._begins(self.first)
             id: str = (await call.task.add_async(call.options, call.args, call.kwargs)).id
@@ -242,6 +255,22 @@ class Chain(Generic[R]):
         made = self._opening(self.first)
         group = await made.opened_async(self._headers())
         return ChainHandle(group.id, made.callback.app, stops, group)
+
+    def _to_tubes(self) -> list[Task[..., Any]]:
+        """[U11] The later steps that only a tube takes, which nobody here makes (U11.1)."""
+        found: list[Task[..., Any]] = []
+        made: set[str] = set()
+        for at, step in enumerate(self.steps):
+            assert isinstance(step, Task | Later)
+            for task in step.tasks if isinstance(step, Later) else (step,):
+                own = task.app.tasks.values()
+                made |= {one.defaults.queue for one in own if one.is_keyed}
+                made |= task.app.keyed | task.app.tubes
+                if isinstance(step, Task) and self._groups_before(at):
+                    made.add(task.defaults.queue)  # of a callback
+                if task.defaults.pri is not None:
+                    found.append(task)
+        return [task for task in found if task.defaults.queue not in made]
 
     def _entries(self) -> list[Entry]:
         return [one.entry if isinstance(one, Later) else name_of(one) for one in self.steps]
@@ -345,10 +374,37 @@ def check_task(task: Task[..., Any], options: Options, *, is_last: bool) -> None
         )
 
 
-def check_key(task: Task[..., Any]) -> None:
-    """TypeError for a later step with a key: the worker that adds it gives it another (U11.2)."""
-    if task.defaults.key is not None:
+def check_later(task: Task[..., Any]) -> None:
+    """TypeError for a later step that cannot be added.
+
+    Neither one with a key: the worker that adds it gives it another (U11.2).
+    """
+    options = task.defaults
+    if options.key is not None:
         raise TypeError(f"{task.name} has a key: only the first step of a chain can have one")
+    of_tubes = [word for word in ("pri", *POLICIES) if getattr(options, word) is not None]
+    of_queues = "retry_s=0" if options.retry_s == 0 else ""
+    if options.replicate is not None and options.replicate > 1:
+        of_queues = f"replicate={options.replicate}"
+    if of_tubes and of_queues:
+        raise TypeError(
+            f"{task.name} has {of_tubes[0]}, which is for tubes, and no tube takes {of_queues}"
+        )
+
+
+def of_refusal(task: Task[..., Any], err: ReplyError) -> str:
+    """The type of the queue of a step with `pri`, if that is not told; NoTube if it is none."""
+    if isinstance(err, NoTube):
+        text = f"the step {task.name} has pri, and its queue {task.defaults.queue!r} is no tube"
+        err.args = (f"{text}: leave pri out, or create the tube first",)
+        raise err
+    return ""  # this user may not know; the broker may still take the step
+
+
+def note_type(task: Task[..., Any], found: str) -> None:
+    """Remembers that the queue is a tube, if steps can be in it."""
+    if found == KEYED:
+        task.app.keyed.add(task.defaults.queue)
 
 
 def name_of(step: Step[..., Any]) -> str:
