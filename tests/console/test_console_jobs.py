@@ -223,3 +223,17 @@ def test_schedules(port: int, tuque: Run) -> None:
         assert [job.id for job in client.getjob("nightly", count=9)] == [id]
         assert tuque("schedule", "drop", *words).stdout == b"dropped\n"
         assert tuque("schedule", "drop", *words).returncode == 1
+
+
+def test_a_group_is_cancelled_by_its_id(port: int, tuque: Run) -> None:
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("groups to cancel").create("tasks")
+        first, second = (
+            client.group_create("groups to cancel", 1, body="callback") for _ in range(2)
+        )
+        job = client.addjob("jobs", "b")
+        done = tuque("cancel", "-p", port, first)
+        assert (done.returncode, done.stdout) == (0, f"{first} ended\n".encode())
+        assert client.group_show("groups to cancel", first).state == "cancelled"
+        done = tuque("cancel", "-p", port, job, first, second, "--json")
+        assert json.loads(done.stdout) == {job: "ended", first: "over", second: "ended"}

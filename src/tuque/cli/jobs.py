@@ -9,7 +9,7 @@ import datetime as dt
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -20,7 +20,7 @@ from tuque.client.commands.schedules import Schedule
 from tuque.client.sync import Client
 from tuque.clusterview.view import letters_of
 from tuque.completion import queue_names
-from tuque.errors import Error, NoTube
+from tuque.errors import Error, NoTube, ReplyError
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
@@ -277,19 +277,38 @@ class Bar:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("ids", nargs=-1, required=True)
 def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str, ...]) -> None:
-    """Cancel jobs: one that waits ends, one at work is flagged and its worker told.
+    """Cancel jobs and groups: a job that waits ends, one at work is flagged and its worker told.
 
-    Prints for each what became of it: ended, flagged, over (it had ended before), unknown, or
-    NOREACH (a node that may have it did not answer). Exit status 1 if one is not known.
+    Of a group all open children end. Prints for each what became of it: ended, flagged, over (it
+    had ended before), unknown, or NOREACH (a node that may have it did not answer). Exit status 1
+    if one is not known.
     """
-    with client_of(node) as client:
+    found: list[str] = []
+    with client_of(node) as client, suppress(ReplyError):
         found = [str(one or "unknown") for one in client.cancel(*ids, reason=reason)]
+    if not found:  # CANCEL refuses all if one is a group
+        with client_of(node, is_here=False) as client:
+            found = [cancelled(client, id, reason, is_alone=len(ids) == 1) for id in ids]
     if as_json:
         click.echo(json_line(dict(zip(ids, found, strict=True))))
     else:
         for id, became in zip(ids, found, strict=True):
             click.echo(printable(f"{id} {became}"))
     sys.exit(0 if {"ended", "flagged", "over"}.issuperset(found) else 1)
+
+
+def cancelled(client: Client, id: str, reason: str | None, *, is_alone: bool) -> str:
+    """What became of a job or group; why not, unless it is alone: then that is raised."""
+    try:
+        (became,) = client.cancel(id, reason=reason)
+    except ReplyError:
+        try:
+            return App(client).handle(id).cancel(reason or "")
+        except ReplyError as err:
+            if is_alone:
+                raise
+            return str(err)
+    return str(became or "unknown")
 
 
 @click.command(context_settings=HELP)
