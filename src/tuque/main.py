@@ -13,6 +13,9 @@ import signal
 import sys
 from typing import Final
 
+if sys.argv[1:2] == ["worker"]:  # before the imports: they wait until it has handlers (U4.12)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1))
+
 import click
 
 from tuque import __version__

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -270,6 +272,30 @@ def test_other_signals_while_it_starts(
         worker.says(words)
     worker.signal(signal.SIGTERM)
     worker.ends(0)
+
+
+IMPORTS = """
+import os, sys
+from signal import SIGHUP, SIGTSTP, SIGUSR1
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("click", "tuque.worker.main"):
+            for number in (SIGHUP, SIGUSR1, SIGTSTP):
+                os.kill(os.getpid(), number)
+
+sys.argv = ["tuque", "worker", "--help"]
+sys.meta_path.insert(0, Finder())
+from tuque.main import main
+main()
+"""
+
+
+def test_other_signals_while_it_loads_its_modules() -> None:
+    """U4.12 So do those that come while it loads its own modules"""
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert b"Run the tasks of an app" in done.stdout
 
 
 def test_a_hang_up_while_a_child_process_starts(start_worker: StartWorker) -> None:
