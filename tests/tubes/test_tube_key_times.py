@@ -14,11 +14,11 @@ from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.life.outcomes import on_done
 from tuque.core.model.job import AddSpec
+from tuque.core.msgs.packed import UNTIL_MAX_MS
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.tubes.entries.keys import (
-    UNTIL_MAX_MS,
     Keys,
     is_job,
     is_sound,

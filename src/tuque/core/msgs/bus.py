@@ -18,6 +18,16 @@ from typing import Annotated, Any, Final, get_args
 import msgspec
 from msgspec import Meta
 
+from tuque.core.model.job import LAST_NS
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.task import FAR
+from tuque.core.msgs.packed import (
+    COUNT_MAX,
+    NODE_ID_BYTES,
+    ORIGIN_BYTES,
+    REASON_MAX,
+    SLOTS_MAX,
+)
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -26,8 +36,6 @@ from tuque.core.tables.topics import (
     TOPIC_MAX,
     VERSION_MAX,
 )
-
-ID_BYTES: Final = 40
 
 LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
@@ -42,19 +50,15 @@ WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE or RELEASE (Q4.5)
 
 # ---- What a field may be
 
-NUMBER_LAST: Final = (1 << 62) - 1
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: they keep growing here in 32 bits
 TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
-SLOTS_MAX: Final = 62
 TUBE_MAX: Final = 512  # bytes of a tube's name
-REASON_MAX: Final = 2_048
 HEX: Final = b"0123456789abcdef"
 HOST_WORD: Final = r"^[!-~]*\Z"  # one word in a line of nodes.conf
 STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 
-Number = Annotated[int, Meta(ge=0, le=NUMBER_LAST)]  # an instant in ms, a span, a count, a set
-Above0 = Annotated[int, Meta(ge=1, le=NUMBER_LAST)]
-Instant = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]  # ns, until 2262: a clock may be far ahead
+Number = Annotated[int, Meta(ge=0, le=FAR)]  # an instant in ms, a span, a count, a set
+Above0 = Annotated[int, Meta(ge=1, le=FAR)]
+Instant = Annotated[int, Meta(ge=0, le=LAST_NS)]  # ns, until 2262: a clock may be far ahead
 Seconds = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Count = Annotated[int, Meta(ge=0, lt=COUNT_MAX)]
 Times = Annotated[int, Meta(ge=0, lt=TIMES_MAX)]
@@ -62,8 +66,10 @@ Port = Annotated[int, Meta(ge=0, lt=1 << 16)]  # 0: none
 Small = Annotated[int, Meta(ge=1, lt=1 << 16)]
 Byte = Annotated[int, Meta(ge=0, lt=1 << 8)]
 Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
-NodeId = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]  # in HEX, by `check`
-Origin = Annotated[bytes, Meta(min_length=16, max_length=16)]  # of a list of voters
+NodeId = Annotated[  # in HEX, by `check`
+    bytes, Meta(min_length=NODE_ID_BYTES, max_length=NODE_ID_BYTES)
+]
+Origin = Annotated[bytes, Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)]
 Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Tube = Annotated[bytes, Meta(min_length=1, max_length=TUBE_MAX)]
 Word = Annotated[bytes, Meta(max_length=255)]
@@ -260,7 +266,7 @@ class Hold(Message, tag=36):
     what: Annotated[int, Meta(ge=1, le=4)]  # of core/life/cancel_update.py
     serial: Number  # comes back with the answer
     due_ms: Annotated[
-        int, Meta(ge=-1, le=NUMBER_LAST)
+        int, Meta(ge=-1, le=FAR)
     ] = -1  # until it is queued at the sender; -1: the change leaves that as it is
     left_ms: Above0 = 1  # remaining TTL
     body: bytes = b""
@@ -454,13 +460,15 @@ class TubeClaim(Message, tag=28):
     name: Tube
     number: Number  # of the question, for its reply
     epoch: Number  # of the new leader: the sender, or with `is_move` the receiver; 0: create
-    maker: Annotated[bytes, Meta(max_length=ID_BYTES)]  # which tube is meant; empty: no known one
+    maker: Annotated[
+        bytes, Meta(max_length=NODE_ID_BYTES)
+    ]  # which tube is meant; empty: no known one
     made_ns: Instant
     is_move: bool  # the sender leads and wants the receiver to
 
     def check(self) -> bool:
         """Whether the maker is a node, or not known."""
-        return len(self.maker) in (0, ID_BYTES) and are_hex(self.maker)
+        return len(self.maker) in (0, NODE_ID_BYTES) and are_hex(self.maker)
 
 
 class TubeClaimed(Message, tag=29):
@@ -659,13 +667,13 @@ class Belongings(Message, tag=48):
     """[K3] Of two nodes that meet, before they are members of one cluster: what must not clash."""
 
     origin: Annotated[
-        bytes, Meta(max_length=16)
+        bytes, Meta(max_length=ORIGIN_BYTES)
     ]  # of the list of voters in force; empty: there is none
     tubes: list[TubeAt]
 
     def check(self) -> bool:
         """Whether these can be the tubes of a node, and its list or none (K3.4)."""
-        return len(self.origin) in (0, 16) and all(at.check() for at in self.tubes)
+        return len(self.origin) in (0, ORIGIN_BYTES) and all(at.check() for at in self.tubes)
 
 
 VoteMessage = VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted

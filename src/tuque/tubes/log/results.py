@@ -80,10 +80,8 @@ def read_end(records: bytes, at: i64, end: i64) -> Outcome | None:
     if not decode_outcome(records[at : at + ID_BYTES], records, at + ID_BYTES, end, r):
         return None
     outcome = r.outcome
-    if outcome is None or not outcome.is_of_task() or outcome.number > FAR:
-        return None
-    is_sane = 0 < outcome.ended_ms <= FAR and outcome.until_ms <= FAR
-    return outcome if is_sane else None
+    is_end = outcome is not None and outcome.is_of_task() and outcome.ended_ms > 0
+    return outcome if is_end else None
 
 
 def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:
