@@ -136,6 +136,10 @@ def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
 def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     """Decode the rest of a record that is not about one job."""
     kind = r.kind
+    if kind in (TASK_ADD, TASK_STATE):
+        if not decode_task(kind, data, at, end, r.task):
+            raise BadRecord("task out of range")
+        return end
     if kind in KINDS:
         try:
             r.row = TABLE.unpack(kind, data, at, end)
@@ -149,10 +153,6 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if kind in (STAGED, KEY):
         if not decode_stage(kind, data, at, end, r.stage):
             raise BadRecord("staged write out of range")
-        return end
-    if kind in (TASK_ADD, TASK_STATE):
-        if not decode_task(kind, data, at, end, r.task):
-            raise BadRecord("task out of range")
         return end
     if kind == TUBE_HOME:
         if not decode_home(data, at, end, r.home):

@@ -148,7 +148,8 @@ class TaskRecord:
 
 def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     """Decode the rest of a record after its kind. False if it is malformed."""
-    if kind == TASK_ADD:
+    r.is_whole = kind == TASK_ADD
+    if r.is_whole:
         return decode_add(data, at, end, r)
     if end - at != TASK_STATE_FIXED + TASK_FIXED:
         return False

@@ -115,6 +115,11 @@ def is_sound_work(work: bytes) -> bool:
     if len(work) == 0:
         return True
     life = unpack_work(work)
-    if life is None or life.ttl_ms > LIVES_MS:
+    return life is not None and may_carry(life)
+
+
+def may_carry(life: Life) -> bool:
+    """Whether a task may carry this life: of the bounds of a LIFE, its own are narrower."""
+    if life.ttl_ms > LIVES_MS:
         return False
     return life.run == 0 or (life.run_state == LIVE and life.since_ms <= LIVES_MS)

@@ -7,7 +7,6 @@ the leader (`tube.held` has the session).
 
 from typing import Final, final
 
-from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from tuque.core.model import stats
@@ -32,7 +31,6 @@ from tuque.core.records.read import BadRecord, Record, decode
 from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import (
     TaskRecord,
-    decode_task,
     renew_task,
     task_of,
     tell_task,
@@ -41,8 +39,8 @@ from tuque.core.records.tubes import (
 )
 from tuque.core.tables.dedupe_keys import queue_of
 from tuque.tubes.entries.keys import enter_record, is_sound, put_work
-from tuque.tubes.entries.work import is_sound_work
-from tuque.tubes.log.results import drop_end, keep_end, read_end
+from tuque.tubes.entries.work import may_carry
+from tuque.tubes.log.results import drop_end, keep_end
 from tuque.tubes.log.send import (
     BEGINS,
     ENDS,
@@ -234,17 +232,6 @@ class DedupeKey:
         self.until_ms = until_ms
 
 
-def key_in(records: bytes, at: i64) -> DedupeKey | None:
-    """The key in the record that begins there; None if any byte is wrong."""
-    r = Record()
-    try:
-        decode(records, at, r)
-    except BadRecord:
-        return None
-    key = r.stage
-    return DedupeKey(key.key, key.id, key.until_ms)
-
-
 @final
 class Changes:
     """What one message says: tasks as they are now, and how others ended (T48.6)."""
@@ -255,49 +242,39 @@ class Changes:
         self.keys: list[DedupeKey] = []  # T18.8
         self.lives: list[tuple[bytes, bytes]] = []  # id of a task, and its life (T48.2)
 
+    def take(self, r: Record, rest: bytes) -> bool:
+        """Take a record that was read; `rest`: what follows its id. False: no leader sends it."""
+        kind = r.kind
+        if kind in (TASK_ADD, TASK_STATE):
+            self.tasks.append(r.task)
+            return may_count(r.task)
+        if kind == KEY:
+            self.keys.append(DedupeKey(r.stage.key, r.stage.id, r.stage.until_ms))
+            return True
+        if kind == LIFE:
+            self.lives.append((r.id, rest))
+            return r.life.life is not None and may_carry(r.life.life)
+        outcome = r.life.outcome
+        if kind != OUTCOME or outcome is None:
+            return False
+        self.ends.append(outcome)
+        return outcome.is_of_task() and outcome.ended_ms > 0
+
 
 def changes_in(records: bytes) -> Changes | None:
     """The records in the message; None if any byte is wrong."""
     found = Changes()
+    r = Record()
     at: i64 = 0
-    end: i64 = len(records)
-    while at < end:
-        if end - at < 5:
+    while at < len(records):
+        start = at
+        r.task = TaskRecord()
+        try:
+            at = decode(records, start, r)
+        except BadRecord:
             return None
-        size: i64 = i64(read_i32_le(records, at))
-        at += 4
-        if size < 1 or size > end - at:
+        if not found.take(r, records[start + 5 + ID_BYTES : at] if r.kind == LIFE else b""):
             return None
-        kind: i64 = records[at]
-        if kind == OUTCOME:
-            outcome = read_end(records, at + 1, at + size)
-            if outcome is None:
-                return None
-            found.ends.append(outcome)
-            at += size
-            continue
-        if kind == LIFE:
-            id, work = records[at + 1 : at + 1 + ID_BYTES], records[at + 1 + ID_BYTES : at + size]
-            if len(id) < ID_BYTES or len(work) == 0 or not is_sound_work(work):
-                return None
-            found.lives.append((id, work))
-            at += size
-            continue
-        if kind == KEY:
-            key = key_in(records, at - 4)
-            if key is None:
-                return None
-            found.keys.append(key)
-            at += size
-            continue
-        if kind != TASK_ADD and kind != TASK_STATE:
-            return None
-        r = TaskRecord()
-        r.is_whole = kind == TASK_ADD
-        if not decode_task(kind, records, at + 1, at + size, r) or not may_count(r):
-            return None
-        found.tasks.append(r)
-        at += size
     return found
 
 
