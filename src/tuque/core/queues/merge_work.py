@@ -44,7 +44,14 @@ from tuque.core.queues.procedures import (
     requeue,
 )
 from tuque.core.records.jobs import LIFE, OUTCOME
-from tuque.core.records.work import LifeRecord, decode_life, decode_outcome, put_life, put_outcome
+from tuque.core.records.work import (
+    LifeRecord,
+    decode_life,
+    decode_outcome,
+    may_grow,
+    put_life,
+    put_outcome,
+)
 from tuque.core.tables.work import DROPS
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
@@ -103,7 +110,7 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
     if not has_clock(data) or not decode_life(data, HEAD, len(data), r):
         return None
     life = r.life
-    if life is None:
+    if life is None or not may_grow(life):
         return None
     by_ms = moved_by(n, data)
     life.since_ms = moved(life.since_ms, by_ms)

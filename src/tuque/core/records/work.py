@@ -27,6 +27,7 @@ from tuque.core.model.work import (
     starts_of,
 )
 from tuque.core.msgs.packed import (
+    COUNT_MAX,
     FAILURE_FIXED,
     FAILURE_WORDS,
     JITTER_MAX,
@@ -311,6 +312,17 @@ def are_in_range(life: Life) -> bool:
     if not 0 <= life.failed <= ATTEMPTS_MAX or not 0 <= life.starts <= STARTS_MAX:
         return False
     return is_run(life.run)
+
+
+def may_grow(life: Life) -> bool:
+    """Whether the counters of a LIFE from another node may still grow in records of this one.
+
+    Those of its own journal are wider, or a count that was taken over at its bound and grew would
+    be in a record that nobody reads.
+    """
+    if life.unstarted | life.returned | life.crashes >= COUNT_MAX:
+        return False
+    return life.replays | life.serial | life.edit <= FAR >> 1
 
 
 def is_run(run: i64) -> bool:

@@ -37,6 +37,7 @@ from tuque.core.records.tubes import (
     tell_task_life,
     tell_task_state,
 )
+from tuque.core.records.work import may_grow
 from tuque.core.tables.dedupe_keys import queue_of
 from tuque.tubes.entries.keys import enter_record, is_sound, put_work
 from tuque.tubes.entries.work import may_carry
@@ -253,7 +254,8 @@ class Changes:
             return True
         if kind == LIFE:
             self.lives.append((r.id, rest))
-            return r.life.life is not None and may_carry(r.life.life)
+            life = r.life.life
+            return life is not None and may_carry(life) and may_grow(life)
         outcome = r.life.outcome
         if kind != OUTCOME or outcome is None:
             return False
