@@ -21,13 +21,8 @@ from msgspec import Meta
 from tuque.core.model.job import LAST_NS
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.task import FAR
-from tuque.core.msgs.packed import (
-    COUNT_MAX,
-    NODE_ID_BYTES,
-    ORIGIN_BYTES,
-    REASON_MAX,
-    SLOTS_MAX,
-)
+from tuque.core.model.tombstones import SLOTS
+from tuque.core.msgs.packed import COUNT_MAX, NODE_ID_BYTES, ORIGIN_BYTES, REASON_MAX
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -129,7 +124,7 @@ class TopicsTold(Message, tag=60):
 class Slots(Message, tag=1):
     """The sender's slot numbers, the node ids and incarnations they stand for (K2.2)."""
 
-    nodes: list[tuple[Annotated[int, Meta(ge=0, lt=SLOTS_MAX)], Id, Number]]
+    nodes: list[tuple[Annotated[int, Meta(ge=0, lt=SLOTS)], Id, Number]]
 
 
 class ReplJob(Message, tag=2):
@@ -543,7 +538,7 @@ class VotersTold(Message, tag=38):
 
     number: Above0
     origin: Origin  # which list was the first one
-    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS_MAX)]  # node id, right
+    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS)]  # node id, right
     step: Number  # of tubes/model/voter_state.py
 
     def check(self) -> bool:
@@ -655,7 +650,7 @@ class VotersNext(Message, tag=46):
     node: NodeId
     written_attempt: Number  # the attempt whose list the sender has written down; 0: none
     written_node: NodeId
-    voters: Annotated[list[Voter], Meta(max_length=SLOTS_MAX)]  # that list: node id, right
+    voters: Annotated[list[Voter], Meta(max_length=SLOTS)]  # that list: node id, right
     tube: Annotated[bytes, Meta(max_length=TUBE_MAX)]  # which is not settled
 
     def check(self) -> bool:

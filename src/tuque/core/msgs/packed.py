@@ -18,7 +18,6 @@ from typing import Final
 
 NODE_ID_BYTES: Final = 40
 ORIGIN_BYTES: Final = 16  # of a list of voters
-SLOTS_MAX: Final = 62  # numbers of nodes, bits of a set
 COUNT_MAX: Final = 1 << 30  # of counters in messages: they keep growing here in 32 bits
 REASON_MAX: Final = 2_048
 
@@ -134,8 +133,8 @@ key; queue size, txn, attempt, key, queue, body.
 """
 
 KEY_FIXED: Final = 49  # kind to the key
-"""KEY: until_ms instant, id, queue and key as core/tables/dedupe_keys.py joins them: neither they
-nor the key are empty.
+"""KEY: until_ms instant, id, queue and key as core/tables/dedupe_keys.py joins them, the key not
+empty.
 """
 
 # ---- Batches of leases: core/records/leases.py

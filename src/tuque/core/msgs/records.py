@@ -13,8 +13,9 @@ from typing import Annotated, Final, get_args
 import msgspec
 from msgspec import Meta
 
+from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.layout import REST, Table
-from tuque.core.msgs.packed import NODE_ID_BYTES, ORIGIN_BYTES, SLOTS_MAX
+from tuque.core.msgs.packed import NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import FILTERS_MAX, QUEUE_MAX, VERSION_MAX, Subscription
 
@@ -154,7 +155,7 @@ class VotersRow(Row, tag=33):
     right: I64
     step: Annotated[int, Meta(ge=PROPOSED, le=IN_FORCE, extra={"form": "B"})]
     origin: ORIGIN
-    voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS_MAX, extra={"form": "i"})]
+    voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS, extra={"form": "i"})]
 
 
 class TubeStand(Row, tag=34):
@@ -181,7 +182,7 @@ class VotersNextRow(Row, tag=35):
     origin: ORIGIN
     node: NODE_ID
     written_node: NODE_ID
-    voters: Annotated[list[VOTER], Meta(max_length=SLOTS_MAX, extra={"form": "i"})]
+    voters: Annotated[list[VOTER], Meta(max_length=SLOTS, extra={"form": "i"})]
 
 
 class VoteMarks(Row, tag=37):
@@ -191,7 +192,7 @@ class VoteMarks(Row, tag=37):
 
     right: I64
     mark: I64
-    marks: Annotated[list[MARK], Meta(max_length=SLOTS_MAX, extra={"form": "i"})]
+    marks: Annotated[list[MARK], Meta(max_length=SLOTS, extra={"form": "i"})]
 
 
 # ---- Groups of leases (SPEC Y9)
