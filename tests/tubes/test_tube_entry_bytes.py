@@ -40,7 +40,9 @@ def test_the_bytes_are_what_they_were(row: Row, digits: str) -> None:
     assert data.hex() == digits
     assert ENTRIES.unpack(tag, data, 0, len(data)) == row
     assert is_sound(data)
-    assert entry_in(data).packed(0) == data
+    entry = entry_in(data)
+    assert entry is not None
+    assert entry.packed(0) == data
 
 
 # stated here once more: a bound that changes there by mistake fails here

@@ -28,7 +28,7 @@ from tuque.tubes.entries.schedule import (
     HoldEntry,
     is_apart,
     is_kept,
-    unpack_kept,
+    kept_in,
 )
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -258,7 +258,8 @@ def test_random_keys_over_many_leaders(seed: int) -> None:
 def test_a_kept_key_goes_into_bytes_and_back() -> None:
     packed = HoldEntry(b"i" * 40, b"k" * 255).packed(0)
     assert is_kept(packed) and is_apart(packed) and is_sound(packed)
-    entry = unpack_kept(packed)
+    entry = kept_in(packed)
+    assert entry is not None
     assert (entry.id, entry.key) == (b"i" * 40, b"k" * 255)
     for size in range(3, 44):
         assert not is_sound(packed[:size])

@@ -24,6 +24,7 @@ from tuque.core.model.task import (
     MSGPACK,
     READY,
     TAKEN,
+    Entry,
     Task,
     carried_by,
     whole_s,
@@ -143,6 +144,7 @@ class TaskRecord:
         self.last_ms: i64 = 0
         self.queue = b""
         self.subqueue = b""
+        self.entry: Entry | None = None  # in `subqueue`, once its tube has looked
         self.body = b""
 
 

@@ -181,46 +181,35 @@ def pack_child(child: ChildEntry) -> bytes:
     return writer.getvalue()
 
 
-def unpack_child(packed: bytes) -> ChildEntry:
-    """The child in the bytes, which `is_sound_child` has found in order."""
+def child_in(packed: bytes) -> ChildEntry | None:
+    """The child in the bytes of a member, from a journal or another node. None: it is none."""
+    if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
+        return None
+    bits: i64 = packed[4]
     child = ChildEntry()
     child.state = i64(packed[3])
     child.group = read_i64_le(packed, 5)
     child.index = read_i64_le(packed, 13)
     child.over_ms = read_i64_le(packed, 21)
+    if bits > HAS_RESULT | WAS_MET or child.state > FAILED:
+        return None
+    if not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group | child.over_ms <= FAR:
+        return None
     words: list[bytes] = []
     at: i64 = CHILD_FIXED
     for i in range(3):
-        end = at + i64(read_i16_le(packed, 29 + 2 * i))
-        words.append(packed[at:end])
-        at = end
-    child.id = words[0]
-    child.word = words[1]
-    child.reason = words[2]
-    child.is_met = packed[4] & WAS_MET != 0
-    if packed[4] & HAS_RESULT != 0:
-        child.result = packed[at:]
-    return child
-
-
-def is_sound_child(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node, of a member, are a child."""
-    if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
-        return False
-    end: i64 = CHILD_FIXED
-    for i in range(3):
         size = i64(read_i16_le(packed, 29 + 2 * i))
-        if size < 0:
-            return False
-        end += size
-    if packed[4] > HAS_RESULT | WAS_MET:
-        return False
-    if end > len(packed) or (packed[4] & HAS_RESULT == 0 and end != len(packed)):
-        return False
-    child = unpack_child(packed)
-    if child.state > FAILED or not 0 <= child.index < CHILDREN_MAX:
-        return False
-    return 0 <= child.group | child.over_ms <= FAR and 0 < len(child.id) <= JOB_ID_MAX
+        if size < 0 or size > len(packed) - at:
+            return None
+        words.append(packed[at : at + size])
+        at += size
+    child.id, child.word, child.reason = words[0], words[1], words[2]
+    child.is_met = bits & WAS_MET != 0
+    if bits & HAS_RESULT != 0:
+        child.result = packed[at:]
+    elif at != len(packed):
+        return None
+    return child if 0 < len(child.id) <= JOB_ID_MAX else None
 
 
 @final

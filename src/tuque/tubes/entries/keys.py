@@ -28,20 +28,8 @@ from tuque.core.msgs.packed import (
     UNTIL_MAX_MS,
     WEIGHT_MAX,
 )
-from tuque.tubes.entries.group import (
-    group_in,
-    is_group,
-    is_member,
-    is_sound_child,
-    unpack_child,
-)
-from tuque.tubes.entries.schedule import (
-    is_kept,
-    is_plan,
-    is_sound_kept,
-    plan_in,
-    unpack_kept,
-)
+from tuque.tubes.entries.group import child_in, group_in, is_group, is_member
+from tuque.tubes.entries.schedule import is_apart, is_kept, is_plan, kept_in, plan_in
 from tuque.tubes.entries.work import (
     is_sound_work,
     pack_death,
@@ -207,20 +195,15 @@ def unpack(packed: bytes) -> Keys:
 
 
 def is_sound(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node are keys: lengths, and each number's range."""
-    size: i64 = len(packed)
-    if size == 0:
+    """Whether bytes from a journal or another node are an entry, or none."""
+    if len(packed) == 0:
         return True
-    if is_group(packed):
-        group = group_in(packed)
-        return group is not None and is_sound(group.keys)
-    if is_member(packed):
-        return is_sound_child(packed)
-    if is_kept(packed):
-        return is_sound_kept(packed)
-    if is_plan(packed):
-        plan = plan_in(packed)
-        return plan is not None and is_sound(plan.keys)
+    return entry_in(packed) is not None if is_apart(packed) else are_keys(packed)
+
+
+def are_keys(packed: bytes) -> bool:
+    """Whether such bytes are the keys of a job with its work: lengths, each number's range."""
+    size: i64 = len(packed)
     if size < NAME_AT + 3 + KEYS_FIXED:
         return False
     end: i64 = NAME_AT
@@ -292,26 +275,25 @@ class JobEntry(Entry):
 
 
 def enter_record(task: Task) -> None:
-    """The task is of a record of a tube of type `tasks`: it has the entry in its bytes."""
-    packed = task.subqueue
-    if len(packed) > 0:
-        task.entry = entry_in(packed)
+    """The task is of a record of a tube of type `tasks`: it has the entry in its bytes, if any."""
+    if len(task.subqueue) > 0:
+        task.entry = entry_in(task.subqueue)
         task.subqueue = b""
 
 
-def entry_in(packed: bytes) -> Entry:
-    """The entry in the bytes, which `is_sound` has found in order; of a job it is closed."""
+def entry_in(packed: bytes) -> Entry | None:
+    """The entry in bytes from a journal or another node, of a job closed. None: it is none."""
+    if not is_apart(packed):
+        return closed(packed) if are_keys(packed) else None
     if is_plan(packed):
         plan = plan_in(packed)
-        assert plan is not None
-        return plan
+        return plan if plan is not None and is_sound(plan.keys) else None
     if is_group(packed):
         group = group_in(packed)
-        assert group is not None
-        return group
+        return group if group is not None and is_sound(group.keys) else None
     if is_member(packed):
-        return unpack_child(packed)
-    return unpack_kept(packed) if is_kept(packed) else closed(packed)
+        return child_in(packed)
+    return kept_in(packed) if is_kept(packed) else None
 
 
 def is_job(task: Task) -> bool:

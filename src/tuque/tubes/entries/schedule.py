@@ -62,16 +62,13 @@ def pack_kept(id: bytes, key: bytes) -> bytes:
     return writer.getvalue()
 
 
-def unpack_kept(packed: bytes) -> HoldEntry:
-    """The key in the bytes, which `is_sound_kept` has found in order."""
-    end = KEEPER_FIXED + i64(packed[KEEPER_FIXED - 1])
-    return HoldEntry(packed[KEEPER_FIXED:end], packed[end:])
-
-
-def is_sound_kept(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node keep a key."""
+def kept_in(packed: bytes) -> HoldEntry | None:
+    """The key in the bytes of a keeper, from a journal or another node. None: it is none."""
     size = i64(packed[KEEPER_FIXED - 1])
-    return 0 < size <= JOB_ID_MAX and 0 < len(packed) - KEEPER_FIXED - size <= KEY_MAX
+    key = packed[KEEPER_FIXED + size :]
+    if not 0 < size <= JOB_ID_MAX or not 0 < len(key) <= KEY_MAX:
+        return None
+    return HoldEntry(packed[KEEPER_FIXED : KEEPER_FIXED + size], key)
 
 
 # ---- A schedule (SPEC T45)

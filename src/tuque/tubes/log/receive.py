@@ -39,7 +39,7 @@ from tuque.core.records.tubes import (
 )
 from tuque.core.records.work import may_grow
 from tuque.core.tables.dedupe_keys import queue_of
-from tuque.tubes.entries.keys import enter_record, is_sound, put_work
+from tuque.tubes.entries.keys import entry_in, put_work
 from tuque.tubes.entries.work import may_carry
 from tuque.tubes.log.results import drop_end, keep_end
 from tuque.tubes.log.send import (
@@ -314,8 +314,10 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
             number: int = r.number
             if task is not None and task.number != r.number:
                 is_other = True
-            if tube.driver.has_keys and not is_sound(r.subqueue):
-                return False
+            if tube.driver.has_keys and len(r.subqueue) > 0:
+                r.entry = entry_in(r.subqueue)
+                if r.entry is None:
+                    return False
             if is_other or r.queue != tube.name or new.get(r.id, number) != number:
                 return False
             new[r.id] = number
@@ -348,7 +350,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             end_stray_ack(n, r.id)
             task = task_of(r)
             if tube.driver.has_keys:
-                enter_record(task)
+                task.entry, task.subqueue = r.entry, b""
             keep_copy(t, tube, task)
             if tube.next_number <= task.number:
                 tube.next_number = task.number + 1
