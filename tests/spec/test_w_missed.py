@@ -172,8 +172,9 @@ def test_a_life_with_no_clock(make_world: Make, clock: int) -> None:
 def test_a_life_that_could_not_grow(
     make_world: Make, place: int, size: int, last: int, is_good: bool
 ) -> None:
-    """B2.1 every field against its range before a rule sees it. Here it grows further, and its
-    record must be one that the journal takes.
+    """B2.1 Counters of a job are below 2^30
+
+    Here they grow further, in records that the journal must take.
     """
     world = make_world(3, journal="off")
     id = add(world)
