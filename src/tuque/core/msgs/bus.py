@@ -20,9 +20,8 @@ from msgspec import Meta
 
 from tuque.core.model.job import LAST_NS
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.task import FAR
 from tuque.core.model.tombstones import SLOTS
-from tuque.core.msgs.packed import COUNT_MAX, NODE_ID_BYTES, ORIGIN_BYTES, REASON_MAX
+from tuque.core.msgs.packed import COUNT_MAX, NODE_ID_BYTES, NUMBER_LAST, ORIGIN_BYTES, REASON_MAX
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -51,8 +50,8 @@ HEX: Final = b"0123456789abcdef"
 HOST_WORD: Final = r"^[!-~]*\Z"  # one word in a line of nodes.conf
 STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 
-Number = Annotated[int, Meta(ge=0, le=FAR)]  # an instant in ms, a span, a count, a set
-Above0 = Annotated[int, Meta(ge=1, le=FAR)]
+Number = Annotated[int, Meta(ge=0, le=NUMBER_LAST)]  # an instant in ms, a span, a count, a set
+Above0 = Annotated[int, Meta(ge=1, le=NUMBER_LAST)]
 Instant = Annotated[int, Meta(ge=0, le=LAST_NS)]  # ns, until 2262: a clock may be far ahead
 Seconds = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Count = Annotated[int, Meta(ge=0, lt=COUNT_MAX)]
@@ -261,7 +260,7 @@ class Hold(Message, tag=36):
     what: Annotated[int, Meta(ge=1, le=4)]  # of core/life/cancel_update.py
     serial: Number  # comes back with the answer
     due_ms: Annotated[
-        int, Meta(ge=-1, le=FAR)
+        int, Meta(ge=-1, le=NUMBER_LAST)
     ] = -1  # until it is queued at the sender; -1: the change leaves that as it is
     left_ms: Above0 = 1  # remaining TTL
     body: bytes = b""

@@ -11,9 +11,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from tuque.core.model.task import FAR
 from tuque.core.msgs.layout import REST, Table
-from tuque.core.msgs.packed import CHILDREN_MAX
+from tuque.core.msgs.packed import CHILDREN_MAX, NUMBER_LAST
 from tuque.core.msgs.records import ANY, I64, Row
 
 SCHEDULE: Final = 1
@@ -25,8 +24,8 @@ ZONE_MAX: Final = 64
 KEYS_MAX: Final = 16_384  # with the work of a job
 EVERY_MAX_MS: Final = 366 * 86_400_000
 
-INSTANT = Annotated[int, Meta(ge=0, le=FAR, extra={"form": "q"})]
-SPAN = Annotated[int, Meta(ge=-1, le=FAR, extra={"form": "q"})]  # -1: as the tube says
+INSTANT = Annotated[int, Meta(ge=0, le=NUMBER_LAST, extra={"form": "q"})]
+SPAN = Annotated[int, Meta(ge=-1, le=NUMBER_LAST, extra={"form": "q"})]  # -1: as the tube says
 UP_TO_2 = Annotated[int, Meta(ge=0, le=2, extra={"form": "B"})]
 
 

@@ -7,7 +7,7 @@ the model or a table already bounds is named by its constant there, of `core/mod
 
 Little-endian. A field is its name, its form and its bounds: `u8`, `i16`, `i32` or `i64`, a count of
 bytes, or none for bytes that take what is left. `id` has 40 bytes. An `instant` or a `number` is an
-i64 from 0 to FAR of core/model/task.py, a `count` an i32 from 0, a `size` the length i32 of a word
+i64 from 0 to NUMBER_LAST, a `count` an i32 from 0, a `size` the length i32 of a word
 that comes later, and no size is trusted. In brackets: only if a bit says so. A record begins with
 the length of its rest, i32, and its kind, u8 (core/records/jobs.py): the sizes below count the kind
 and not that length. Records are absolute, each complete in itself: to read one twice changes
@@ -18,6 +18,7 @@ from typing import Final
 
 NODE_ID_BYTES: Final = 40
 ORIGIN_BYTES: Final = 16  # of a list of voters
+NUMBER_LAST: Final = (1 << 62) - 1
 COUNT_MAX: Final = 1 << 30  # of counters in messages: they keep growing here in 32 bits
 REASON_MAX: Final = 2_048
 
@@ -168,7 +169,7 @@ and burst times gap is at most FILL_MAX_NS. A task with neither keys nor work ha
 
 Its work (tubes/entries/work.py): a LIFE without its id. The run that lasts is in it, and its
 worker, with its begin as ms after the take; it counts while the task is TAKEN by that take. ttl_ms
-is at most LIVES_MS, and so is the begin.
+is at most TTL_MAX_MS, and so is the begin.
 """
 
 CHILDREN_MAX: Final = 10_000  # of one group

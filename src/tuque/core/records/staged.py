@@ -12,8 +12,7 @@ from librt.strings import read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.task import FAR
-from tuque.core.msgs.packed import KEY_FIXED, STAGED_FIXED
+from tuque.core.msgs.packed import KEY_FIXED, NUMBER_LAST, STAGED_FIXED
 from tuque.core.records.jobs import KEY, STAGED, Records
 from tuque.core.tables.staged import Attempt, Staged
 
@@ -93,7 +92,7 @@ def decode_stage(kind: i64, data: bytes, at: i64, end: i64, r: StageRecord) -> b
     r.id = data[at + 8 : at + 8 + ID_BYTES]
     r.key = data[at + 8 + ID_BYTES : end]
     size: i64 = data[end - 1]
-    return 0 <= r.until_ms <= FAR and 0 < size < len(r.key)
+    return 0 <= r.until_ms <= NUMBER_LAST and 0 < size < len(r.key)
 
 
 def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:

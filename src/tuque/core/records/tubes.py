@@ -32,6 +32,7 @@ from tuque.core.model.task import (
 from tuque.core.msgs.packed import (
     HOME_FIXED,
     NODE_ID_BYTES,
+    NUMBER_LAST,
     TASK_ADD_FIXED,
     TASK_FIXED,
     TASK_STATE_FIXED,
@@ -192,7 +193,7 @@ def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     r.body = data[at + key_size : end]
     if not is_status(r.status) or r.form < BYTES or r.form > MSGPACK:
         return False
-    return 0 <= r.number | r.pri | r.created_ms <= FAR and (r.ctime_ns | r.delay_s) >= 0
+    return 0 <= r.number | r.pri | r.created_ms <= NUMBER_LAST and (r.ctime_ns | r.delay_s) >= 0
 
 
 def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
@@ -209,8 +210,8 @@ def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
     r.first_ms = read_i64_le(data, at + 60)
     r.last_ms = read_i64_le(data, at + 68)
     instants = r.qtime_ms | r.taken_ms | r.first_ms | r.last_ms
-    if not 0 <= instants | r.ttl_ms | r.ttr_ms | r.token | r.owner <= FAR:
-        return False  # the bits of all: FAR has only ones
+    if not 0 <= instants | r.ttl_ms | r.ttr_ms | r.token | r.owner <= NUMBER_LAST:
+        return False  # the bits of all: NUMBER_LAST has only ones
     return (r.nacks | r.deliveries | r.delivered_count) >= 0
 
 
@@ -298,4 +299,4 @@ def decode_home(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
     r.home = data[at : at + NODE_ID_BYTES]
     r.name = data[at + NODE_ID_BYTES : end]
     numbers = r.epoch | r.seq | r.copy_epoch | r.told_seq
-    return 0 <= numbers <= FAR and r.made_ns >= 0 and r.sync > 0
+    return 0 <= numbers <= NUMBER_LAST and r.made_ns >= 0 and r.sync > 0

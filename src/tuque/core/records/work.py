@@ -12,7 +12,6 @@ from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, w
 from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.task import FAR
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
     DONE,
@@ -33,6 +32,7 @@ from tuque.core.msgs.packed import (
     JITTER_MAX,
     LIFE_FIXED,
     LIFE_WORDS,
+    NUMBER_LAST,
     OUTCOME_BITS,
     OUTCOME_FIXED,
     OUTCOME_WORDS,
@@ -177,7 +177,7 @@ def read_place(outcome: Outcome, place: bytes) -> bool:
         return False
     outcome.number = read_i64_le(place, 0)
     outcome.queue = place[PLACE_FIXED:]
-    return 0 <= outcome.number <= FAR
+    return 0 <= outcome.number <= NUMBER_LAST
 
 
 def words_size(words: list[bytes]) -> i64:
@@ -240,42 +240,31 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     terms = decode_terms(data, at, bits & DROPS != 0, words[0])
     if terms is None or not are_headers(words[1]):
         return False
-    life = Life(terms, words[1])
-    life.run_state = run_state
-    life.is_resting = bits & RESTING != 0
-    life.is_cancelled = bits & CANCELLED_BIT != 0
-    life.is_dead = bits & DEAD_BIT != 0
-    life.failed = i64(read_i32_le(data, at + 10))
-    life.starts = i64(read_i32_le(data, at + 14))
-    life.unstarted = i64(read_i32_le(data, at + 18))
-    life.replays = read_i64_le(data, at + 54)
-    life.run = read_i64_le(data, at + 62)
-    life.since_ms = read_i64_le(data, at + 70)
-    life.expire_ms = read_i64_le(data, at + 78)
-    life.ttl_ms = read_i64_le(data, at + 86)
-    life.dead_ms = read_i64_le(data, at + 94)
-    life.serial = read_i64_le(data, at + SERIAL_AT)
-    life.edit = read_i64_le(data, at + 110)
-    if not are_in_range(life):
+    work = Life(terms, words[1])
+    work.run_state = run_state
+    work.is_resting = bits & RESTING != 0
+    work.is_cancelled = bits & CANCELLED_BIT != 0
+    work.is_dead = bits & DEAD_BIT != 0
+    if not read_numbers(data, at, work):
         return False
-    life.worker, life.cancel_reason, life.progress = words[2], words[3], words[4]
-    life.dead_cause, life.origin = words[5], words[6]
+    work.worker, work.cancel_reason, work.progress = words[2], words[3], words[4]
+    work.dead_cause, work.origin = words[5], words[6]
     if bits & HAS_FIRST:
-        life.first = decode_failure(data, end, r)
-        if life.first is None:
+        work.first = decode_failure(data, end, r)
+        if work.first is None:
             return False
     if bits & HAS_LAST:
-        life.last = decode_failure(data, end, r)
-        if life.last is None:
+        work.last = decode_failure(data, end, r)
+        if work.last is None:
             return False
-    r.life = life
+    r.life = work
     if bits & HAS_RETURNED:
-        life.returned = read_count(data, end, r)
-        if life.returned <= 0:
+        work.returned = read_count(data, end, r)
+        if work.returned <= 0:
             return False
     if bits & HAS_CRASHES:
-        life.crashes = read_count(data, end, r)
-        if life.crashes <= 0:
+        work.crashes = read_count(data, end, r)
+        if work.crashes <= 0:
             return False
     return r.at == end
 
@@ -302,27 +291,37 @@ def decode_terms(data: bytes, at: i64, drops: bool, dead: bytes) -> Terms | None
     return Terms(attempts, first_ms, max_ms, jitter, dead, keep_ms, limit_ms, drops)
 
 
-def are_in_range(life: Life) -> bool:
-    """Whether the numbers of a LIFE are. `|`: of bounds that are all ones, the sum of the bits."""
-    instants = life.since_ms | life.expire_ms | life.dead_ms
-    if not 0 <= instants | life.ttl_ms | life.replays | life.serial <= FAR:
+def read_numbers(data: bytes, at: i64, work: Life) -> bool:
+    """Read the other numbers of a LIFE, whose bits are at `at`. False if one is out of range."""
+    work.failed = i64(read_i32_le(data, at + 10))
+    work.starts = i64(read_i32_le(data, at + 14))
+    work.unstarted = i64(read_i32_le(data, at + 18))
+    work.replays = read_i64_le(data, at + 54)
+    work.run = read_i64_le(data, at + 62)
+    work.since_ms = read_i64_le(data, at + 70)
+    work.expire_ms = read_i64_le(data, at + 78)
+    work.ttl_ms = read_i64_le(data, at + 86)
+    work.dead_ms = read_i64_le(data, at + 94)
+    work.serial = read_i64_le(data, at + SERIAL_AT)
+    work.edit = read_i64_le(data, at + 110)
+    instants = work.since_ms | work.expire_ms | work.dead_ms
+    if not 0 <= instants | work.ttl_ms | work.replays | work.serial <= NUMBER_LAST:
+        return False  # the bits of all: NUMBER_LAST has only ones
+    if work.unstarted < 0 or work.edit < 0:
         return False
-    if life.unstarted < 0 or life.edit < 0:
+    if not 0 <= work.failed <= ATTEMPTS_MAX or not 0 <= work.starts <= STARTS_MAX:
         return False
-    if not 0 <= life.failed <= ATTEMPTS_MAX or not 0 <= life.starts <= STARTS_MAX:
-        return False
-    return is_run(life.run)
+    return is_run(work.run)
 
 
-def may_grow(life: Life) -> bool:
-    """Whether the counters of a LIFE from another node may still grow in records of this one.
+def may_grow(work: Life) -> bool:
+    """Whether the counters of a LIFE from another node may still grow here (B2.1).
 
-    Those of its own journal are wider, or a count that was taken over at its bound and grew would
-    be in a record that nobody reads.
+    A journal has wider bounds than a message: it takes what a count has become since it came.
     """
-    if life.unstarted | life.returned | life.crashes >= COUNT_MAX:
+    if work.unstarted | work.returned | work.crashes >= COUNT_MAX:
         return False
-    return life.replays | life.serial | life.edit <= FAR >> 1
+    return work.replays | work.serial | work.edit <= NUMBER_LAST >> 1
 
 
 def is_run(run: i64) -> bool:
@@ -353,7 +352,7 @@ def decode_failure(data: bytes, end: i64, r: LifeRecord) -> Failure | None:
         return None
     at_ms = read_i64_le(data, at)
     attempt: i64 = i64(read_i32_le(data, at + 8))
-    if not 0 <= at_ms <= FAR or not 0 <= attempt <= ATTEMPTS_MAX:
+    if not 0 <= at_ms <= NUMBER_LAST or not 0 <= attempt <= ATTEMPTS_MAX:
         return None
     if not r.read_words(data, at + FAILURE_FIXED, end, FAILURE_WORDS):
         return None
@@ -384,7 +383,9 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         outcome.result = data[r.at : end]
     elif r.at != end:
         return False
-    if not 0 <= outcome.until_ms | outcome.ended_ms <= FAR or not 0 <= outcome.of <= ATTEMPTS_MAX:
+    if not 0 <= outcome.until_ms | outcome.ended_ms <= NUMBER_LAST:
+        return False
+    if not 0 <= outcome.of <= ATTEMPTS_MAX:
         return False
     r.outcome = outcome
     return is_run(outcome.run)

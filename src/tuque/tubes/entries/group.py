@@ -10,11 +10,11 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from tuque.core.model.task import FAR, Entry, Task
+from tuque.core.model.task import Entry, Task
 from tuque.core.model.work import EXPIRED, SET_ASIDE, UNSTARTED
 from tuque.core.msgs.entries import ENTRIES, GROUP, GroupRow
 from tuque.core.msgs.layout import BadRow
-from tuque.core.msgs.packed import CHILD_FIXED, CHILDREN_MAX, JOB_ID_MAX, REASON_MAX
+from tuque.core.msgs.packed import CHILD_FIXED, CHILDREN_MAX, JOB_ID_MAX, NUMBER_LAST, REASON_MAX
 
 GROUPS_MAX: Final = 10_000  # of one tube
 RESULT_MAX: Final = 65_536  # of one child; CHILD_BYTES of the worker is the same (U2.8)
@@ -193,7 +193,7 @@ def child_in(packed: bytes) -> ChildEntry | None:
     child.over_ms = read_i64_le(packed, 21)
     if bits > HAS_RESULT | WAS_MET or child.state > FAILED:
         return None
-    if not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group | child.over_ms <= FAR:
+    if not 0 <= child.group | child.over_ms <= NUMBER_LAST or not 0 <= child.index < CHILDREN_MAX:
         return None
     words: list[bytes] = []
     at: i64 = CHILD_FIXED

@@ -276,8 +276,9 @@ class JobEntry(Entry):
 
 def enter_record(task: Task) -> None:
     """The task is of a record of a tube of type `tasks`: it has the entry in its bytes, if any."""
-    if len(task.subqueue) > 0:
-        task.entry = entry_in(task.subqueue)
+    packed = task.subqueue
+    if len(packed) > 0:
+        task.entry = entry_in(packed)
         task.subqueue = b""
 
 

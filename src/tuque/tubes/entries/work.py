@@ -10,7 +10,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
-from tuque.core.model.task import LIVES_MS
+from tuque.core.model.task import TTL_MAX_MS
 from tuque.core.model.work import (
     LIVE,
     NO_TERMS,
@@ -118,8 +118,8 @@ def is_sound_work(work: bytes) -> bool:
     return life is not None and may_carry(life)
 
 
-def may_carry(life: Life) -> bool:
-    """Whether a task may carry this life: of the bounds of a LIFE, its own are narrower."""
-    if life.ttl_ms > LIVES_MS:
+def may_carry(work: Life) -> bool:
+    """Whether a task may carry this work: of the bounds of a LIFE, its own are narrower."""
+    if work.ttl_ms > TTL_MAX_MS:
         return False
-    return life.run == 0 or (life.run_state == LIVE and life.since_ms <= LIVES_MS)
+    return work.run == 0 or (work.run_state == LIVE and work.since_ms <= TTL_MAX_MS)

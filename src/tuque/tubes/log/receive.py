@@ -254,8 +254,8 @@ class Changes:
             return True
         if kind == LIFE:
             self.lives.append((r.id, rest))
-            life = r.life.life
-            return life is not None and may_carry(life) and may_grow(life)
+            work = r.life.life
+            return work is not None and may_carry(work) and may_grow(work)
         outcome = r.life.outcome
         if kind != OUTCOME or outcome is None:
             return False
@@ -314,10 +314,10 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
             number: int = r.number
             if task is not None and task.number != r.number:
                 is_other = True
-            if tube.driver.has_keys and len(r.subqueue) > 0:
-                r.entry = entry_in(r.subqueue)
-                if r.entry is None:
-                    return False
+            packed = r.subqueue if tube.driver.has_keys else b""
+            r.entry = entry_in(packed) if len(packed) > 0 else None
+            if len(packed) > 0 and r.entry is None:
+                return False
             if is_other or r.queue != tube.name or new.get(r.id, number) != number:
                 return False
             new[r.id] = number
