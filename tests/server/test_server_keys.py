@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.tubes.entries.keys import PLACES_MAX
+from tuque.core.msgs.packed import PLACES_MAX
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policy import tubes_of
 from world import World

@@ -159,6 +159,35 @@ def test_a_life_with_no_clock(make_world: Make, clock: int) -> None:
     world.settle()
 
 
+@pytest.mark.parametrize("is_good", [True, False])
+@pytest.mark.parametrize(
+    ("place", "size", "last"),
+    [
+        (18, 4, (1 << 30) - 1),  # deliveries without START
+        (54, 8, (1 << 61) - 1),  # replays
+        (102, 8, (1 << 61) - 1),  # serial
+        (110, 8, (1 << 61) - 1),  # number of the last UPDATEJOB
+    ],
+)
+def test_a_life_that_could_not_grow(
+    make_world: Make, place: int, size: int, last: int, is_good: bool
+) -> None:
+    """B2.1 Counters of a job are below 2^30
+
+    Here they grow further, in records that the journal must take.
+    """
+    world = make_world(3, journal="off")
+    id = add(world)
+    world.at(0).get()
+    run = start(world, 0, id)
+    data = life_message(at(world, 0), at(world, 0).jobs[id])
+    begin = 8 + 5 + 40 + place  # clock; length, kind, id
+    value = (last if is_good else last + 1).to_bytes(size, "little")
+    data.life = data.life[:begin] + value + data.life[begin + size :]
+    on_life(at(world, 1), world.slot(1, 0), data)
+    assert life(world, 1, id).run == (run if is_good else 0)
+
+
 def test_questions_to_holders(make_world: Make) -> None:
     """W15.1 The node asks all linked nodes, and its client waits.
 

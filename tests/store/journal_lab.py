@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
+from pathlib import Path
 
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.add import on_addjob, settle
@@ -228,6 +231,22 @@ def cut(disk: MemoryDisk, keep: int) -> MemoryDisk:
     copy.power_cut(keep)
     copy.ops = 0
     return copy
+
+
+def recorded(name: str) -> MemoryDisk:
+    """A disk with the files of a journal that an older version wrote: paths, then base85 lines."""
+    files: dict[str, str] = {}
+    path = ""
+    for line in Path(__file__).with_name(name).read_text().splitlines():
+        if line.startswith(" "):
+            files[path] += line.strip()
+        else:
+            files[path := line] = ""
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    for path, text in files.items():
+        disk.write(disk.open_append(path), zlib.decompress(base64.b85decode(text)))
+    return disk
 
 
 def decode_all(payload: bytes) -> list[back.Record]:

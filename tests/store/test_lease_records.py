@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
@@ -166,22 +165,3 @@ def test_bytes_that_are_no_record_are_refused(
             assert r.kind != rec.LEASE_BATCH or 1 <= len(r.lease.name) <= 255
     except back.BadRecord:
         return
-
-
-def test_a_record_shorter_than_its_kind_is_refused() -> None:
-    """Its own length is believed only as far as the fields of its kind fit."""
-    g = Group(b"g", b"me", [b"q"], 1)
-    records = rec.Records()
-    tell_group(records, g)
-    refuse_shorter(records.take())
-    tell_batch(records, g, batch([b"1" * 40, b"2" * 40], True), 1, False)
-    refuse_shorter(records.take())
-    tell_drop(records, g, 1)
-    refuse_shorter(records.take())
-
-
-def refuse_shorter(whole: bytes) -> None:
-    for size in range(len(whole) - 4):
-        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
-        with pytest.raises(back.BadRecord):
-            back.decode(data, 0, back.Record())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from journal_lab import PATH, START_MS, cut, segment
+from journal_lab import PATH, START_MS, cut, recorded, segment
 from life_lab import LifeLab
 
 from tuque.core.model.work import FAILED, LIVE
@@ -134,22 +131,6 @@ def test_power_cut_at_every_operation(count: int) -> None:
     lab.turn()
     assert disk.ops > 0.8 * count
     assert wrong == []
-
-
-def recorded(name: str) -> MemoryDisk:
-    """A disk with the files of a journal that an older version wrote: paths, then base85 lines."""
-    files: dict[str, str] = {}
-    path = ""
-    for line in Path(__file__).with_name(name).read_text().splitlines():
-        if line.startswith(" "):
-            files[path] += line.strip()
-        else:
-            files[path := line] = ""
-    disk = MemoryDisk()
-    disk.makedirs(PATH)
-    for path, text in files.items():
-        disk.write(disk.open_append(path), zlib.decompress(base64.b85decode(text)))
-    return disk
 
 
 def test_the_journal_of_an_older_version_loads() -> None:

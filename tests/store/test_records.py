@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
@@ -148,49 +147,6 @@ def test_bytes_that_are_no_record_are_refused(job: Job, data: st.DataObject) -> 
             assert len(r.body) <= len(payload)
     except back.BadRecord:
         return
-
-
-def test_every_cut_of_a_record_is_refused() -> None:
-    job = Job(b"D" * 40, b"queue", b"body", 1, 2, 3, 4, 5)
-    job.delivered_count = 2
-    records = rec.Records()
-    records.add(job)
-    whole = records.take()
-    for size in range(len(whole)):
-        with pytest.raises(back.BadRecord):
-            back.decode(whole[:size], 0, back.Record())
-
-
-def test_a_record_shorter_than_its_kind_is_refused() -> None:
-    """Its own length is believed only as far as the fields of its kind fit."""
-    job = Job(b"D" * 40, b"", b"", 1, 2, 3, 4, 5)
-    records = rec.Records()
-    for tell in (records.add, records.state):
-        for job.delivered_count in (1, 2):
-            tell(job)
-            refuse_shorter(records.take())
-    records.ack(job.id, 1)
-    refuse_shorter(records.take())
-    records.remove(job.id, 1)
-    refuse_shorter(records.take())
-    records.end(1, 1)
-    refuse_shorter(records.take())
-    named = rec.Records([b"1" * 40, b"2" * 40])
-    job.holders = 3
-    for tell in (named.holders, named.ack_job):
-        named.introduce(3)
-        refuse_shorter(named.take()) if named.count else None
-        tell(job)
-        refuse_shorter(named.take())
-    named.tomb(job.id, 1, 2)
-    refuse_shorter(named.take())
-
-
-def refuse_shorter(whole: bytes) -> None:
-    for size in range(len(whole) - 4):
-        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
-        with pytest.raises(back.BadRecord):
-            back.decode(data, 0, back.Record())
 
 
 def test_an_acked_job_is_told_as_its_tombstone() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from struct import error as StructError
-from typing import Any
-
 import pytest
 from journal_lab import decode_all
-from msgspec import inspect, structs
+from msgspec import inspect
 
-from bounds import ends
+from bounds import keep_bounds, stated
 from tuque.core.msgs.records import (
     KINDS,
     TABLE,
@@ -209,28 +206,47 @@ def continue_or_refuse(row: Row, data: bytes) -> None:
     assert written(r.row) == data or isinstance(row, TubeCfg)
 
 
+# stated here once more: a bound that changes there by mistake fails here
+LAST = (1 << 63) - 1
+ANY = f"{-LAST - 1} {LAST}"
+BOUNDS = stated(
+    f"""
+PauseRow bits 0 255, stamp_ns 0 {LAST}, queue 0 -
+EndRow jobs {ANY}, records {ANY}
+GapRow records {ANY}, bytes {ANY}
+PeerRow slot 0 255, node_id 40 40, incarnation {ANY}
+TubeRow number 0 {LAST}, next_number 0 {LAST}, ttl_ms 0 {LAST}, ttr_ms 0 {LAST}, pri {ANY},
+    capacity {ANY}, name 1 32767, kind 0 32767, storage 0 32767, engine 0 32767,
+    callback 0 32767
+TubeDrop name 1 -
+SessionRow number 1 {LAST}, until_ms 0 {LAST}, uuid 16 16, user 0 -
+TubeCfg ttr_ms 0 {LAST}, token_reserved 0 {LAST}
+GrantRow bits 0 3, tube 1 32767, prefix 0 32767, holder 1 -
+TubeHolder number 1 {LAST}, uuid 16 16, user 0 -, name 1 -
+VotersRow number 1 {LAST}, right 0 {LAST}, step 1 2, origin 16 16, voters 1 62, voters.0.0 40 40,
+    voters.0.1 1 {LAST}
+TubeStand epoch 0 {LAST}, whole_epoch 0 {LAST}, whole_seq 0 {LAST}, made_ns 0 {LAST}, maker 40 40,
+    node 40 40, name 1 -
+VotersNextRow number 1 {LAST}, attempt 0 {LAST}, written_attempt 0 {LAST}, origin 16 16, node 40 40,
+    written_node 40 40, voters 0 62, voters.0.0 40 40, voters.0.1 1 {LAST}
+VoteMarks right 0 {LAST}, mark 0 {LAST}, marks 0 62, marks.0.0 40 40, marks.0.1 1 {LAST},
+    marks.0.2 0 {LAST}
+LeaseGroup epoch 1 {LAST}, last_seq 0 {LAST}, acked_seq 0 {LAST}, floor_seq -1 {LAST},
+    ttl_ms 0 {LAST}, used_ms {ANY}, names 3 -, names.0 1 255
+LeaseDrop epoch 1 {LAST}, seq 1 {LAST}, name 1 255
+StageDrop txn 1 255, attempt 0 255
+Published version 0 {LAST}, now_ms 0 {LAST}, ctime_ns 0 {LAST}, default_repl 1 2147483647,
+    attempts 0 -, attempts.0 1 255, ids 0 -, ids.0 40 40, app 1 255, txn 1 255
+AppRow version -1 {LAST}, used_ms {ANY}, app 1 255
+TopicRow version 0 1152921504606846976, node 40 40, is_gone 0 1, topic 1 255, queue 1 512,
+    filters 0 8, filters.0.0 0 255, filters.0.1 0 255
+"""
+)
+
+
 @pytest.mark.parametrize(("row", "digits"), RECORDED, ids=NAMES)
 def test_each_field_is_refused_beyond_its_bounds(row: Row, digits: str) -> None:
-    info: Any = inspect.type_info(type(row))
-    for field in info.fields:
-        can, cannot = ends(field.type)
-        for value in can:
-            changed = with_one(row, field.name, value)
-            try:
-                assert read(written(changed)) == changed
-            except back.BadRecord as error:
-                assert "do not fit together" in str(error), (field.name, value)
-        for value in cannot:
-            changed = with_one(row, field.name, value)
-            try:
-                assert read(written(changed)) != changed, "a word of one length has no other one"
-            except (back.BadRecord, StructError):
-                continue
-
-
-def with_one(row: Row, name: str, value: Any) -> Row:
-    """A copy of the row with another value."""
-    return structs.replace(row, **{name: value})
+    keep_bounds(row, BOUNDS[type(row).__name__], lambda changed: read(written(changed)))
 
 
 def test_an_older_record_of_the_options_has_no_tokens() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from struct import error as StructError
 from typing import Any
 
-from msgspec import inspect
+from msgspec import Struct, inspect, structs
+
+from tuque.core.msgs.layout import BadRow
+from tuque.core.records.read import BadRecord
 
 
 def span(kind: inspect.IntType) -> tuple[int, int]:
@@ -94,3 +99,57 @@ def rows(
         good, bad = ends(kind, *strange)
         can += [tag + whole[:i] + [value] + whole[i + 1 :] for value in good]
         cannot += [tag + whole[:i] + [value] + whole[i + 1 :] for value in bad]
+
+
+# ---- Bounds that a test states itself
+
+
+def stated(text: str) -> dict[str, dict[str, tuple[int, int | None]]]:
+    """Of each kind, one a line: its fields, with least and greatest number, length or count.
+
+    A line that is indented goes on; `-`: no greatest one. `a.0.1` is a part of an item of `a`.
+    """
+    found: dict[str, dict[str, tuple[int, int | None]]] = {}
+    for line in text.replace("\n ", " ").split("\n"):
+        kind, _, rest = line.partition(" ")
+        if kind:
+            rows = [row.split() for row in rest.split(",")]
+            found[kind] = {
+                name: (int(low), None if high == "-" else int(high)) for name, low, high in rows
+            }
+    return found
+
+
+def keep_bounds(
+    row: Struct, bounds: dict[str, tuple[int, int | None]], pass_on: Callable[[Any], Any]
+) -> None:
+    """Assert that the row comes back with each field at its bounds, and not beyond them."""
+    info: Any = inspect.type_info(type(row))
+    numbers = [one.name for one in info.fields if not isinstance(one.type, inspect.BoolType)]
+    assert [path for path in bounds if "." not in path] == numbers
+    for path, (low, high) in bounds.items():
+        name, *parts = path.split(".")
+        ends = [(low, True), (low - 1, False)]
+        ends += [] if high is None else [(high, True), (high + 1, False)]
+        for size, is_good in ends:
+            value = sized_as(getattr(row, name), parts, size)
+            if value is None:
+                continue
+            changed = structs.replace(row, **{name: value})
+            try:
+                assert (pass_on(changed) == changed) == is_good, (path, size)
+            except (BadRecord, BadRow, StructError) as error:
+                assert not is_good or "do not fit together" in str(error), (path, size)
+
+
+def sized_as(old: Any, parts: list[str], size: int) -> Any:
+    """Such a value, or a part of it, of that number, length or count; None: there is none."""
+    if parts:
+        items = list(old)
+        items[int(parts[0])] = sized_as(items[int(parts[0])], parts[1:], size)
+        return None if items[int(parts[0])] is None else type(old)(items)
+    if isinstance(old, int):
+        return size
+    if size < 0:
+        return None
+    return b"0" * size if isinstance(old, bytes) else [old[0]] * size

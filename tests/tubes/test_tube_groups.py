@@ -20,11 +20,10 @@ from tuque.tubes.entries.group import (
     ChildEntry,
     Family,
     GroupEntry,
+    child_in,
     group_in,
     is_group,
     is_member,
-    is_sound_child,
-    unpack_child,
 )
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.model.tube import Tube
@@ -297,6 +296,13 @@ def test_children_whose_tube_changes_its_leader(how: str) -> None:
 # ---- the bytes
 
 
+def read_child(packed: bytes) -> ChildEntry:
+    """The child in the bytes."""
+    child = child_in(packed)
+    assert child is not None
+    return child
+
+
 def test_groups_and_children_go_into_bytes_and_back() -> None:
     plan = planned()
     plan.over_ms = 7
@@ -311,15 +317,15 @@ def test_groups_and_children_go_into_bytes_and_back() -> None:
     child.result = b"r" * 70_000
     child.reason = b"why"
     large = child.packed(0)
-    assert unpack_child(small).result == b"" and unpack_child(large).result == child.result
+    assert read_child(small).result == b"" and read_child(large).result == child.result
     child.is_met = True
     met = child.packed(0)
     assert child.copy().packed(0) == met
-    assert [unpack_child(one).is_met for one in (small, large, met)] == [False, False, True]
-    assert unpack_child(met).result == child.result
-    assert not is_sound_child(met[:4] + b"\4" + met[5:])
+    assert [read_child(one).is_met for one in (small, large, met)] == [False, False, True]
+    assert read_child(met).result == child.result
+    assert child_in(met[:4] + b"\4" + met[5:]) is None
     for packed in (small, large, met):
         assert is_member(packed) and not is_group(packed) and is_sound(packed)
         for end in range(3, 40):
-            assert not is_sound_child(packed[:end])
-    assert unpack_child(large).reason == b"why" and unpack_child(large).id == b"D-1"
+            assert child_in(packed[:end]) is None
+    assert read_child(large).reason == b"why" and read_child(large).id == b"D-1"

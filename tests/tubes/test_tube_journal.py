@@ -19,7 +19,6 @@ from tuque.core.queues.procedures import check
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
-from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.server.replies.errors import text_of
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
@@ -360,30 +359,6 @@ def test_a_temporary_tube_comes_back_empty() -> None:
     assert home.files.size(home.disk().segment()) == size + first
     home.restart()
     assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
-
-
-@pytest.mark.parametrize(
-    "field",
-    ["ttl_ms", "ttr_ms", "qtime_ms", "token", "owner", "nacks", "deliveries", "delivered_count"],
-)
-def test_a_number_below_zero_is_refused(field: str) -> None:
-    """The whole task, and what has changed in it."""
-    home = TubeWorld(has_journal=True)
-    task = put(home, made(home, b"t", b"fifottl"))
-    for is_whole in (True, False):
-        for value in (0, -1):
-            setattr(task, field, value)
-            records = Records()
-            if is_whole:
-                tell_task(records, task)
-            else:
-                tell_task_state(records, task, True)
-            payload = records.take()
-            if value == 0:
-                assert back.decode(payload, 0, back.Record()) == len(payload)
-                continue
-            with pytest.raises(back.BadRecord):
-                back.decode(payload, 0, back.Record())
 
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:

@@ -14,11 +14,11 @@ from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.life.outcomes import on_done
 from tuque.core.model.job import AddSpec
+from tuque.core.msgs.packed import UNTIL_MAX_MS
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.tubes.entries.keys import (
-    UNTIL_MAX_MS,
     Keys,
     is_job,
     is_sound,
@@ -28,7 +28,7 @@ from tuque.tubes.entries.schedule import (
     HoldEntry,
     is_apart,
     is_kept,
-    unpack_kept,
+    kept_in,
 )
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -258,7 +258,8 @@ def test_random_keys_over_many_leaders(seed: int) -> None:
 def test_a_kept_key_goes_into_bytes_and_back() -> None:
     packed = HoldEntry(b"i" * 40, b"k" * 255).packed(0)
     assert is_kept(packed) and is_apart(packed) and is_sound(packed)
-    entry = unpack_kept(packed)
+    entry = kept_in(packed)
+    assert entry is not None
     assert (entry.id, entry.key) == (b"i" * 40, b"k" * 255)
     for size in range(3, 44):
         assert not is_sound(packed[:size])

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.core.msgs.bus import (
-    COUNT_MAX,
     AnyMessage,
     Ask,
     DelJob,
@@ -42,6 +41,7 @@ from tuque.core.msgs.bus import (
     VotersTold,
     YourJobs,
 )
+from tuque.core.msgs.packed import COUNT_MAX
 from tuque.server.bus.sending import Packer
 from tuque.wire.bus.bus import (
     FRAME_BYTES,

@@ -9,9 +9,9 @@ from typing import final
 
 from mypy_extensions import i64
 
+from tuque.core.model.tombstones import SLOTS
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
-    SLOTS,
     TooManyNodes,
     slot_for,
     slots_of,

@@ -27,6 +27,7 @@ from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import stats
 from tuque.core.model.errors import BAD_INDEX, MANY_GROUPS_OF_JOBS, NO_GROUP, NO_GROUPS, NOJOB
 from tuque.core.model.task import BYTES, MAX_MS, READY, Entry, Task, retry_of, whole_s
+from tuque.core.msgs.packed import REASON_MAX
 from tuque.core.node.node import Node
 from tuque.core.records.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.entries.group import (
@@ -38,7 +39,6 @@ from tuque.tubes.entries.group import (
     GROUPS_MAX,
     OPEN,
     POLICY_WORDS,
-    REASON_MAX,
     WAIT,
     ChildEntry,
     Family,

@@ -50,6 +50,7 @@ TEXT: Final = 1
 MSGPACK: Final = 2  # one MessagePack value
 
 MAX_MS: Final = 3_153_600_000_000  # 100 years: longer means forever
+TTL_MAX_MS: Final = 2 * MAX_MS  # the longest ttl of a task that was replayed
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 # What a task costs beyond its job, its fields and its places in the tables of its tube (M1),

@@ -17,7 +17,7 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 TOMB_BYTES: Final = 140  # the id, its place in the table and in a bucket, measured
 SLOT_BITS: Final = 15  # expiries are rounded up to 33 s, so that many share a bucket
 ROUNDED_MS: Final = 1 << SLOT_BITS
-SLOTS: Final = 62  # as in core/node/peers.py
+SLOTS: Final = 62  # numbers of nodes, bits of a set, including this node's
 
 # what a bucket waits for
 OVER: Final = 0  # the job has ended everywhere: until all nodes of the set answered a round

@@ -1,4 +1,4 @@
-"""What leaves memory, declared: messages of the bus and rare journal records, with their bounds.
+"""What leaves memory, declared: messages, records and entries of tasks, with their bounds.
 
 Must not know: nodes, rules.
 """

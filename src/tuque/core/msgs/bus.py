@@ -18,6 +18,10 @@ from typing import Annotated, Any, Final, get_args
 import msgspec
 from msgspec import Meta
 
+from tuque.core.model.job import LAST_NS
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.tombstones import SLOTS
+from tuque.core.msgs.packed import COUNT_MAX, NODE_ID_BYTES, NUMBER_LAST, ORIGIN_BYTES, REASON_MAX
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -26,8 +30,6 @@ from tuque.core.tables.topics import (
     TOPIC_MAX,
     VERSION_MAX,
 )
-
-ID_BYTES: Final = 40
 
 LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
@@ -42,19 +44,15 @@ WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE or RELEASE (Q4.5)
 
 # ---- What a field may be
 
-NUMBER_LAST: Final = (1 << 62) - 1
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: they keep growing here in 32 bits
 TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
-SLOTS_MAX: Final = 62
 TUBE_MAX: Final = 512  # bytes of a tube's name
-REASON_MAX: Final = 2_048
 HEX: Final = b"0123456789abcdef"
 HOST_WORD: Final = r"^[!-~]*\Z"  # one word in a line of nodes.conf
 STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER_LAST)]  # an instant in ms, a span, a count, a set
 Above0 = Annotated[int, Meta(ge=1, le=NUMBER_LAST)]
-Instant = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]  # ns, until 2262: a clock may be far ahead
+Instant = Annotated[int, Meta(ge=0, le=LAST_NS)]  # ns, until 2262: a clock may be far ahead
 Seconds = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Count = Annotated[int, Meta(ge=0, lt=COUNT_MAX)]
 Times = Annotated[int, Meta(ge=0, lt=TIMES_MAX)]
@@ -62,8 +60,10 @@ Port = Annotated[int, Meta(ge=0, lt=1 << 16)]  # 0: none
 Small = Annotated[int, Meta(ge=1, lt=1 << 16)]
 Byte = Annotated[int, Meta(ge=0, lt=1 << 8)]
 Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
-NodeId = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]  # in HEX, by `check`
-Origin = Annotated[bytes, Meta(min_length=16, max_length=16)]  # of a list of voters
+NodeId = Annotated[  # in HEX, by `check`
+    bytes, Meta(min_length=NODE_ID_BYTES, max_length=NODE_ID_BYTES)
+]
+Origin = Annotated[bytes, Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)]
 Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Tube = Annotated[bytes, Meta(min_length=1, max_length=TUBE_MAX)]
 Word = Annotated[bytes, Meta(max_length=255)]
@@ -123,7 +123,7 @@ class TopicsTold(Message, tag=60):
 class Slots(Message, tag=1):
     """The sender's slot numbers, the node ids and incarnations they stand for (K2.2)."""
 
-    nodes: list[tuple[Annotated[int, Meta(ge=0, lt=SLOTS_MAX)], Id, Number]]
+    nodes: list[tuple[Annotated[int, Meta(ge=0, lt=SLOTS)], Id, Number]]
 
 
 class ReplJob(Message, tag=2):
@@ -454,13 +454,15 @@ class TubeClaim(Message, tag=28):
     name: Tube
     number: Number  # of the question, for its reply
     epoch: Number  # of the new leader: the sender, or with `is_move` the receiver; 0: create
-    maker: Annotated[bytes, Meta(max_length=ID_BYTES)]  # which tube is meant; empty: no known one
+    maker: Annotated[
+        bytes, Meta(max_length=NODE_ID_BYTES)
+    ]  # which tube is meant; empty: no known one
     made_ns: Instant
     is_move: bool  # the sender leads and wants the receiver to
 
     def check(self) -> bool:
         """Whether the maker is a node, or not known."""
-        return len(self.maker) in (0, ID_BYTES) and are_hex(self.maker)
+        return len(self.maker) in (0, NODE_ID_BYTES) and are_hex(self.maker)
 
 
 class TubeClaimed(Message, tag=29):
@@ -535,7 +537,7 @@ class VotersTold(Message, tag=38):
 
     number: Above0
     origin: Origin  # which list was the first one
-    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS_MAX)]  # node id, right
+    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS)]  # node id, right
     step: Number  # of tubes/model/voter_state.py
 
     def check(self) -> bool:
@@ -647,7 +649,7 @@ class VotersNext(Message, tag=46):
     node: NodeId
     written_attempt: Number  # the attempt whose list the sender has written down; 0: none
     written_node: NodeId
-    voters: Annotated[list[Voter], Meta(max_length=SLOTS_MAX)]  # that list: node id, right
+    voters: Annotated[list[Voter], Meta(max_length=SLOTS)]  # that list: node id, right
     tube: Annotated[bytes, Meta(max_length=TUBE_MAX)]  # which is not settled
 
     def check(self) -> bool:
@@ -659,13 +661,13 @@ class Belongings(Message, tag=48):
     """[K3] Of two nodes that meet, before they are members of one cluster: what must not clash."""
 
     origin: Annotated[
-        bytes, Meta(max_length=16)
+        bytes, Meta(max_length=ORIGIN_BYTES)
     ]  # of the list of voters in force; empty: there is none
     tubes: list[TubeAt]
 
     def check(self) -> bool:
         """Whether these can be the tubes of a node, and its list or none (K3.4)."""
-        return len(self.origin) in (0, 16) and all(at.check() for at in self.tubes)
+        return len(self.origin) in (0, ORIGIN_BYTES) and all(at.check() for at in self.tubes)
 
 
 VoteMessage = VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted

@@ -1,8 +1,8 @@
 """What tasks carry that are no jobs and seldom change, with bounds (SPEC T45, T50).
 
 In records and copies these bytes stand where a job has its keys, and begin with a number that no
-keys begin with. What each job carries is packed by hand, in tubes/entries. msgspec makes these
-classes: mypyc does not compile this module.
+keys begin with. What each job carries is in packed.py. msgspec makes these classes: mypyc does not
+compile this module.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from tuque.core.model.task import FAR
 from tuque.core.msgs.layout import REST, Table
+from tuque.core.msgs.packed import CHILDREN_MAX, NUMBER_LAST
 from tuque.core.msgs.records import ANY, I64, Row
 
 SCHEDULE: Final = 1
@@ -23,10 +23,9 @@ CRON_MAX: Final = 128
 ZONE_MAX: Final = 64
 KEYS_MAX: Final = 16_384  # with the work of a job
 EVERY_MAX_MS: Final = 366 * 86_400_000
-CHILDREN_MAX: Final = 10_000  # of one group
 
-INSTANT = Annotated[int, Meta(ge=0, le=FAR, extra={"form": "q"})]
-SPAN = Annotated[int, Meta(ge=-1, le=FAR, extra={"form": "q"})]  # -1: as the tube says
+INSTANT = Annotated[int, Meta(ge=0, le=NUMBER_LAST, extra={"form": "q"})]
+SPAN = Annotated[int, Meta(ge=-1, le=NUMBER_LAST, extra={"form": "q"})]  # -1: as the tube says
 UP_TO_2 = Annotated[int, Meta(ge=0, le=2, extra={"form": "B"})]
 
 

@@ -2,8 +2,8 @@
 
 `core/msgs/layout.py` makes the bytes of a row from its fields, in their order, and compares what
 it reads with their types; what no type can say is in the method `check`. The tag is the kind of the
-record, of core/records/jobs.py. Records that are written for each job are packed by hand there and
-beside it. msgspec makes these classes: mypyc does not compile this module.
+record, of core/records/jobs.py. Those that are written for each job are in packed.py. msgspec makes
+these classes: mypyc does not compile this module.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Annotated, Final, get_args
 import msgspec
 from msgspec import Meta
 
+from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.layout import REST, Table
+from tuque.core.msgs.packed import NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import FILTERS_MAX, QUEUE_MAX, VERSION_MAX, Subscription
 
 I64_LAST: Final = (1 << 63) - 1
-ORIGIN_BYTES: Final = 16
-VOTERS_MAX: Final = 62  # as many nodes as there are slots
 
 PROPOSED: Final = 1  # steps of a list: its maker may still take it back
 IN_FORCE: Final = 2
@@ -29,7 +29,7 @@ ABOVE_0 = Annotated[int, Meta(ge=1, le=I64_LAST, extra={"form": "q"})]
 FROM_MINUS_1 = Annotated[int, Meta(ge=-1, le=I64_LAST, extra={"form": "q"})]
 ANY = Annotated[int, Meta(ge=-I64_LAST - 1, le=I64_LAST, extra={"form": "q"})]
 BYTE = Annotated[int, Meta(ge=0, lt=256, extra={"form": "B"})]
-NODE_ID = Annotated[bytes, Meta(min_length=40, max_length=40)]
+NODE_ID = Annotated[bytes, Meta(min_length=NODE_ID_BYTES, max_length=NODE_ID_BYTES)]
 UUID = Annotated[bytes, Meta(min_length=16, max_length=16)]
 ORIGIN = Annotated[bytes, Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)]
 NAME = Annotated[bytes, Meta(min_length=1, extra={"form": REST})]
@@ -155,7 +155,7 @@ class VotersRow(Row, tag=33):
     right: I64
     step: Annotated[int, Meta(ge=PROPOSED, le=IN_FORCE, extra={"form": "B"})]
     origin: ORIGIN
-    voters: Annotated[list[VOTER], Meta(min_length=1, max_length=VOTERS_MAX, extra={"form": "i"})]
+    voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS, extra={"form": "i"})]
 
 
 class TubeStand(Row, tag=34):
@@ -182,7 +182,7 @@ class VotersNextRow(Row, tag=35):
     origin: ORIGIN
     node: NODE_ID
     written_node: NODE_ID
-    voters: Annotated[list[VOTER], Meta(max_length=VOTERS_MAX, extra={"form": "i"})]
+    voters: Annotated[list[VOTER], Meta(max_length=SLOTS, extra={"form": "i"})]
 
 
 class VoteMarks(Row, tag=37):
@@ -192,7 +192,7 @@ class VoteMarks(Row, tag=37):
 
     right: I64
     mark: I64
-    marks: Annotated[list[MARK], Meta(max_length=VOTERS_MAX, extra={"form": "i"})]
+    marks: Annotated[list[MARK], Meta(max_length=SLOTS, extra={"form": "i"})]
 
 
 # ---- Groups of leases (SPEC Y9)

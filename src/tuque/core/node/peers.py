@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import i64, u8
 
 from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
+from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.bus import (
     AnyMessage,
     Delivered,
@@ -26,8 +27,6 @@ from tuque.core.msgs.bus import (
     Working,
 )
 from tuque.core.node.node import ROUNDS, Copying, Node, Peer
-
-SLOTS: Final = 62  # bits of a set, including this node's
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)

@@ -1,6 +1,6 @@
 """Two views of one job's work become one; a failed job becomes a dead letter (SPEC W6, W14).
 
-In messages, packed: the sender's clock, i64 ms, then a journal record (core/records/work.py).
+In messages, packed: the sender's clock, i64 ms, then a journal record (core/msgs/packed.py).
 An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
 """
 
@@ -24,6 +24,7 @@ from tuque.core.model.work import (
     Outcome,
 )
 from tuque.core.msgs.bus import Hold, LifeAt, SetAck
+from tuque.core.msgs.packed import SPAN_MAX_MS
 from tuque.core.node.node import Node
 from tuque.core.node.peers import PATIENT_S, say, say_holders, slots_of
 from tuque.core.node.tables import put_body, rehouse
@@ -43,11 +44,17 @@ from tuque.core.queues.procedures import (
     requeue,
 )
 from tuque.core.records.jobs import LIFE, OUTCOME
-from tuque.core.records.work import LifeRecord, decode_life, decode_outcome, put_life, put_outcome
+from tuque.core.records.work import (
+    LifeRecord,
+    decode_life,
+    decode_outcome,
+    may_grow,
+    put_life,
+    put_outcome,
+)
 from tuque.core.tables.work import DROPS
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
-INSTANT_MAX_MS: Final = 1 << 53
 EDIT: Final = 4  # Hold.what: the change itself
 START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
@@ -103,7 +110,7 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
     if not has_clock(data) or not decode_life(data, HEAD, len(data), r):
         return None
     life = r.life
-    if life is None:
+    if life is None or not may_grow(life):
         return None
     by_ms = moved_by(n, data)
     life.since_ms = moved(life.since_ms, by_ms)
@@ -138,7 +145,7 @@ def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
 
 def has_clock(data: bytes) -> bool:
     """Whether it is long enough, and its clock is one: sums of it stay within 64 bits."""
-    return len(data) >= HEAD and 0 <= read_i64_le(data, 0) < INSTANT_MAX_MS
+    return len(data) >= HEAD and 0 <= read_i64_le(data, 0) < SPAN_MAX_MS
 
 
 def moved_by(n: Node, data: bytes) -> i64:
@@ -149,7 +156,7 @@ def moved_by(n: Node, data: bytes) -> i64:
 
 def moved(at_ms: i64, by_ms: i64) -> i64:
     """An instant on this node's clock; 0 stays."""
-    return 0 if at_ms == 0 else max(1, min(at_ms, INSTANT_MAX_MS) + by_ms)
+    return 0 if at_ms == 0 else max(1, min(at_ms, SPAN_MAX_MS) + by_ms)
 
 
 def move_failure(failure: Failure | None, by_ms: i64) -> None:

@@ -5,32 +5,11 @@ takes once per turn and writes as one frame. Records are absolute: replaying one
 nothing. core/records/read.py decodes them. Knows nothing of files, frames or checksums
 (store/frames.py).
 
-Layout, little-endian: length of the rest i32, kind u8, then by kind
-
-    ADD     id 40, state u8, flags u8, shape u8, repl i32, retry_s i32, delay_s i32,
-            ctime_ns i64, expire_ms i64, qtime_ms i64, [history], [set], queue length i32,
-            queue, body
-    STATE   id 40, state u8, flags u8, shape u8, qtime_ms i64, [history]
-    FIRST   id 40, state u8, flags u8, qtime_ms i64, instant of the only delivery i64
-    ACK     id 40, expire_ms i64
-    REMOVE  id 40, cause u8
-    CLOSE                                the server stopped cleanly
-    HOLDERS id 40, set i64
-    ACKED   id 40, expire_ms i64, set i64    acked; nodes of the set must still confirm. Empty
-                                             set: the job is unknown here, all must confirm
-    TOMB    id 40, expire_ms i64, kind u8    a tombstone of core/model/tombstones.py
-
-where history, present when shape has the bit 1, is nacks i32, deliveries i32,
-delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
-follows; without it this node is the only one. Sets are of slots of core/node/peers.py.
-The records of leases are in core/records/leases.py, those of staged jobs and topics in
-core/records/staged.py, those of tasks and leaders in core/records/tubes.py, those of work in
-core/records/work.py, rare ones in
-core/msgs/records.py.
+The layouts are in core/msgs/packed.py, those of rare records in core/msgs/records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/frames.py, extend
-# tests/store/test_records.py.
+# tests/store/test_packed_records.py.
 
 from typing import Final, final
 
@@ -39,6 +18,17 @@ from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACKED, BODYLESS, Job
 from tuque.core.model.work import Life, Outcome
+from tuque.core.msgs.packed import (
+    ACK_BYTES,
+    ACKED_BYTES,
+    ADD_BYTES,
+    FIRST_BYTES,
+    HISTORY_BYTES,
+    HOLDERS_BYTES,
+    REMOVE_BYTES,
+    STATE_BYTES,
+    TOMB_BYTES,
+)
 from tuque.core.msgs.records import TABLE, EndRow, GapRow, PauseRow, PeerRow, Row
 from tuque.core.records.work import put_life, put_outcome
 
@@ -123,17 +113,6 @@ KIND_NAMES: Final = [
 
 HAS_HISTORY: Final = 1  # bits of a shape
 HAS_HOLDERS: Final = 2
-
-HISTORY_BYTES: Final = 28
-ADD_BYTES: Final = 84  # kind to queue length, without history
-STATE_BYTES: Final = 52
-FIRST_BYTES: Final = 59
-ACK_BYTES: Final = 49
-REMOVE_BYTES: Final = 42
-HOLDERS_BYTES: Final = 49
-ACKED_BYTES: Final = 57
-TOMB_BYTES: Final = 50
-NODE_ID_BYTES: Final = 40
 
 LARGE_BYTES: Final = 65_536  # a larger body is not copied into the buffer
 KEEP_BYTES: Final = 1 << 20  # a buffer larger than this is given back after use

@@ -1,8 +1,7 @@
 """Journal records of batches of leases, encoded and decoded (SPEC Y9, J2).
 
-Those of groups and dropped batches are in core/msgs/records.py.
-
-No length in the bytes is trusted: records that are cut or oversized are refused.
+The layout and the bounds are in core/msgs/packed.py; groups and dropped batches are in
+core/msgs/records.py. No length in the bytes is trusted: what is cut or oversized is refused.
 """
 
 from typing import Final, final
@@ -12,6 +11,7 @@ from mypy_extensions import i32, i64
 
 from tuque.core.model.job import EXPIRED_OUT, WHY_MAX, Job
 from tuque.core.model.job_id import ID_BYTES
+from tuque.core.msgs.packed import BATCH_FIXED, POSITION_BYTES
 from tuque.core.msgs.records import LeaseDrop, LeaseGroup
 from tuque.core.records.jobs import LEASE_BATCH, Records
 from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
@@ -19,20 +19,12 @@ from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
 HOW_EXPIRED: Final = 1  # its jobs are in their queues again
 HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
 HOW_SOME: Final = 4  # only these positions changed
+HOW_BITS: Final = HOW_EXPIRED | HOW_TAKEN | HOW_SOME
 
-BATCH_FIXED: Final = 58  # kind to the first position
-POSITION_BYTES: Final = 44
 POSITIONS_MAX: Final = 10_000  # in one record
 
 
 # ---- Encoding
-#
-# They follow the rules of core/records/jobs.py: absolute, each complete in itself. A batch of
-# many jobs is several records, back to back in one frame. Layout, after length and kind:
-#
-#     LEASE_BATCH  epoch i64, seq i64, parts i32, how u8, drop_ms i64, at_ms i64, body bytes i64,
-#                  positions i32, first position here i32, positions here i32,
-#                  each an id 40 and mark i32 (-1 - why: the job left it, Y3.8), then the group
 
 
 def tell_group(records: Records, g: Group) -> None:
@@ -168,13 +160,8 @@ def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
     r.ids = ids
     r.marks = marks
     r.name = data[at:end]
-    if (
-        not 1 <= len(r.name) <= NAME_MAX
-        or r.epoch <= 0
-        or r.seq <= 0
-        or r.how > HOW_EXPIRED | HOW_TAKEN | HOW_SOME
-    ):
+    if not 1 <= len(r.name) <= NAME_MAX or r.epoch <= 0 or r.seq <= 0 or r.how > HOW_BITS:
         return False
-    if not 1 <= r.parts <= PARTS_MAX or r.drop_ms < 0 or r.body_bytes < 0:
+    if not 1 <= r.parts <= PARTS_MAX or (r.drop_ms | r.body_bytes | r.first) < 0:
         return False
-    return r.first >= 0 and r.first + len(ids) <= r.total
+    return r.first + len(ids) <= r.total

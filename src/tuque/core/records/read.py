@@ -1,6 +1,6 @@
 """Decodes journal records; one that is cut or exceeds its length is refused (SPEC J2).
 
-The layout is core/records/jobs.py's. No length in the bytes is trusted.
+Layouts and bounds are those of core/msgs/packed.py. No length in the bytes is trusted.
 """
 
 from typing import final
@@ -11,17 +11,15 @@ from mypy_extensions import i32, i64, u8
 from tuque.core.model.job import ACKED, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.msgs.layout import BadRow
+from tuque.core.msgs.packed import ADD_BYTES, FIRST_BYTES, HISTORY_BYTES, STATE_BYTES
 from tuque.core.msgs.records import KINDS, TABLE, Row
 from tuque.core.records.jobs import (
     ACK,
     ADD,
-    ADD_BYTES,
     CLOSE,
     FIRST,
-    FIRST_BYTES,
     HAS_HISTORY,
     HAS_HOLDERS,
-    HISTORY_BYTES,
     HOLDERS,
     KEY,
     KIND_NAMES,
@@ -31,7 +29,6 @@ from tuque.core.records.jobs import (
     REMOVE,
     STAGED,
     STATE,
-    STATE_BYTES,
     TASK_ADD,
     TASK_STATE,
     TOMB,
@@ -139,6 +136,10 @@ def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
 def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     """Decode the rest of a record that is not about one job."""
     kind = r.kind
+    if kind in (TASK_ADD, TASK_STATE):
+        if not decode_task(kind, data, at, end, r.task):
+            raise BadRecord("task out of range")
+        return end
     if kind in KINDS:
         try:
             r.row = TABLE.unpack(kind, data, at, end)
@@ -152,10 +153,6 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if kind in (STAGED, KEY):
         if not decode_stage(kind, data, at, end, r.stage):
             raise BadRecord("staged write out of range")
-        return end
-    if kind in (TASK_ADD, TASK_STATE):
-        if not decode_task(kind, data, at, end, r.task):
-            raise BadRecord("task out of range")
         return end
     if kind == TUBE_HOME:
         if not decode_home(data, at, end, r.home):
@@ -199,9 +196,7 @@ def decode_add(data: bytes, at: i64, end: i64, r: Record) -> i64:
     at += 4
     if queue_size < 0 or queue_size > end - at:
         raise BadRecord("queue name longer than its record")
-    if r.repl < 0 or r.retry_s < 0 or r.delay_s < 0 or r.ctime_ns < 0 or r.expire_ms < 0:
-        raise BadRecord("negative field")
-    if r.holders < 0:
+    if (r.repl | r.retry_s | r.delay_s | r.ctime_ns | r.expire_ms | r.holders) < 0:
         raise BadRecord("negative field")
     r.queue = data[at : at + queue_size]
     r.body = data[at + queue_size : end]
@@ -277,7 +272,7 @@ def decode_history(data: bytes, at: i64, end: i64, shape: i64, r: Record) -> i64
     r.delivered_count = i64(read_i32_le(data, at + 8))
     r.first_ms = read_i64_le(data, at + 12)
     r.last_ms = read_i64_le(data, at + 20)
-    if r.nacks < 0 or r.deliveries < 0 or r.delivered_count < 0:
+    if (r.nacks | r.deliveries | r.delivered_count) < 0:
         raise BadRecord("negative counter")
     return at + HISTORY_BYTES
 

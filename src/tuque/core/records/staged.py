@@ -1,12 +1,7 @@
 """Journal records of staged jobs and of keys (SPEC Z6, J2).
 
-They follow the rules of core/records/jobs.py; publications, apps and subscriptions are in
-core/msgs/records.py. Layout, after length and kind:
-
-    STAGED     until_ms i64, position in the attempt i32, repl i32, retry_s i32, delay_s i32,
-               ttl_s i32, maxlen i32, key_ttl_ms i64, length of txn u8, of attempt u8, of key u8,
-               of queue i32, txn, attempt, key, queue, body
-    KEY        until_ms i64, id 40, queue and key as core/tables/dedupe_keys.py joins them
+Layouts and bounds are in core/msgs/packed.py; publications, apps and subscriptions are in
+core/msgs/records.py.
 
 A snapshot has staged jobs and apps as of the start of its segment.
 """
@@ -17,12 +12,11 @@ from librt.strings import read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job_id import ID_BYTES
+from tuque.core.msgs.packed import KEY_FIXED, NUMBER_LAST, STAGED_FIXED
 from tuque.core.records.jobs import KEY, STAGED, Records
 from tuque.core.tables.staged import Attempt, Staged
 
-STAGED_FIXED: Final = 48  # kind to the length of the queue
-KEY_FIXED: Final = 49
-NO_ID: Final = bytes(40)
+NO_ID: Final = bytes(ID_BYTES)
 
 
 def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> None:
@@ -98,7 +92,7 @@ def decode_stage(kind: i64, data: bytes, at: i64, end: i64, r: StageRecord) -> b
     r.id = data[at + 8 : at + 8 + ID_BYTES]
     r.key = data[at + 8 + ID_BYTES : end]
     size: i64 = data[end - 1]
-    return r.until_ms >= 0 and 0 < size < len(r.key)
+    return 0 <= r.until_ms <= NUMBER_LAST and 0 < size < len(r.key)
 
 
 def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
@@ -130,6 +124,6 @@ def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
     at += key_size
     r.queue = data[at : at + queue_size]
     r.body = data[at + queue_size : end]
-    if r.position < 0 or r.repl < -1 or r.repl == 0 or r.retry_s < 0 or r.delay_s < 0:
+    if (r.position | r.retry_s | r.delay_s | r.maxlen | r.key_ttl_ms | r.until_ms) < 0:
         return False
-    return r.ttl_s > 0 and r.maxlen >= 0 and r.key_ttl_ms >= 0 and r.until_ms >= 0
+    return r.repl >= -1 and r.repl != 0 and r.ttl_s > 0

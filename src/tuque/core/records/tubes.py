@@ -1,8 +1,7 @@
 """Journal records of tasks and of leaders of tubes, encoded and decoded (SPEC T14, T22, J2).
 
-Those of tubes, sessions, rights and votes are in core/msgs/records.py.
-
-No length in the bytes is trusted.
+Layouts and bounds are in core/msgs/packed.py; those of tubes, sessions, rights and votes are in
+core/msgs/records.py. No length in the bytes is trusted.
 """
 
 from typing import Final, final
@@ -25,22 +24,20 @@ from tuque.core.model.task import (
     MSGPACK,
     READY,
     TAKEN,
+    Entry,
     Task,
     carried_by,
     whole_s,
 )
-from tuque.core.records.jobs import (
-    LIFE,
+from tuque.core.msgs.packed import (
+    HOME_FIXED,
     NODE_ID_BYTES,
-    TASK_ADD,
-    TASK_STATE,
-    TUBE_HOME,
-    Records,
+    NUMBER_LAST,
+    TASK_ADD_FIXED,
+    TASK_FIXED,
+    TASK_STATE_FIXED,
 )
-
-STATE_FIXED: Final = 76
-ADD_FIXED: Final = 86  # after the kind, to the state
-
+from tuque.core.records.jobs import LIFE, TASK_ADD, TASK_STATE, TUBE_HOME, Records
 
 MINE: Final = 1  # flags: this node leads the tube and has the tasks
 COMPLETE: Final = 2  # the replica has all tasks
@@ -51,28 +48,12 @@ BY_VOTE: Final = 32  # votes choose its leader
 OTHERS: Final = 128  # voters of another list choose its leader
 MAJORITY: Final = 64  # a majority of the voters must have a change before its reply
 
-HOME_FIXED: Final = 125
-
-
 # ---- Encoding
-#
-# They follow the rules of core/records/jobs.py: absolute, each complete in itself. The end
-# of a task is a REMOVE; a LIFE has the run that a worker has begun (T48.2). Layout, after length
-# and kind:
-#
-#     TASK_ADD   id 40, status u8, form u8, number i64, pri i64, created_ms i64, ctime_ns i64,
-#                delay_s i32, queue length i32, sub-queue length i32, [state], queue, sub-queue,
-#                body
-#     TASK_STATE id 40, status u8, [state]
-#
-# where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
-# i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. A temporary tube
-# has no records of tasks.
 
 
 def tell_task(records: Records, task: Task) -> None:
     """All of a task."""
-    size: i64 = 1 + ADD_FIXED + STATE_FIXED
+    size: i64 = 1 + TASK_ADD_FIXED + TASK_FIXED
     w = records.writer
     carried = carried_by(task)
     write_i32_le(w, i32(size + len(task.queue) + len(carried) + len(task.body)))
@@ -98,7 +79,7 @@ def tell_task(records: Records, task: Task) -> None:
 def tell_task_state(records: Records, task: Task, binds: bool) -> None:
     """All that can change in a task. `binds`: a client could notice its loss."""
     w = records.writer
-    write_i32_le(w, 42 + STATE_FIXED)
+    write_i32_le(w, 1 + TASK_STATE_FIXED + TASK_FIXED)
     w.append(TASK_STATE)
     w.write(task.id)
     w.append(task.status)
@@ -111,7 +92,7 @@ def tell_task_state(records: Records, task: Task, binds: bool) -> None:
 def tell_task_life(records: Records, id: bytes, work: bytes) -> None:
     """The life of a task, in the bytes that it carries: a LIFE without its id."""
     w = records.writer
-    write_i32_le(w, i32(41 + len(work)))
+    write_i32_le(w, i32(1 + ID_BYTES + len(work)))
     w.append(LIFE)
     w.write(id)
     w.write(work)
@@ -164,14 +145,16 @@ class TaskRecord:
         self.last_ms: i64 = 0
         self.queue = b""
         self.subqueue = b""
+        self.entry: Entry | None = None  # in `subqueue`, once its tube has looked
         self.body = b""
 
 
 def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     """Decode the rest of a record after its kind. False if it is malformed."""
-    if kind == TASK_ADD:
+    r.is_whole = kind == TASK_ADD
+    if r.is_whole:
         return decode_add(data, at, end, r)
-    if end - at != ID_BYTES + 1 + STATE_FIXED:
+    if end - at != TASK_STATE_FIXED + TASK_FIXED:
         return False
     r.id = data[at : at + ID_BYTES]
     r.status = data[at + ID_BYTES]
@@ -185,7 +168,7 @@ def is_status(status: i64) -> bool:
 
 def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     """Decode the rest of a TASK_ADD."""
-    if end - at < ADD_FIXED + STATE_FIXED:
+    if end - at < TASK_ADD_FIXED + TASK_FIXED:
         return False
     r.id = data[at : at + ID_BYTES]
     at += ID_BYTES
@@ -198,10 +181,10 @@ def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     r.delay_s = i64(read_i32_le(data, at + 34))
     queue_size: i64 = i64(read_i32_le(data, at + 38))
     key_size: i64 = i64(read_i32_le(data, at + 42))
-    at += ADD_FIXED - ID_BYTES
+    at += TASK_ADD_FIXED - ID_BYTES
     if not decode_state(data, at, r):
         return False
-    at += STATE_FIXED
+    at += TASK_FIXED
     if queue_size < 1 or key_size < 0 or queue_size + key_size > end - at:
         return False
     r.queue = data[at : at + queue_size]
@@ -210,7 +193,7 @@ def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     r.body = data[at + key_size : end]
     if not is_status(r.status) or r.form < BYTES or r.form > MSGPACK:
         return False
-    return r.number >= 0 and r.created_ms >= 0 and r.ctime_ns >= 0 and r.delay_s >= 0
+    return 0 <= r.number | r.pri | r.created_ms <= NUMBER_LAST and (r.ctime_ns | r.delay_s) >= 0
 
 
 def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
@@ -226,9 +209,10 @@ def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
     r.delivered_count = i64(read_i32_le(data, at + 56))
     r.first_ms = read_i64_le(data, at + 60)
     r.last_ms = read_i64_le(data, at + 68)
-    if r.ttl_ms < 0 or r.ttr_ms < 0 or r.qtime_ms < 0 or r.token < 0 or r.owner < 0:
-        return False
-    return r.nacks >= 0 and r.deliveries >= 0 and r.delivered_count >= 0
+    instants = r.qtime_ms | r.taken_ms | r.first_ms | r.last_ms
+    if not 0 <= instants | r.ttl_ms | r.ttr_ms | r.token | r.owner <= NUMBER_LAST:
+        return False  # the bits of all: NUMBER_LAST has only ones
+    return (r.nacks | r.deliveries | r.delivered_count) >= 0
 
 
 def task_of(r: TaskRecord) -> Task:
@@ -260,16 +244,6 @@ def renew_task(task: Task, r: TaskRecord) -> None:
 
 
 # ---- The leader of a tube, and what this node has of it (SPEC T22)
-#
-# Layout, after length and kind:
-#
-#     TUBE_HOME   epoch i64, seq i64, copy epoch i64, told seq i64, made_ns i64, sync i32, flags u8,
-#                 maker 40, home 40, name
-#
-# `seq` is the last change that the replica here has, in the copy epoch; on the leader it is a
-# number that no change reaches before the next record, and `told seq` the last change that was
-# made. Replicated tasks use the records of tasks. TUBE_DROP means that a tube is no longer here,
-# TUBE_HOME with GONE that it was dropped. A replica writes it with each message of its leader.
 
 
 @final
@@ -324,6 +298,5 @@ def decode_home(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
     at += NODE_ID_BYTES
     r.home = data[at : at + NODE_ID_BYTES]
     r.name = data[at + NODE_ID_BYTES : end]
-    if r.epoch < 0 or r.seq < 0 or r.copy_epoch < 0 or r.told_seq < 0 or r.made_ns < 0:
-        return False
-    return r.sync > 0
+    numbers = r.epoch | r.seq | r.copy_epoch | r.told_seq
+    return 0 <= numbers <= NUMBER_LAST and r.made_ns >= 0 and r.sync > 0

@@ -1,18 +1,7 @@
 """Journal records of work and of kept outcomes, encoded and decoded (SPEC W13, J2).
 
-They follow the rules of core/records/jobs.py: absolute, each complete in itself. A `word` is
-its length i32; the bytes of all words of a row follow that row. Layout, after length and kind:
-
-    LIFE     id 40, bits u8, state of the run u8, attempts i32, jitter i32, failed i32, starts i32,
-             unstarted i32, first_ms i64, max_ms i64, keep_ms i64, limit_ms i64, replays i64,
-             run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
-             words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
-             the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
-             words: worker, cause, reason, detail; returned i32, crashes i32, each if its bit is set
-    OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
-             words: worker, progress, reason, and if its bit is set the place of a task: number i64,
-             tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
-             with ended_ms 0 it is what DONE reported of a job that is not here
+Layouts and bounds are in core/msgs/packed.py. A `word` is its length i32; the bytes of all words of
+a row follow that row.
 
 Knows bytes only; core/records/jobs.py has the kinds and counts the records.
 """
@@ -36,6 +25,21 @@ from tuque.core.model.work import (
     attempt_of,
     starts_of,
 )
+from tuque.core.msgs.packed import (
+    COUNT_MAX,
+    FAILURE_FIXED,
+    FAILURE_WORDS,
+    JITTER_MAX,
+    LIFE_FIXED,
+    LIFE_WORDS,
+    NUMBER_LAST,
+    OUTCOME_BITS,
+    OUTCOME_FIXED,
+    OUTCOME_WORDS,
+    PLACE_FIXED,
+    SERIAL_AT,
+    SPAN_MAX_MS,
+)
 
 # bits of a LIFE
 RESTING: Final = 1
@@ -51,19 +55,8 @@ HAS_CRASHES: Final = 128
 HAS_RESULT: Final = 1
 BRIEF: Final = 2
 OF_TASK: Final = 4
-OUTCOME_BITS: Final = 7
 
-LIFE_FIXED: Final = 158  # id to the first word
-LIFE_WORDS: Final = 7
-FAILURE_FIXED: Final = 12
-FAILURE_WORDS: Final = 4
 COUNT_BYTES: Final = 4  # of one that a bit announces
-OUTCOME_FIXED: Final = 70
-OUTCOME_WORDS: Final = 3
-PLACE_FIXED: Final = 8
-
-SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
-JITTER_MAX: Final = 1_000
 
 
 def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
@@ -184,7 +177,7 @@ def read_place(outcome: Outcome, place: bytes) -> bool:
         return False
     outcome.number = read_i64_le(place, 0)
     outcome.queue = place[PLACE_FIXED:]
-    return outcome.number >= 0
+    return 0 <= outcome.number <= NUMBER_LAST
 
 
 def words_size(words: list[bytes]) -> i64:
@@ -241,42 +234,37 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     run_state: i64 = data[at + 1]
     if run_state > FAILED:
         return False
-    small: list[i64] = [i64(read_i32_le(data, at + 2 + 4 * i)) for i in range(5)]
-    large: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(12)]
     if not r.read_words(data, at + LIFE_FIXED - ID_BYTES, end, LIFE_WORDS):
         return False
     words = r.words
-    if not are_sane(small, large) or not are_headers(words[1]):
+    terms = decode_terms(data, at, bits & DROPS != 0, words[0])
+    if terms is None or not are_headers(words[1]):
         return False
-    drops = bits & DROPS != 0
-    terms = Terms(small[0], large[0], large[1], small[1], words[0], large[2], large[3], drops)
-    life = Life(terms, words[1])
-    life.run_state = run_state
-    life.is_resting = bits & RESTING != 0
-    life.is_cancelled = bits & CANCELLED_BIT != 0
-    life.is_dead = bits & DEAD_BIT != 0
-    life.failed, life.starts, life.unstarted = small[2], small[3], small[4]
-    life.replays, life.run, life.since_ms = large[4], large[5], large[6]
-    life.expire_ms, life.ttl_ms, life.dead_ms = large[7], large[8], large[9]
-    life.serial, life.edit = large[10], large[11]
-    life.worker, life.cancel_reason, life.progress = words[2], words[3], words[4]
-    life.dead_cause, life.origin = words[5], words[6]
+    work = Life(terms, words[1])
+    work.run_state = run_state
+    work.is_resting = bits & RESTING != 0
+    work.is_cancelled = bits & CANCELLED_BIT != 0
+    work.is_dead = bits & DEAD_BIT != 0
+    if not read_numbers(data, at, work):
+        return False
+    work.worker, work.cancel_reason, work.progress = words[2], words[3], words[4]
+    work.dead_cause, work.origin = words[5], words[6]
     if bits & HAS_FIRST:
-        life.first = decode_failure(data, end, r)
-        if life.first is None:
+        work.first = decode_failure(data, end, r)
+        if work.first is None:
             return False
     if bits & HAS_LAST:
-        life.last = decode_failure(data, end, r)
-        if life.last is None:
+        work.last = decode_failure(data, end, r)
+        if work.last is None:
             return False
-    r.life = life
+    r.life = work
     if bits & HAS_RETURNED:
-        life.returned = read_count(data, end, r)
-        if life.returned <= 0:
+        work.returned = read_count(data, end, r)
+        if work.returned <= 0:
             return False
     if bits & HAS_CRASHES:
-        life.crashes = read_count(data, end, r)
-        if life.crashes <= 0:
+        work.crashes = read_count(data, end, r)
+        if work.crashes <= 0:
             return False
     return r.at == end
 
@@ -289,20 +277,51 @@ def read_count(data: bytes, end: i64, r: LifeRecord) -> i64:
     return i64(read_i32_le(data, r.at - COUNT_BYTES))
 
 
-def are_sane(small: list[i64], large: list[i64]) -> bool:
-    """Whether the numbers of a LIFE are in their ranges."""
-    for number in small:
-        if number < 0:
-            return False
-    for number in large:
-        if number < 0:
-            return False
-    for span_ms in large[:4]:
-        if span_ms > SPAN_MAX_MS:
-            return False
-    if small[0] > ATTEMPTS_MAX or small[1] > JITTER_MAX:
+def decode_terms(data: bytes, at: i64, drops: bool, dead: bytes) -> Terms | None:
+    """Decode the terms of a LIFE, whose bits are at `at`. None if one is out of range."""
+    attempts: i64 = i64(read_i32_le(data, at + 2))
+    jitter: i64 = i64(read_i32_le(data, at + 6))
+    if not 0 <= attempts <= ATTEMPTS_MAX or not 0 <= jitter <= JITTER_MAX:
+        return None
+    spans_ms: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(4)]
+    for span_ms in spans_ms:
+        if not 0 <= span_ms <= SPAN_MAX_MS:
+            return None
+    first_ms, max_ms, keep_ms, limit_ms = spans_ms
+    return Terms(attempts, first_ms, max_ms, jitter, dead, keep_ms, limit_ms, drops)
+
+
+def read_numbers(data: bytes, at: i64, work: Life) -> bool:
+    """Read the other numbers of a LIFE, whose bits are at `at`. False if one is out of range."""
+    work.failed = i64(read_i32_le(data, at + 10))
+    work.starts = i64(read_i32_le(data, at + 14))
+    work.unstarted = i64(read_i32_le(data, at + 18))
+    work.replays = read_i64_le(data, at + 54)
+    work.run = read_i64_le(data, at + 62)
+    work.since_ms = read_i64_le(data, at + 70)
+    work.expire_ms = read_i64_le(data, at + 78)
+    work.ttl_ms = read_i64_le(data, at + 86)
+    work.dead_ms = read_i64_le(data, at + 94)
+    work.serial = read_i64_le(data, at + SERIAL_AT)
+    work.edit = read_i64_le(data, at + 110)
+    instants = work.since_ms | work.expire_ms | work.dead_ms
+    if not 0 <= instants | work.ttl_ms | work.replays | work.serial <= NUMBER_LAST:
+        return False  # the bits of all: NUMBER_LAST has only ones
+    if work.unstarted < 0 or work.edit < 0:
         return False
-    return small[2] <= ATTEMPTS_MAX and small[3] <= STARTS_MAX and is_run(large[5])
+    if not 0 <= work.failed <= ATTEMPTS_MAX or not 0 <= work.starts <= STARTS_MAX:
+        return False
+    return is_run(work.run)
+
+
+def may_grow(work: Life) -> bool:
+    """Whether the counters of a LIFE from another node may still grow here (B2.1).
+
+    A journal has wider bounds than a message: it takes what a count has become since it came.
+    """
+    if work.unstarted | work.returned | work.crashes >= COUNT_MAX:
+        return False
+    return work.replays | work.serial | work.edit <= NUMBER_LAST >> 1
 
 
 def is_run(run: i64) -> bool:
@@ -333,7 +352,7 @@ def decode_failure(data: bytes, end: i64, r: LifeRecord) -> Failure | None:
         return None
     at_ms = read_i64_le(data, at)
     attempt: i64 = i64(read_i32_le(data, at + 8))
-    if at_ms < 0 or not 0 <= attempt <= ATTEMPTS_MAX:
+    if not 0 <= at_ms <= NUMBER_LAST or not 0 <= attempt <= ATTEMPTS_MAX:
         return None
     if not r.read_words(data, at + FAILURE_FIXED, end, FAILURE_WORDS):
         return None
@@ -364,7 +383,9 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         outcome.result = data[r.at : end]
     elif r.at != end:
         return False
-    if outcome.until_ms < 0 or outcome.ended_ms < 0 or not 0 <= outcome.of <= ATTEMPTS_MAX:
+    if not 0 <= outcome.until_ms | outcome.ended_ms <= NUMBER_LAST:
+        return False
+    if not 0 <= outcome.of <= ATTEMPTS_MAX:
         return False
     r.outcome = outcome
     return is_run(outcome.run)

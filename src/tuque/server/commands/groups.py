@@ -10,7 +10,7 @@ from tuque.core.model.job_id import of_url
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import NO_TERMS, Terms
-from tuque.core.msgs.entries import CHILDREN_MAX
+from tuque.core.msgs.packed import CHILDREN_MAX
 from tuque.server.access.tenant import refusal
 from tuque.server.commands.jobs import DISKFULL, check_forms
 from tuque.server.commands.schedules import packed_options, shown_work, work_in

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import VotersNext
-from tuque.core.msgs.records import ORIGIN_BYTES
+from tuque.core.msgs.packed import ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     count_of,

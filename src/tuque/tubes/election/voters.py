@@ -6,7 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
-from tuque.core.msgs.records import ORIGIN_BYTES
+from tuque.core.msgs.packed import ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.log.catalog import at_of

@@ -1,10 +1,8 @@
 """Groups of jobs and their children, as tasks carry them, and their bytes (SPEC T50).
 
 A group is a task that stays DELAYED, and so is the record of each child. In records and copies they
-have bytes where other tasks have their keys: i16 -1, which neither keys nor a schedule begin with,
-and the kind u8. A group is a `GroupRow` (core/msgs/entries.py). A child, which each job of the
-group has: state, bits u8 each (1: it has a result, 2: it was met); number of its group, index, its
-end in ms i64 each; lengths of its id, word and reason u16 each; these three; the result.
+have bytes where other tasks have their keys: a group those of a `GroupRow`
+(core/msgs/entries.py), a child, which each job of the group has, those of core/msgs/packed.py.
 """
 
 from typing import Final, final
@@ -12,15 +10,15 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from tuque.core.model.task import FAR, Entry, Task
+from tuque.core.model.task import Entry, Task
 from tuque.core.model.work import EXPIRED, SET_ASIDE, UNSTARTED
-from tuque.core.msgs.entries import CHILDREN_MAX, ENTRIES, GROUP, GroupRow
+from tuque.core.msgs.entries import ENTRIES, GROUP, GroupRow
 from tuque.core.msgs.layout import BadRow
+from tuque.core.msgs.packed import CHILD_FIXED, CHILDREN_MAX, JOB_ID_MAX, NUMBER_LAST, REASON_MAX
 
 GROUPS_MAX: Final = 10_000  # of one tube
 RESULT_MAX: Final = 65_536  # of one child; CHILD_BYTES of the worker is the same (U2.8)
 RESULTS_MAX: Final = 64 * 1024 * 1024  # of all children of a group
-REASON_MAX: Final = 2_048
 GROUP_BYTES: Final = 300
 CHILD_BYTES: Final = 120
 
@@ -49,7 +47,6 @@ LARGE: Final = b"its result of %d bytes is larger than %d"
 LARGE_ALL: Final = b"the results of the group are larger than %d bytes"
 NO_RESULT: Final = b"its result is not kept: %s"
 KIND_AT: Final = 2
-CHILD_FIXED: Final = 35
 # bits of a child
 HAS_RESULT: Final = 1
 WAS_MET: Final = 2
@@ -184,46 +181,35 @@ def pack_child(child: ChildEntry) -> bytes:
     return writer.getvalue()
 
 
-def unpack_child(packed: bytes) -> ChildEntry:
-    """The child in the bytes, which `is_sound_child` has found in order."""
+def child_in(packed: bytes) -> ChildEntry | None:
+    """The child in the bytes of a member, from a journal or another node. None: it is none."""
+    if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
+        return None
+    bits: i64 = packed[4]
     child = ChildEntry()
     child.state = i64(packed[3])
     child.group = read_i64_le(packed, 5)
     child.index = read_i64_le(packed, 13)
     child.over_ms = read_i64_le(packed, 21)
+    if bits > HAS_RESULT | WAS_MET or child.state > FAILED:
+        return None
+    if not 0 <= child.group | child.over_ms <= NUMBER_LAST or not 0 <= child.index < CHILDREN_MAX:
+        return None
     words: list[bytes] = []
     at: i64 = CHILD_FIXED
     for i in range(3):
-        end = at + i64(read_i16_le(packed, 29 + 2 * i))
-        words.append(packed[at:end])
-        at = end
-    child.id = words[0]
-    child.word = words[1]
-    child.reason = words[2]
-    child.is_met = packed[4] & WAS_MET != 0
-    if packed[4] & HAS_RESULT != 0:
-        child.result = packed[at:]
-    return child
-
-
-def is_sound_child(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node, of a member, are a child."""
-    if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
-        return False
-    end: i64 = CHILD_FIXED
-    for i in range(3):
         size = i64(read_i16_le(packed, 29 + 2 * i))
-        if size < 0:
-            return False
-        end += size
-    if packed[4] > HAS_RESULT | WAS_MET:
-        return False
-    if end > len(packed) or (packed[4] & HAS_RESULT == 0 and end != len(packed)):
-        return False
-    child = unpack_child(packed)
-    if child.state > FAILED or not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group < FAR:
-        return False
-    return 0 <= child.over_ms <= FAR and 0 < len(child.id) <= 64
+        if size < 0 or size > len(packed) - at:
+            return None
+        words.append(packed[at : at + size])
+        at += size
+    child.id, child.word, child.reason = words[0], words[1], words[2]
+    child.is_met = bits & WAS_MET != 0
+    if bits & HAS_RESULT != 0:
+        child.result = packed[at:]
+    elif at != len(packed):
+        return None
+    return child if 0 < len(child.id) <= JOB_ID_MAX else None
 
 
 @final

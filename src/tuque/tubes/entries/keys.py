@@ -1,9 +1,7 @@
 """What a job of type `tasks` carries, its keys and its work, and the bytes of both (SPEC T40, T48).
 
-Its records and copies have the bytes where those of other types have the sub-queue. Layout: length
-of the partition's name u16; group, limit and rate, each after its length u8: this is the
-partition's name; weight i32, places i32, gap_ns i64, burst i32; end of the unique key i64, the key
-after its length u8; then its work (work.py). A task with neither has no bytes.
+Its records and copies have the bytes where those of other types have the sub-queue: layout and
+bounds are in core/msgs/packed.py.
 """
 
 from typing import Final, final
@@ -21,20 +19,17 @@ from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from tuque.core.model.task import Entry, Task
 from tuque.core.model.work import LIVE, Life
-from tuque.tubes.entries.group import (
-    group_in,
-    is_group,
-    is_member,
-    is_sound_child,
-    unpack_child,
+from tuque.core.msgs.packed import (
+    BURST_MAX,
+    FILL_MAX_NS,
+    GAP_MAX_NS,
+    KEYS_FIXED,
+    PLACES_MAX,
+    UNTIL_MAX_MS,
+    WEIGHT_MAX,
 )
-from tuque.tubes.entries.schedule import (
-    is_kept,
-    is_plan,
-    is_sound_kept,
-    plan_in,
-    unpack_kept,
-)
+from tuque.tubes.entries.group import child_in, group_in, is_group, is_member
+from tuque.tubes.entries.schedule import is_apart, is_kept, is_plan, kept_in, plan_in
 from tuque.tubes.entries.work import (
     is_sound_work,
     pack_death,
@@ -43,17 +38,9 @@ from tuque.tubes.entries.work import (
     unpack_work,
 )
 
-KEY_MAX: Final = 255
-WEIGHT_MAX: Final = 1_000
-PLACES_MAX: Final = 1_000_000
-BURST_MAX: Final = 1_000_000
-GAP_MAX_NS: Final = 3_600_000_000_000  # one an hour
-FILL_MAX_NS: Final = 1_000_000_000_000_000_000  # burst * gap: 31 years
-
 # until when a task has its unique key; above 0: for so many ms
 UNTIL_DONE: Final = 0
 UNTIL_START: Final = -1
-UNTIL_MAX_MS: Final = 366 * 86_400_000
 
 NAME_AT: Final = 2
 NO_NAME: Final = b"\0\0\0"  # no group, no limit, no rate
@@ -61,7 +48,6 @@ PLACES_AT: Final = 4  # of the numbers after the lane's name
 GAP_AT: Final = 8
 BURST_AT: Final = 16
 UNTIL_AT: Final = 20
-FIXED: Final = 29  # after the lane's name, to the unique key
 NO_RATE_END: Final = bytes(8) + b"\1\0\0\0" + bytes(9)  # from GAP_AT on: no rate, no unique key
 
 
@@ -129,7 +115,7 @@ def with_work(packed: bytes, work: bytes) -> bytes:
 
 def work_at(packed: bytes) -> i64:
     """Where the work begins in the bytes of a task that has some."""
-    at = numbers_at(packed) + FIXED
+    at = numbers_at(packed) + KEYS_FIXED
     return at + i64(packed[at - 1])
 
 
@@ -175,12 +161,12 @@ def until_of(packed: bytes) -> i64:
 
 def has_unique(packed: bytes) -> bool:
     """As `limit_of`: whether the task names a unique key."""
-    return packed[numbers_at(packed) + FIXED - 1] != 0
+    return packed[numbers_at(packed) + KEYS_FIXED - 1] != 0
 
 
 def unique_of(packed: bytes) -> bytes:
     """As `limit_of`: the unique key; empty: none."""
-    at = numbers_at(packed) + FIXED
+    at = numbers_at(packed) + KEYS_FIXED
     size = i64(packed[at - 1])
     return b"" if size == 0 else packed[at : at + size]
 
@@ -209,28 +195,23 @@ def unpack(packed: bytes) -> Keys:
 
 
 def is_sound(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node are keys: lengths, and each number's range."""
-    size: i64 = len(packed)
-    if size == 0:
+    """Whether bytes from a journal or another node are an entry, or none."""
+    if len(packed) == 0:
         return True
-    if is_group(packed):
-        group = group_in(packed)
-        return group is not None and is_sound(group.keys)
-    if is_member(packed):
-        return is_sound_child(packed)
-    if is_kept(packed):
-        return is_sound_kept(packed)
-    if is_plan(packed):
-        plan = plan_in(packed)
-        return plan is not None and is_sound(plan.keys)
-    if size < NAME_AT + 3 + FIXED:
+    return entry_in(packed) is not None if is_apart(packed) else are_keys(packed)
+
+
+def are_keys(packed: bytes) -> bool:
+    """Whether such bytes are the keys of a job with its work: lengths, each number's range."""
+    size: i64 = len(packed)
+    if size < NAME_AT + 3 + KEYS_FIXED:
         return False
     end: i64 = NAME_AT
     for _ in range(3):
         if end >= size:
             return False
         end += i64(packed[end]) + 1
-    if end != NAME_AT + i64(read_i16_le(packed, 0)) or end + FIXED > size:
+    if end != NAME_AT + i64(read_i16_le(packed, 0)) or end + KEYS_FIXED > size:
         return False
     if work_at(packed) > size or not is_sound_work(work_of(packed)):
         return False
@@ -294,26 +275,26 @@ class JobEntry(Entry):
 
 
 def enter_record(task: Task) -> None:
-    """The task is of a record of a tube of type `tasks`: it has the entry in its bytes."""
+    """The task is of a record of a tube of type `tasks`: it has the entry in its bytes, if any."""
     packed = task.subqueue
     if len(packed) > 0:
         task.entry = entry_in(packed)
         task.subqueue = b""
 
 
-def entry_in(packed: bytes) -> Entry:
-    """The entry in the bytes, which `is_sound` has found in order; of a job it is closed."""
+def entry_in(packed: bytes) -> Entry | None:
+    """The entry in bytes from a journal or another node, of a job closed. None: it is none."""
+    if not is_apart(packed):
+        return closed(packed) if are_keys(packed) else None
     if is_plan(packed):
         plan = plan_in(packed)
-        assert plan is not None
-        return plan
+        return plan if plan is not None and is_sound(plan.keys) else None
     if is_group(packed):
         group = group_in(packed)
-        assert group is not None
-        return group
+        return group if group is not None and is_sound(group.keys) else None
     if is_member(packed):
-        return unpack_child(packed)
-    return unpack_kept(packed) if is_kept(packed) else closed(packed)
+        return child_in(packed)
+    return kept_in(packed) if is_kept(packed) else None
 
 
 def is_job(task: Task) -> bool:

@@ -12,12 +12,10 @@ from mypy_extensions import i64, mypyc_attr, u8
 from tuque.core.model.task import Entry, Task
 from tuque.core.msgs.entries import ENTRIES, SCHEDULE, ScheduleRow
 from tuque.core.msgs.layout import BadRow
+from tuque.core.msgs.packed import JOB_ID_MAX, KEEPER_FIXED, KEY_MAX
 from tuque.tubes.entries.group import ChildEntry, GroupEntry, Members
 
 MARK: Final = 254  # the first byte; 255 is the second
-ID_AT: Final = 3
-KEY_MAX: Final = 255
-ID_MAX: Final = 64
 
 PLANS_MAX: Final = 10_000  # of one tube
 PLAN_BYTES: Final = 250  # in the table of names
@@ -31,8 +29,7 @@ ALL: Final = 2
 # ---- A unique key that outlives its task (SPEC T44.3)
 #
 # The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
-# journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin
-# with; length of an id u8; the id of the task that had the key first; the key.
+# journal and its copies, with the bytes of a keeper (core/msgs/packed.py).
 
 
 @final
@@ -52,7 +49,7 @@ class HoldEntry(Entry):
 
 def is_kept(packed: bytes) -> bool:
     """Whether these are the bytes of a task that keeps a key."""
-    return len(packed) > ID_AT and packed[0] == MARK and packed[1] == 255
+    return len(packed) > KEEPER_FIXED and packed[0] == MARK and packed[1] == 255
 
 
 def pack_kept(id: bytes, key: bytes) -> bytes:
@@ -65,16 +62,13 @@ def pack_kept(id: bytes, key: bytes) -> bytes:
     return writer.getvalue()
 
 
-def unpack_kept(packed: bytes) -> HoldEntry:
-    """The key in the bytes, which `is_sound_kept` has found in order."""
-    end = ID_AT + i64(packed[ID_AT - 1])
-    return HoldEntry(packed[ID_AT:end], packed[end:])
-
-
-def is_sound_kept(packed: bytes) -> bool:
-    """Whether bytes from a journal or another node keep a key."""
-    size = i64(packed[ID_AT - 1])
-    return 0 < size <= ID_MAX and 0 < len(packed) - ID_AT - size <= KEY_MAX
+def kept_in(packed: bytes) -> HoldEntry | None:
+    """The key in the bytes of a keeper, from a journal or another node. None: it is none."""
+    size = i64(packed[KEEPER_FIXED - 1])
+    key = packed[KEEPER_FIXED + size :]
+    if not 0 < size <= JOB_ID_MAX or not 0 < len(key) <= KEY_MAX:
+        return None
+    return HoldEntry(packed[KEEPER_FIXED : KEEPER_FIXED + size], key)
 
 
 # ---- A schedule (SPEC T45)

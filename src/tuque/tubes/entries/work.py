@@ -1,8 +1,8 @@
 """The work of a task in bytes, as its records and copies have it (SPEC T48).
 
-It follows the keys in the bytes of the task. The run that lasts is in it, and its worker, with its
-begin as ms after the take; it counts while the task is TAKEN by that take (work/transitions.py).
-What only the leader knows is not in it: progress.
+It follows the keys in the bytes of the task (core/msgs/packed.py); of the run that lasts it counts
+while the task is TAKEN by that take (work/transitions.py). What only the leader knows is not in it:
+progress.
 """
 
 from typing import Final
@@ -10,17 +10,16 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
-from tuque.core.model.task import FAR, MAX_MS
+from tuque.core.model.task import TTL_MAX_MS
 from tuque.core.model.work import (
     LIVE,
     NO_TERMS,
     Failure,
     Life,
 )
+from tuque.core.msgs.packed import SERIAL_AT
 from tuque.core.records.work import DEAD_BIT, LifeRecord, decode_life, put_life
 
-LIVES_MS: Final = 2 * MAX_MS  # the longest ttl of a task that was replayed
-SERIAL_AT: Final = 102  # of a dead letter, in the bytes
 HEAD: Final = 5  # length and kind of a record; the id is left out
 
 
@@ -116,8 +115,11 @@ def is_sound_work(work: bytes) -> bool:
     if len(work) == 0:
         return True
     life = unpack_work(work)
-    if life is None or life.ttl_ms > LIVES_MS:
+    return life is not None and may_carry(life)
+
+
+def may_carry(work: Life) -> bool:
+    """Whether a task may carry this work: of the bounds of a LIFE, its own are narrower."""
+    if work.ttl_ms > TTL_MAX_MS:
         return False
-    if life.run != 0 and (life.run_state != LIVE or life.since_ms > LIVES_MS):
-        return False
-    return life.dead_ms <= FAR and life.serial <= FAR
+    return work.run == 0 or (work.run_state == LIVE and work.since_ms <= TTL_MAX_MS)

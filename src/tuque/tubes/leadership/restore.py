@@ -387,8 +387,6 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
     if tube is None or task.number in tube.tasks or task.id in n.jobs:
         return False
     if tube.driver.has_keys:
-        if not is_sound(task.subqueue):
-            task.subqueue = b""
         enter_record(task)
     if tube.state != RUNNING:
         return restore_copy(t, tube, task)

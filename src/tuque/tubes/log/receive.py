@@ -7,15 +7,15 @@ the leader (`tube.held` has the session).
 
 from typing import Final, final
 
-from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from tuque.core.model import stats
 from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.task import FAR, TASK_BYTES, Task
+from tuque.core.model.task import TASK_BYTES, Task
 from tuque.core.model.work import Outcome
 from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.msgs.packed import COUNT_MAX
 from tuque.core.msgs.records import TubeHolder
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
@@ -31,17 +31,17 @@ from tuque.core.records.read import BadRecord, Record, decode
 from tuque.core.records.staged import record_key
 from tuque.core.records.tubes import (
     TaskRecord,
-    decode_task,
     renew_task,
     task_of,
     tell_task,
     tell_task_life,
     tell_task_state,
 )
+from tuque.core.records.work import may_grow
 from tuque.core.tables.dedupe_keys import queue_of
-from tuque.tubes.entries.keys import enter_record, is_sound, put_work
-from tuque.tubes.entries.work import is_sound_work
-from tuque.tubes.log.results import drop_end, keep_end, read_end
+from tuque.tubes.entries.keys import entry_in, put_work
+from tuque.tubes.entries.work import may_carry
+from tuque.tubes.log.results import drop_end, keep_end
 from tuque.tubes.log.send import (
     BEGINS,
     ENDS,
@@ -60,8 +60,6 @@ from tuque.tubes.model.tubes import Tubes
 
 COPY_BYTES: Final = 200  # per copy in these tables (M1)
 HELD_BYTES: Final = 300
-MOST_MS: Final = 1 << 62
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as for jobs in wire/bus/bus.py
 
 
 def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:
@@ -235,17 +233,6 @@ class DedupeKey:
         self.until_ms = until_ms
 
 
-def key_in(records: bytes, at: i64) -> DedupeKey | None:
-    """The key in the record that begins there; None if any byte is wrong."""
-    r = Record()
-    try:
-        decode(records, at, r)
-    except BadRecord:
-        return None
-    key = r.stage
-    return DedupeKey(key.key, key.id, key.until_ms) if key.until_ms < MOST_MS else None
-
-
 @final
 class Changes:
     """What one message says: tasks as they are now, and how others ended (T48.6)."""
@@ -256,61 +243,46 @@ class Changes:
         self.keys: list[DedupeKey] = []  # T18.8
         self.lives: list[tuple[bytes, bytes]] = []  # id of a task, and its life (T48.2)
 
+    def take(self, r: Record, rest: bytes) -> bool:
+        """Take a record that was read; `rest`: what follows its id. False: no leader sends it."""
+        kind = r.kind
+        if kind in (TASK_ADD, TASK_STATE):
+            self.tasks.append(r.task)
+            return may_count(r.task)
+        if kind == KEY:
+            self.keys.append(DedupeKey(r.stage.key, r.stage.id, r.stage.until_ms))
+            return True
+        if kind == LIFE:
+            self.lives.append((r.id, rest))
+            work = r.life.life
+            return work is not None and may_carry(work) and may_grow(work)
+        outcome = r.life.outcome
+        if kind != OUTCOME or outcome is None:
+            return False
+        self.ends.append(outcome)
+        return outcome.is_of_task() and outcome.ended_ms > 0
+
 
 def changes_in(records: bytes) -> Changes | None:
     """The records in the message; None if any byte is wrong."""
     found = Changes()
+    r = Record()
     at: i64 = 0
-    end: i64 = len(records)
-    while at < end:
-        if end - at < 5:
+    while at < len(records):
+        start = at
+        r.task = TaskRecord()
+        try:
+            at = decode(records, start, r)
+        except BadRecord:
             return None
-        size: i64 = i64(read_i32_le(records, at))
-        at += 4
-        if size < 1 or size > end - at:
+        if not found.take(r, records[start + 5 + ID_BYTES : at] if r.kind == LIFE else b""):
             return None
-        kind: i64 = records[at]
-        if kind == OUTCOME:
-            outcome = read_end(records, at + 1, at + size)
-            if outcome is None:
-                return None
-            found.ends.append(outcome)
-            at += size
-            continue
-        if kind == LIFE:
-            id, work = records[at + 1 : at + 1 + ID_BYTES], records[at + 1 + ID_BYTES : at + size]
-            if len(id) < ID_BYTES or len(work) == 0 or not is_sound_work(work):
-                return None
-            found.lives.append((id, work))
-            at += size
-            continue
-        if kind == KEY:
-            key = key_in(records, at - 4)
-            if key is None:
-                return None
-            found.keys.append(key)
-            at += size
-            continue
-        if kind != TASK_ADD and kind != TASK_STATE:
-            return None
-        r = TaskRecord()
-        r.is_whole = kind == TASK_ADD
-        if not decode_task(kind, records, at + 1, at + size, r) or not is_sane_record(r):
-            return None
-        found.tasks.append(r)
-        at += size
     return found
 
 
-def is_sane_record(r: TaskRecord) -> bool:
-    """Whether a record is plausible: instants will be moved to this clock, counters grow (B2.1)."""
-    for number in (r.pri, r.created_ms, r.ttl_ms, r.ttr_ms, r.qtime_ms, r.number, r.token, r.owner):
-        if number < 0 or number > FAR:
-            return False
-    for instant in (r.taken_ms, r.first_ms, r.last_ms):
-        if instant < 0 or instant > FAR:
-            return False
-    return max(r.nacks, r.deliveries, r.delivered_count) < COUNT_MAX
+def may_count(r: TaskRecord) -> bool:
+    """Whether the counters of the task may still grow here (B2.1). `|`: of all, one bit less."""
+    return r.nacks | r.deliveries | r.delivered_count < COUNT_MAX
 
 
 def is_of_tube(t: Tubes, tube: Tube, changes: Changes) -> bool:
@@ -342,7 +314,9 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
             number: int = r.number
             if task is not None and task.number != r.number:
                 is_other = True
-            if tube.driver.has_keys and not is_sound(r.subqueue):
+            packed = r.subqueue if tube.driver.has_keys else b""
+            r.entry = entry_in(packed) if len(packed) > 0 else None
+            if len(packed) > 0 and r.entry is None:
                 return False
             if is_other or r.queue != tube.name or new.get(r.id, number) != number:
                 return False
@@ -376,7 +350,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             end_stray_ack(n, r.id)
             task = task_of(r)
             if tube.driver.has_keys:
-                enter_record(task)
+                task.entry, task.subqueue = r.entry, b""
             keep_copy(t, tube, task)
             if tube.next_number <= task.number:
                 tube.next_number = task.number + 1

@@ -7,7 +7,6 @@ it.
 
 from mypy_extensions import i64
 
-from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
 from tuque.core.model.work import Outcome
@@ -15,7 +14,6 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import AWAY, NOT_YET, SHOWN
 from tuque.core.queues.ends import look_again
 from tuque.core.records.jobs import Records
-from tuque.core.records.work import LifeRecord, decode_outcome
 from tuque.tubes.log.leader import copies_needed, synced
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
@@ -70,20 +68,6 @@ def ended_numbers(n: Node, tube: Tube) -> list[int]:
     """The numbers of the tasks whose outcomes are kept here."""
     ended = n.life.ended_in.get(tube.name)
     return [] if ended is None else list(ended)
-
-
-def read_end(records: bytes, at: i64, end: i64) -> Outcome | None:
-    """The outcome in a record of a leader, whose body is at `at`; None if any byte is wrong."""
-    if end - at < ID_BYTES:
-        return None
-    r = LifeRecord()
-    if not decode_outcome(records[at : at + ID_BYTES], records, at + ID_BYTES, end, r):
-        return None
-    outcome = r.outcome
-    if outcome is None or not outcome.is_of_task() or outcome.number > FAR:
-        return None
-    is_sane = 0 < outcome.ended_ms <= FAR and outcome.until_ms <= FAR
-    return outcome if is_sane else None
 
 
 def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:

@@ -11,8 +11,8 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.rows import Rows
 from tuque.core.model.task import Task
+from tuque.core.msgs.packed import FILL_MAX_NS
 from tuque.tubes.entries.keys import (
-    FILL_MAX_NS,
     JobEntry,
     has_unique,
     keys_of,

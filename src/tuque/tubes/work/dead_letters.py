@@ -13,7 +13,7 @@ from tuque.core.copies.ack import bury_task, hand_on
 from tuque.core.life.dead_letters import begin_again
 from tuque.core.life.runs import new_life, tell_run
 from tuque.core.model import stats
-from tuque.core.model.task import BURIED, READY, Task
+from tuque.core.model.task import BURIED, READY, TTL_MAX_MS, Task
 from tuque.core.model.work import (
     EXPIRED,
     LETTERED,
@@ -40,7 +40,7 @@ from tuque.tubes.entries.keys import (
     until_of,
     work_in,
 )
-from tuque.tubes.entries.work import LIVES_MS, detail_in
+from tuque.tubes.entries.work import detail_in
 from tuque.tubes.log.leader import copies_needed, needs_home, synced
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -126,7 +126,7 @@ def next_serial(n: Node, tube: Tube, wanted: i64) -> i64:
 
 def set_end(n: Node, task: Task, left_ms: i64) -> None:
     """The task's life ends so long from now."""
-    task.ttl_ms = min(n.now_ms - task.created_ms + left_ms, LIVES_MS)
+    task.ttl_ms = min(n.now_ms - task.created_ms + left_ms, TTL_MAX_MS)
     task.dead_ms = task.created_ms + task.ttl_ms
 
 

@@ -6,21 +6,10 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.job import AddSpec
 from tuque.core.model.work import ATTEMPTS_MAX, NO_TERMS, Terms
+from tuque.core.msgs.packed import BURST_MAX, FILL_MAX_NS, PLACES_MAX, UNTIL_MAX_MS, WEIGHT_MAX
+from tuque.core.msgs.packed import KEY_MAX as TASK_KEY_MAX
 from tuque.core.tables.dedupe_keys import KEY_MAX
-from tuque.tubes.entries.keys import (
-    BURST_MAX,
-    FILL_MAX_NS,
-    PLACES_MAX,
-    UNTIL_DONE,
-    UNTIL_MAX_MS,
-    UNTIL_START,
-    WEIGHT_MAX,
-    Keys,
-    pack,
-)
-from tuque.tubes.entries.keys import (
-    KEY_MAX as TASK_KEY_MAX,
-)
+from tuque.tubes.entries.keys import UNTIL_DONE, UNTIL_START, Keys, pack
 from tuque.wire.commands.arguments import (
     HEADER_MAX,
     OF_SECONDS,
