@@ -183,6 +183,17 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(world: W
     assert alarms.at(JOURNAL) == NEVER_MS
 
 
+def test_a_journal_that_is_turned_off_has_nothing_to_sync(world: World) -> None:
+    """Else the pump would go round and round for what it was to sync."""
+    alarms = world.server.alarms
+    wire = world.wire()
+    assert wire.say(ADD * 2).count(b"+D-") == 2
+    assert wire.say(GET).startswith(b"*1")
+    assert alarms.at(JOURNAL) <= world.now_ms + 10
+    assert wire.say(encode("CONFIG", "SET", "appendonly", "no")) == b"+OK\r\n"
+    assert alarms.at(JOURNAL) == NEVER_MS
+
+
 def test_the_journal_is_the_same_whoever_wrote_it(world: World) -> None:
     producer = world.run
     for i in range(60):

@@ -114,6 +114,8 @@ class Gate:
                 self.wake_fd = -1
                 self.watched = None
                 s.journal_error = ""
+                self.is_rewriting = False
+                s.alarms.unset(JOURNAL)
                 self.open()
             return -1
         is_binding = False
