@@ -322,8 +322,10 @@ class SimBell(Bell):
         return IN if self.is_rung else 0
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor; epoll drops it by itself."""
         self.kernel.files.pop(self.fd, None)
+        self.kernel.epoll.masks.pop(self.fd, None)
+        self.kernel.epoll.hot.pop(self.fd, None)
 
 
 class Names(Resolver):

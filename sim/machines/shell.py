@@ -42,7 +42,7 @@ from tuque.server.config.config import Config, load
 from tuque.server.config.identity import Identity
 from tuque.server.journal.committer import Committer
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.waiting import look_at_bus
+from tuque.server.replies.waiting import look_at_bus, next_sync_ms
 from tuque.server.start.bus import (
     attach_bus,
     id_key,
@@ -52,7 +52,7 @@ from tuque.server.start.bus import (
 )
 from tuque.server.start.journal import begin_load, end_load
 from tuque.server.state.client import Connection
-from tuque.server.state.server import Server, apply_settings
+from tuque.server.state.server import REFUSED, SYNCED, Server, apply_settings
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal
 from tuque.tubes.leadership.switchover import run_any
@@ -319,6 +319,7 @@ class Shell:
 
     def sleep(self) -> None:
         """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
+        check_alarms(self.pump)
         self.busy_us = self.world.now_us + self.kernel.spent_us
         self.kernel.spent_us = 0
         if self.loader is not None:
@@ -363,3 +364,11 @@ class Shell:
         """Check all invariants of the node's tables. Raises AssertionError."""
         check(self.n)
         assert self.n.ledger.balance(len(self.n.jobs)) == 0, "ledger"
+
+
+def check_alarms(pump: Pump) -> None:
+    """After a turn each alarm is what its feature would say if it were asked, none is forgotten."""
+    alarms = pump.s.alarms
+    assert alarms.next_ms() == min(alarms.at_ms), "the first alarm"
+    assert alarms.at(REFUSED) == pump.doors.first_ms(), "the alarm of refused connections"
+    assert alarms.at(SYNCED) == next_sync_ms(pump.s), "the alarm of replies that wait for copies"

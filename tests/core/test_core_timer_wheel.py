@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from tuque.core.model.job import Job
 from tuque.core.model.timers import (
-    FAR,
     FINE_MS,
     KEY_MASK,
+    NEVER_MS,
+    Alarms,
     Wheel,
 )
 
@@ -47,7 +48,7 @@ def test_every_timer_fires_once_in_time(waits: list[tuple[int, bool]]) -> None:
     assert wheel.count == len(expected)
     for _ in range(10_000):
         at = wheel.next_ms()
-        if at == FAR:
+        if at == NEVER_MS:
             break
         now = max(now, at)
         for job in wheel.due(now, 7):
@@ -92,7 +93,7 @@ def test_the_next_instant_is_right_after_each_change(
             for start, key in wheel.starts
             if wheel.slots[key & KEY_MASK]
         ]
-        assert wheel.next_ms() == min(fresh, default=FAR)
+        assert wheel.next_ms() == min(fresh, default=NEVER_MS)
 
 
 def test_a_burst_is_dealt_out_in_bounded_steps() -> None:
@@ -101,7 +102,7 @@ def test_a_burst_is_dealt_out_in_bounded_steps() -> None:
     for number in range(10_000):
         wheel.arm(job_due(number, START + 50_000 + number % 300), START)
     now, fired = START, 0
-    while wheel.next_ms() != FAR:
+    while wheel.next_ms() != NEVER_MS:
         now = max(now, wheel.next_ms())
         some = wheel.due(now, 100)
         assert len(some) <= 100
@@ -121,3 +122,22 @@ def test_slots_that_start_together_share_a_step() -> None:
         moved.append(coarse - sum(len(jobs) for key, jobs in wheel.slots.items() if key & 3))
         assert len(fired) <= 50
     assert sum(moved) == 400 and max(moved) == 50
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 3), st.one_of(st.just(NEVER_MS), st.integers(1, 6)))))
+def test_the_least_alarm_is_known_after_any_change(changes: list[tuple[int, int]]) -> None:
+    """Whether it is asked for after each change, or only at the end."""
+    asked, late = Alarms(4), Alarms(4)
+    plain = [NEVER_MS] * 4
+    assert asked.next_ms() == NEVER_MS
+    for slot, at_ms in changes:
+        for alarms in (asked, late):
+            alarms.set(slot, at_ms)
+        plain[slot] = at_ms
+        assert asked.at(slot) == at_ms
+        assert asked.next_ms() == min(plain)
+    assert late.next_ms() == min(plain)
+    for slot in range(4):
+        late.unset(slot)
+    assert late.next_ms() == NEVER_MS

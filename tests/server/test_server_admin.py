@@ -127,6 +127,7 @@ def test_config_switches_the_journal(make_world: Callable[..., World], tmp_path:
     assert world("CONFIG SET appendonly no") == b"+OK\r\n"
     assert world.server.committer is None and world.n.records is None
     assert world("PING") == b"+PONG\r\n"
+    assert world.pump.wait_ms(-1) > 1, "the rewrite is over, too"
 
 
 def test_a_journal_that_cannot_be_begun(make_world: Callable[..., World], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
 from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
-from tuque.core.queues.procedures import FAR, check, memory_level
+from tuque.core.queues.procedures import check, memory_level
 from tuque.server.admin.registry import COMMANDS, register
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.config.config import load
@@ -24,7 +24,7 @@ from tuque.server.loop.pump import Pump
 from tuque.server.replies.errors import drop_turn
 from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.server.state.client import LOOK, Client
-from tuque.server.state.server import Server
+from tuque.server.state.server import WATCH, Server
 from world import World
 from world_machines import name_of
 
@@ -311,7 +311,7 @@ def test_memory_is_looked_at_once_more_when_all_clients_have_gone(
     assert not server.clients
     assert pump.wait_ms(-1) == 100
     server.last_house_commands = server.figures.commands
-    server.watch.next_ms = FAR  # the next point of HISTORY
+    server.alarms.unset(WATCH)  # the next point of HISTORY
     assert pump.wait_ms(-1) == -1
 
 

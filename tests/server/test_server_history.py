@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tuque.server.state.server import WATCH
 from world import World
 
 STEP_MS = 5_000
@@ -167,7 +168,7 @@ def test_a_walk_looks_at_a_bounded_number_of_queues(world: World) -> None:
     for i in range(5_000):
         world.add(f"queue-{i}")
     watch = world.server.watch
-    world.jump_ms(watch.next_ms - world.now_ms)
+    world.jump_ms(world.server.alarms.at(WATCH) - world.now_ms)
     world.node().turn()
     assert watch.at == 3_000, "2,000 at a time"
     assert len(points(world, "5s added")[2]) == 0
@@ -194,7 +195,7 @@ def test_many_queues_get_and_lose_their_points_in_pieces(world: World) -> None:
     assert before == 1_800
     counts = []
     while made() < 2 * before:
-        world.jump_ms(max(watch.next_ms - world.now_ms, 0))
+        world.jump_ms(max(world.server.alarms.at(WATCH) - world.now_ms, 0))
         last = made()
         world.node().turn()
         counts.append(made() - last)
@@ -203,7 +204,7 @@ def test_many_queues_get_and_lose_their_points_in_pieces(world: World) -> None:
     world("CONFIG SET rings-queues 100")
     left = [1_800]
     while left[-1] > 100:
-        world.jump_ms(max(watch.next_ms - world.now_ms, 0))
+        world.jump_ms(max(world.server.alarms.at(WATCH) - world.now_ms, 0))
         world.node().turn()
         left.append(len(watch.watched))
     assert max(a - b for a, b in itertools.pairwise(left)) == 500

@@ -23,6 +23,7 @@ from tuque.server.metrics.metrics_server import (
     why_no_jobs,
     why_not_ready,
 )
+from tuque.server.state.server import WATCH
 from tuque.tubes.policy import tubes_of
 from world import World
 
@@ -97,7 +98,8 @@ def get(desk: Desk, world: World, path: str, accept: str = "") -> Answer:
 def note_now(world: World) -> None:
     """The next point of HISTORY is due."""
     watch = world.server.watch
-    watch.next_ms = watch.due_ms = world.n.now_ms
+    watch.due_ms = world.n.now_ms
+    world.server.alarms.set(WATCH, watch.due_ms)
     world.settle()
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import encode
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import JournalThread
 from tuque.server.loop.gate import Gather
 from tuque.server.net.system import IN
+from tuque.server.state.server import JOURNAL
 from tuque.store.writer import (
     LEAST_S,
     LOOK,
@@ -165,7 +167,7 @@ def test_a_failed_write_of_the_pump_is_tried_again_by_the_thread(world: World) -
 def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(world: World) -> None:
     """J4.6 On a fast disk the pump also writes records that no reply waits for (J4.3). The next
     sync covers them; if none follows within 10 ms, the pump asks the thread for one."""
-    committer, gate = committer_of(world), world.pump.gate
+    committer, alarms = committer_of(world), world.server.alarms
     wire = world.wire()
     assert wire.say(ADD * 2).count(b"+D-") == 2
     done = mine(world)
@@ -173,12 +175,23 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(world: W
     assert mine(world) == done
     assert committer.journal.seq == committer.seq  # it is in the file
     assert not is_synced(world)
-    assert 0 < gate.late_ms <= world.now_ms + 10
+    assert alarms.at(JOURNAL) <= world.now_ms + 10
     world.pass_ms(10)
     assert is_synced(world)
     assert mine(world) == done
     world.settle()
-    assert gate.late_ms == 0
+    assert alarms.at(JOURNAL) == NEVER_MS
+
+
+def test_a_journal_that_is_turned_off_has_nothing_to_sync(world: World) -> None:
+    """Else the pump would go round and round for what it was to sync."""
+    alarms = world.server.alarms
+    wire = world.wire()
+    assert wire.say(ADD * 2).count(b"+D-") == 2
+    assert wire.say(GET).startswith(b"*1")
+    assert alarms.at(JOURNAL) <= world.now_ms + 10
+    assert wire.say(encode("CONFIG", "SET", "appendonly", "no")) == b"+OK\r\n"
+    assert alarms.at(JOURNAL) == NEVER_MS
 
 
 def test_the_journal_is_the_same_whoever_wrote_it(world: World) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
 import pytest
 
+from raw_resp import encode
 from sim.machines.kernel import SimBell
-from world import World
+from tuque.core.model.timers import NEVER_MS
+from tuque.server.state.server import JOURNAL, REFUSED, SYNCED, WATCH
+from world import Wire, World
 
 SLOW_S = 1.0  # longer than the system lets a short command wait for a core
 
@@ -74,3 +78,42 @@ def test_the_sleep_after_a_turn_is_shorter_by_what_the_turn_took(world: World) -
     pump.house_ms = at_ms + 50
     assert pump.sleep_ms(-1, at_ms + 7) == 43
     assert pump.sleep_ms(20, at_ms + 7) == 20
+
+
+def set_now(world: World) -> set[int]:
+    """The alarms of the first node that are set."""
+    return {slot for slot, at_ms in enumerate(world.server.alarms.at_ms) if at_ms != NEVER_MS}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_alarm_is_forgotten(make_world: Callable[..., World], seed: int) -> None:
+    """The world compares the alarms after each turn with what their features would say."""
+    world = make_world(3, maxclients="1", enable_debug_command="yes")
+    chance = random.Random(seed)
+    wire, guests = world.wire(), list[Wire]()
+    assert wire("TUBE", "CREATE", "t", "fifo", "SYNC", "majority") == b"OK"
+    for _ in range(3):  # the places for administrators; later guests are refused
+        assert world.wire()("CONFIG", "GET", "nothing") == []
+    seen: set[int] = set()
+    for i in range(60):
+        lot = chance.random()
+        if lot < 0.4:
+            for other in (1, 2):
+                world.hold(0, other)
+            for _ in range(chance.randrange(4)):
+                wire.put(encode("TUBE", "PUT", "t", b"%d" % i))
+                world.pass_ms(chance.randrange(9))
+            seen |= set_now(world)
+            for other in (1, 2):
+                world.let_go(0, other)
+        elif lot < 0.6:
+            guests.append(world.wire())
+        elif lot < 0.7 and guests:
+            guests.pop(chance.randrange(len(guests))).close()
+        elif lot < 0.8:
+            wire.put(encode("DEBUG", "CHECK"))
+        else:
+            world.pass_ms(chance.choice([1, 30, 700, 6_000]))
+        world.settle_wires()
+        seen |= set_now(world)
+    assert seen - {JOURNAL} == {WATCH, REFUSED, SYNCED}

@@ -37,7 +37,7 @@ from sim.machines.kernel import (
     host_of,
 )
 from sim.machines.machine import Machine
-from sim.machines.shell import SECRET, Shell
+from sim.machines.shell import SECRET, Shell, check_alarms
 from sim.machines.thread import SimThread
 from tuque.core.msgs.bus import AnyMessage
 from tuque.core.records.events import Events
@@ -518,6 +518,7 @@ class HandShell(Shell):
 
     def sleep(self) -> None:
         """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
+        check_alarms(self.pump)
         now_us = self.world.now_us
         self.busy_us = now_us + self.kernel.spent_us
         self.kernel.spent_us = 0

@@ -63,7 +63,7 @@ from tuque.server.start.doors import (
     prepare_users,
 )
 from tuque.server.start.journal import close_journal, load_journal, open_journal
-from tuque.server.state.server import Server, apply_settings, log
+from tuque.server.state.server import EVENTS, Server, apply_settings, log
 from tuque.store.frames import JournalError
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
@@ -213,7 +213,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
         )
         s.eventlog = eventlog
         node.events = eventlog.start(now_ms)
-        pump.events_ms = now_ms  # [E3.2] publish the start event even if no other follows
+        s.alarms.set(EVENTS, now_ms)  # [E3.2] publish the start event even if no other follows
     return pump
 
 

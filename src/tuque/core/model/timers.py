@@ -1,4 +1,4 @@
-"""Time and work: timers of jobs in four rings, and units of work in one turn (SPEC G5, L2).
+"""Time and work: timers of jobs in four rings, alarms, and units of work in one turn (SPEC G5, L2).
 
 Each ring of slots is coarser than the one before. A job is in one slot and knows its position
 there: cancelling is O(1) and leaves nothing behind, so a million jobs acked within seconds do not
@@ -15,7 +15,7 @@ from tuque.core.model.job import Job, awake_ms
 from tuque.core.model.stats import Book
 
 FINE_MS: Final = 8  # width of a slot of the finest ring
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+NEVER_MS: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 # A slot's key is the low bits of its number, so that a job stores it in 32 bits. Keys of the
 # finest ring repeat after 49 days; overdue timers count as half of that at most.
@@ -59,7 +59,7 @@ class Wheel:
         self.starts: list[tuple[int, int]] = []  # heap of (first instant, key), one per slot
         self.count: i64 = 0
         self.has_first = False  # the next two are known
-        self.first_ms: i64 = FAR  # when the first slot that is not empty has work
+        self.first_ms: i64 = NEVER_MS  # when the first slot that is not empty has work
         self.first_jobs: list[Job] = []  # the jobs in it
         self.key0: i64 = -1  # the two latest slots: bursts of jobs share theirs
         self.jobs0: list[Job] = []
@@ -121,7 +121,7 @@ class Wheel:
         self.count -= 1
 
     def next_ms(self) -> i64:
-        """The instant at which `due` next has work; FAR: no timer is set."""
+        """The instant at which `due` next has work; NEVER_MS: no timer is set."""
         if self.has_first and len(self.first_jobs) > 0:
             return self.first_ms
         while len(self.starts) > 0:
@@ -134,7 +134,7 @@ class Wheel:
             self.first_jobs = jobs
             self.first_ms = start if key & 3 else start + FINE_MS
             return self.first_ms
-        return FAR
+        return NEVER_MS
 
     def drop_first(self) -> None:
         """Drop the first slot, which is empty."""
@@ -182,3 +182,44 @@ class Wheel:
             job = jobs[len(jobs) - 1]
             self.cancel(job)
             fired.append(job)
+
+
+@final
+class Alarms:
+    """An instant for each slot, NEVER_MS: none. The least is known without a look at the others."""
+
+    def __init__(self, slots: i64) -> None:
+        self.at_ms: list[int] = [NEVER_MS] * int(slots)
+        self.least_ms: i64 = NEVER_MS  # none of them is before it
+        self.is_old = False  # the slot that had the least has a later instant now
+
+    def at(self, slot: i64) -> i64:
+        """The instant of the slot."""
+        return self.at_ms[slot]
+
+    def set(self, slot: i64, at_ms: i64) -> None:
+        """Set the slot's instant, or move it."""
+        before: i64 = self.at_ms[slot]
+        if at_ms == before:
+            return
+        self.at_ms[slot] = int(at_ms)
+        if at_ms <= self.least_ms:
+            self.least_ms = at_ms
+            self.is_old = False
+        elif before == self.least_ms:
+            self.is_old = True
+
+    def unset(self, slot: i64) -> None:
+        """The slot has no instant any more."""
+        self.set(slot, NEVER_MS)
+
+    def next_ms(self) -> i64:
+        """The least of them; NEVER_MS: none is set."""
+        if self.is_old:
+            self.is_old = False
+            least: i64 = NEVER_MS
+            for at_ms in self.at_ms:
+                if at_ms < least:
+                    least = at_ms
+            self.least_ms = least
+        return self.least_ms

@@ -18,9 +18,10 @@ from tuque.logtext import facts
 from tuque.server.config.config import is_loopback
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.replies.errors import reply_help
+from tuque.server.replies.waiting import next_sync_ms
 from tuque.server.start.journal import LOAD_RECORDS, make_committer, save_for_restart
 from tuque.server.state.client import Client
-from tuque.server.state.server import Server, log
+from tuque.server.state.server import SYNCED, Server, log
 from tuque.server.users.users import meant
 from tuque.store.frames import JournalError
 from tuque.wire.commands.arguments import NOT_INT, ArgError, Misuse
@@ -248,9 +249,11 @@ def sizes() -> bytes:
 
 
 def check_all(s: Server) -> None:
-    """Run the core's consistency check; it visits every job."""
+    """Run the core's consistency check, which visits every job, and that of the alarms."""
     try:
         check(s.n)
+        assert s.alarms.next_ms() == min(s.alarms.at_ms), "the first alarm"
+        assert s.alarms.at(SYNCED) == next_sync_ms(s), "the alarm of replies that wait for copies"
     except AssertionError as error:
         what = str(error).partition("\n")[0]  # pytest adds lines to what an assertion says
         log.error("DEBUG CHECK: %(what)s", facts("tables_disagree", what=what))

@@ -5,6 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import NEVER_MS
 from tuque.logtext import facts
 from tuque.server.access.login import host_of
 from tuque.server.access.rights import FULL
@@ -14,7 +15,7 @@ from tuque.server.loop.housekeeping import is_stranger
 from tuque.server.net.listen import name_peer
 from tuque.server.net.system import IN, Poller
 from tuque.server.state.client import ORDINARY, SPARE, Client, Connection, Wired
-from tuque.server.state.server import Server, log
+from tuque.server.state.server import REFUSED, REOPEN, Server, log
 from tuque.wire.proto.iproto import SALT_BYTES, greeting
 
 UNREAD_BYTES: Final = 65_536  # discarded at once
@@ -53,7 +54,6 @@ class Doors:
         self.refused: dict[int, Refused] = {}  # by descriptor, oldest first
         self.strangers: dict[bytes, dict[int, None]] = {}  # not logged in, by address
         self.spares: dict[int, Client] = {}  # beyond maxclients, by number, oldest first (C1.12)
-        self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -81,7 +81,7 @@ class Doors:
                     "accept: %(reason)s; trying again in a second",
                     facts("accept_paused", reason=error),
                 )
-                self.reopen_ms = s.n.now_ms + 1000
+                s.alarms.set(REOPEN, s.n.now_ms + 1000)
                 for one in self.listeners:
                     self.poller.watch(one, 0)
                 return
@@ -180,6 +180,7 @@ class Doors:
             sock.close()
             return
         self.refused[sock.fileno()] = Refused(sock, self.s.n.now_ms + REFUSED_MS)
+        self.s.alarms.set(REFUSED, self.first_ms())
         self.poller.add(sock.fileno())
 
     def on_refused(self, fd: i64) -> bool:
@@ -200,6 +201,7 @@ class Doors:
     def forget(self, fd: i64, refused: Refused) -> None:
         """Close a refused connection."""
         del self.refused[fd]
+        self.s.alarms.set(REFUSED, self.first_ms())
         self.poller.drop(fd)
         refused.sock.close()
 
@@ -252,21 +254,17 @@ class Doors:
                 return True
         return False
 
-    def next_ms(self, at_ms: i64) -> i64:
-        """The next deadline here, if before `at_ms`."""
-        if 0 < self.reopen_ms < at_ms:
-            at_ms = self.reopen_ms
+    def first_ms(self) -> i64:
+        """When the first of the refused connections is closed; NEVER_MS: there is none."""
         for refused in self.refused.values():
-            return min(at_ms, refused.until_ms)
-        return at_ms
+            return refused.until_ms
+        return NEVER_MS
 
     def on_time(self) -> None:
         """Run what is due."""
         now_ms = self.s.n.now_ms
-        if 0 < self.reopen_ms <= now_ms:
+        if self.s.alarms.at(REOPEN) <= now_ms:
             self.reopen()
-        if len(self.refused) == 0:
-            return
         for fd, refused in list(self.refused.items()):
             if refused.until_ms > now_ms:
                 return
@@ -274,7 +272,7 @@ class Doors:
 
     def reopen(self) -> None:
         """Accept again: descriptors may be free."""
-        self.reopen_ms = 0
+        self.s.alarms.unset(REOPEN)
         for fd in self.listeners:
             self.poller.watch(fd, IN)
 
@@ -283,7 +281,7 @@ class Doors:
         for fd in list(self.listeners):
             for _ in range(LAST_BATCHES):
                 self.accept(fd)
-        self.reopen_ms = 0
+        self.s.alarms.unset(REOPEN)
         for fd, sock in self.listeners.items():
             self.poller.drop(fd)
             sock.close()

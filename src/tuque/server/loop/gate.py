@@ -8,12 +8,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.queues.procedures import FAR
 from tuque.server.loop.housekeeping import log_cut_off, log_notes, log_room
 from tuque.server.loop.output import Outlet
 from tuque.server.net.system import Poller
 from tuque.server.state.client import Connection
-from tuque.server.state.server import Server
+from tuque.server.state.server import JOURNAL, Server
 
 NONE: Final[list[tuple[int, int]]] = []
 MOST_NS: Final = 1_000_000  # a turn gathers for at most this long
@@ -86,7 +87,6 @@ class Gate:
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # the journal it belongs to
         self.is_rewriting = False
-        self.late_ms: i64 = 0  # when to check the journal
         self.was_short = False  # the disk took no more jobs (J6.9)
         self.was_noted = True  # the journal may have lines for the log
         self.binding: i64 = 0  # count of records that replies depend on
@@ -114,6 +114,8 @@ class Gate:
                 self.wake_fd = -1
                 self.watched = None
                 s.journal_error = ""
+                self.is_rewriting = False
+                s.alarms.unset(JOURNAL)
                 self.open()
             return -1
         is_binding = False
@@ -133,7 +135,8 @@ class Gate:
                 self.binding = records.binding_count
                 self.binding_seq = committer.seq
             committer.grant(records)
-            self.late_ms = committer.when_late(n.now_ms)
+            late_ms: i64 = committer.when_late(n.now_ms)
+            s.alarms.set(JOURNAL, late_ms if late_ms > 0 else NEVER_MS)
             committer.on_turn(n, n.now_ms)
         self.is_rewriting = committer.is_rewriting()
         s.journal_error = committer.error

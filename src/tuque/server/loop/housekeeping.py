@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_memory_level
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
@@ -18,10 +19,10 @@ from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
 from tuque.server.replies.tubes import tell_puts, tell_puts_resp
-from tuque.server.replies.waiting import next_sync_ms, tell_synced
+from tuque.server.replies.waiting import tell_synced
 from tuque.server.state.client import GUEST, LIGHT, Client, Connection, Wired, weigh
 from tuque.server.state.notices import tell_changes
-from tuque.server.state.server import Server, log
+from tuque.server.state.server import EVENTS, Server, log
 from tuque.tubes.policy import tubes_of
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth shrinking
@@ -404,11 +405,8 @@ def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
 # ---- Events of a turn, and when they are flushed (SPEC E3)
 
 
-def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
-    """[E3.1] Pass events on once their turn's records are as durable as replies require.
-
-    `events_ms`: when a flush was due; returns when it is due now, 0: never.
-    """
+def tell_events(s: Server, seq: i64, binding_seq: i64) -> None:
+    """[E3.1] Pass events on once their turn's records are as durable as replies require."""
     events = s.n.events
     assert events is not None and s.eventlog is not None
     durable: i64 = FAR
@@ -418,15 +416,16 @@ def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
         events.hold(binding_seq)
     else:
         events.hold(0)
-    if events_ms == 0 and events.open.rows > 0:
-        events_ms = s.n.now_ms + EVENTS_MS
-    is_due = 0 < events_ms <= s.n.now_ms
+    at_ms = s.alarms.at(EVENTS)
+    if at_ms == NEVER_MS and events.open.rows > 0:
+        at_ms = s.n.now_ms + EVENTS_MS
+    is_due = at_ms <= s.n.now_ms
     if is_due:
         events.cut()
     if is_due or events.is_ready(durable):
         s.eventlog.flush(events, durable)
-        return s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
-    return events_ms
+        at_ms = s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else NEVER_MS
+    s.alarms.set(EVENTS, at_ms)
 
 
 # ---- The end of a turn for tubes: replies that are due, messages to other nodes
@@ -457,13 +456,13 @@ def end_turn(s: Server) -> None:
 
 
 def next_turn_ms(s: Server) -> i64:
-    """When a turn has work here without any input."""
+    """When a turn has work here without any input, but for what has an alarm."""
     if s.n.policy is None:
-        return FAR
+        return NEVER_MS
     t = tubes_of(s.n)
     if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
         return s.n.now_ms
-    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+    return NEVER_MS
 
 
 def has_left(s: Server) -> bool:

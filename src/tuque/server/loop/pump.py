@@ -14,11 +14,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.model.timers import PIECE, TURN_NS, TURN_WORK
+from tuque.core.model.timers import NEVER_MS, PIECE, TURN_NS, TURN_WORK
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready, wake_all
-from tuque.core.queues.procedures import FAR
 from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
@@ -46,7 +45,7 @@ from tuque.server.state.client import (
     Client,
     Wired,
 )
-from tuque.server.state.server import Server, log
+from tuque.server.state.server import REFUSED, REOPEN, WATCH, Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.rows import LIGHT_WORK
@@ -191,7 +190,6 @@ class Pump:
         self.house_ms: i64 = 0
         self.began_ns: i64 = 0  # of the last turn, without its sleep
         self.ended_ns: i64 = 0
-        self.events_ms: i64 = 0  # when to flush the event stream
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -250,33 +248,10 @@ class Pump:
             return 0
         if self.gate.is_rewriting:
             return 1
-        at_ms = next_timer_ms(s.n)
-        if not s.is_loading:
-            at_ms = min(at_ms, s.watch.next_ms)
-        has_clients = (
-            len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
-        )
-        if has_clients or s.members.is_changed:
-            at_ms = min(at_ms, self.house_ms)  # once more after all have gone
-        if 0 < self.events_ms < at_ms:
-            at_ms = self.events_ms
-        at_ms = self.doors.next_ms(at_ms)
-        if len(s.stalled) > 0:
-            at_ms = min(at_ms, waiting.next_stall_ms(s))
-        at_ms = min(at_ms, next_turn_ms(s))
-        if len(s.resting) > 0 and s.paused_until_ms <= s.n.now_ms:
-            at_ms = min(at_ms, next_chore_ms(s))
-        if 0 < self.gate.late_ms < at_ms:
-            at_ms = self.gate.late_ms
-        if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
-            at_ms = s.paused_until_ms
-        if s.bus is not None:
-            at_ms = min(at_ms, s.bus.next_ms())
-            if s.members.is_changed:
-                at_ms = min(at_ms, s.keep_ms)
-        if len(s.end_asked) > 0:
-            at_ms = min(at_ms, s.n.now_ms + PART_STEP_MS)
-        if at_ms == FAR:
+        at_ms = self.asked_ms()
+        if not s.is_loading:  # `step` rings none then
+            at_ms = min(at_ms, s.alarms.next_ms())
+        if at_ms == NEVER_MS:
             return most_ms
         left_ms = at_ms - clock_ms
         if left_ms < 0:
@@ -284,6 +259,31 @@ class Pump:
         if left_ms > 60_000:
             left_ms = 60_000
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
+
+    def asked_ms(self) -> i64:
+        """When there is work of the features that have no alarm (server/state/server.py)."""
+        s = self.s
+        now_ms = s.n.now_ms
+        at_ms = next_timer_ms(s.n)
+        has_clients = (
+            len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
+        )
+        if has_clients or s.members.is_changed:
+            at_ms = min(at_ms, self.house_ms)  # once more after all have gone
+        if len(s.stalled) > 0:
+            at_ms = min(at_ms, waiting.next_stall_ms(s))
+        at_ms = min(at_ms, next_turn_ms(s))
+        if s.paused_until_ms > now_ms:
+            at_ms = min(at_ms, s.paused_until_ms)
+        elif len(s.resting) > 0:
+            at_ms = min(at_ms, next_chore_ms(s))
+        if s.bus is not None:
+            at_ms = min(at_ms, s.bus.next_ms())
+            if s.members.is_changed:
+                at_ms = min(at_ms, s.keep_ms)
+        if len(s.end_asked) > 0:
+            at_ms = min(at_ms, now_ms + PART_STEP_MS)
+        return at_ms
 
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
@@ -429,7 +429,8 @@ class Pump:
             self.go_on_all()
         self.iproto.run_stalled()
         end_turn(s)
-        self.doors.on_time()
+        if s.alarms.next_ms() <= n.now_ms:
+            self.ring()
         self.keep_up()
 
     def let_in(self) -> None:
@@ -460,12 +461,19 @@ class Pump:
         if len(s.n.added) > 0:
             waiting.tell_added(s)
 
+    def ring(self) -> None:
+        """Run what is due of the alarms; the turn runs the others in its order (C8)."""
+        s = self.s
+        now_ms = s.n.now_ms
+        if s.alarms.at(REOPEN) <= now_ms or s.alarms.at(REFUSED) <= now_ms:
+            self.doors.on_time()
+        if s.alarms.at(WATCH) <= now_ms:
+            s.alarms.set(WATCH, s.watch.look(s.n))  # O3.1
+
     def keep_up(self) -> None:
-        """Points of the past, and housekeeping."""
+        """Housekeeping."""
         s = self.s
         n = s.n
-        if s.watch.next_ms <= n.now_ms:
-            s.watch.look(n)  # O3.1
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
             self.house_ms = n.now_ms + HOUSE_MS  # keeps nodes.conf current (K1.1)
         if self.house_ms <= n.now_ms:
@@ -483,7 +491,7 @@ class Pump:
         if s.bus is not None:
             s.bus.settle(self.gate.for_peers(seq))
         if s.eventlog is not None:
-            self.events_ms = tell_events(s, seq, self.gate.binding_seq, self.events_ms)
+            tell_events(s, seq, self.gate.binding_seq)
         if s.n.others != 0:
             end_replies(s, self.outlet)  # T19.7
         if len(s.dirty) > 0:

@@ -68,8 +68,7 @@ class Watch:
 
     def __init__(self, now_ms: i64) -> None:
         self.limit: i64 = 200  # queues watched at most
-        self.next_ms: i64 = now_ms // SHORT_MS * SHORT_MS + SHORT_MS  # of the next look
-        self.due_ms = self.next_ms  # end of the interval
+        self.due_ms: i64 = now_ms // SHORT_MS * SHORT_MS + SHORT_MS  # end of the interval
         self.late_ms: i64 = 0  # end of an interval whose points wait for the walk; 0: none
         self.at: i64 = 0  # of the walk: so many queues are left
         self.watched: dict[bytes, Watched] = {}
@@ -108,8 +107,11 @@ class Watch:
         if spent_us > self.turn_us_max:
             self.turn_us_max = spent_us
 
-    def look(self, n: Node) -> None:
-        """[O3] The time has come: go on with the walk, and make points (O3.1)."""
+    def look(self, n: Node) -> i64:
+        """[O3] The time has come: go on with the walk, and make points (O3.1).
+
+        Returns when to look next.
+        """
         if self.due_ms <= n.now_ms:
             self.late_ms = n.now_ms // SHORT_MS * SHORT_MS
             self.due_ms = self.late_ms + SHORT_MS
@@ -123,7 +125,7 @@ class Watch:
         elif len(self.waiting) > 0:
             self.record_some(n)
         is_done = self.is_over and len(self.waiting) == 0
-        self.next_ms = self.due_ms if is_done else min(self.due_ms, n.now_ms + PAUSE_MS)
+        return self.due_ms if is_done else min(self.due_ms, n.now_ms + PAUSE_MS)
 
     # ---- the walk
 

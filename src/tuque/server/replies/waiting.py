@@ -17,6 +17,7 @@ from mypy_extensions import i64
 from tuque.core.copies.add import fill_in, must_be_external
 from tuque.core.model.errors import LATE, NOREPL_TIMEOUT, Refusal
 from tuque.core.model.job import AddSpec
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.node.node import NODE_DOUBLE, NODE_LEAVING, Node
 from tuque.core.node.peers import slots_of
 from tuque.core.queues.deliver import wake_all
@@ -41,7 +42,7 @@ from tuque.server.state.client import (
     Wired,
     weigh,
 )
-from tuque.server.state.server import Server, log
+from tuque.server.state.server import SYNCED, Server, log
 from tuque.tubes.log.leader import copies_needed, synced
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import Tubes
@@ -230,8 +231,8 @@ def late_refusal(s: Server, spec: AddSpec) -> Refusal | None:
 
 
 def next_stall_ms(s: Server) -> i64:
-    """When the next stalled producer is checked; FAR if there is none."""
-    at_ms: i64 = FAR
+    """When the next stalled producer is checked; NEVER_MS if there is none."""
+    at_ms: i64 = NEVER_MS
     for look_ms in s.stalled.values():
         if look_ms < at_ms:
             at_ms = look_ms
@@ -366,6 +367,8 @@ def queue_up(s: Server, one: Pending) -> None:
         line = deque()
         s.syncing[name] = line
     line.append(one)
+    if len(line) == 1:
+        s.alarms.set(SYNCED, min(s.alarms.at(SYNCED), one.until_ms))
 
 
 def tell_synced(s: Server, t: Tubes) -> None:
@@ -391,11 +394,12 @@ def tell_synced(s: Server, t: Tubes) -> None:
                 tell(s, one, None)
         if len(line) == 0:
             del s.syncing[name]
+    s.alarms.set(SYNCED, next_sync_ms(s))
 
 
 def next_sync_ms(s: Server) -> i64:
-    """When the next waiting reply times out."""
-    at_ms: i64 = FAR
+    """When the next waiting reply times out; NEVER_MS: none waits."""
+    at_ms: i64 = NEVER_MS
     for line in s.syncing.values():
         if line[0].until_ms < at_ms:
             at_ms = line[0].until_ms

@@ -18,7 +18,7 @@ from tuque.cluster.members import Members
 from tuque.core.copies.add import settle
 from tuque.core.copies.replicate import on_producer_gone
 from tuque.core.model.job import PLAIN, AddSpec, Job
-from tuque.core.model.timers import TURN_NS, TURN_WORK
+from tuque.core.model.timers import TURN_NS, TURN_WORK, Alarms
 from tuque.core.node.node import Node, Wake
 from tuque.core.queues.procedures import stop_waiting
 from tuque.server.bus.peers import Bus
@@ -63,6 +63,22 @@ NO_BOUND: Final = 1 << 50
 BARE_PART: Final = 8  # part of `maxmemory` for queues that only waits have made (M5.4)
 SHARE_MIN: Final = 256 << 20  # of `maxmemory` as a percentage
 FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 bits
+
+# ---- The alarms: when a turn has work though no input came
+#
+# An instant that only its own feature moves has an alarm: the feature sets it where it moves, and
+# the pump reads the least of all. What follows from the state of others, or counts only while
+# something else holds, has none: `Pump.asked_ms` asks for it.
+# fmt: off
+#                   set in                                the turn then runs
+WATCH: Final = 0    # Server, Pump.ring                   Watch.look (O3.1)
+REOPEN: Final = 1   # Doors: accept, reopen, shut         Doors.reopen
+REFUSED: Final = 2  # Doors: refuse, forget               Doors.on_time (C1.7)
+SYNCED: Final = 3   # waiting: queue_up, tell_synced      tell_synced (T18.5)
+JOURNAL: Final = 4  # Gate.write                          Gate.write (J4.6)
+EVENTS: Final = 5   # housekeeping: tell_events; app      tell_events (E3.2)
+ALARMS: Final = 6   # so many
+# fmt: on
 
 
 @final
@@ -210,6 +226,8 @@ class Server:
         self.latency = Latency()
         self.used_peak_bytes = 0
         self.watch = Watch(self.n.now_ms)  # what is kept of the past (O3)
+        self.alarms = Alarms(ALARMS)
+        self.alarms.set(WATCH, self.watch.due_ms)
 
     def begin_settings(self) -> None:
         """Settings that the hot path reads; `apply_settings` fills them in."""
