@@ -37,7 +37,9 @@ class Reloader:
             raise ConfigError(MISSING) from None
         logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs each change, too
         self._arguments = arguments
-        self._env = env
+        # Python takes a kept bytecode for the source's if size and second are equal: of two changes
+        # within a second it would run the first.
+        self._env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
         self._directory = directory
         self._limit_s = grace_s + LEAVE_S
         self._relay = Relay()
