@@ -83,7 +83,7 @@ def session(
 
 
 def _made_elsewhere() -> SparkSession | None:
-    """The session that another thread made, now active in this one, too."""
+    """The session that another thread made. Also makes it active in this thread."""
     from pyspark.sql import SparkSession
 
     found = SparkSession._instantiatedSession
