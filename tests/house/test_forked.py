@@ -22,7 +22,8 @@ import os, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[1:2]
 from lab import RealServer
-print(RealServer(Path(sys.argv[2])).start().pid, flush=True)
+pid = RealServer(Path(sys.argv[2])).start().pid
+print(pid, flush=True)
 """
 UNREAD = """
 other = Path(sys.argv[2]) / "other"
@@ -31,6 +32,14 @@ ended = RealServer(other).start()
 os.kill(ended.pid, 9)
 while Path(f"/proc/{ended.pid}").exists():
     time.sleep(0.01)
+"""
+HELD = """
+if not os.fork():
+    os.closerange(0, 3)
+    ends = time.monotonic() + 70
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < ends:
+        time.sleep(0.01)
+    os._exit(0)
 """
 APP = """
 import json, logging, os, pathlib, signal, sys, threading
@@ -107,6 +116,7 @@ def test_what_the_interpreter_reads_at_its_start(tmp_path: Path) -> None:
     [
         pytest.param("", id="all read", marks=pytest.mark.slow),
         pytest.param(UNREAD, id="an end unread"),
+        pytest.param(HELD, id="its child lives"),
     ],
 )
 def test_nothing_outlives_its_caller(tmp_path: Path, more: str) -> None:
@@ -116,6 +126,7 @@ def test_nothing_outlives_its_caller(tmp_path: Path, more: str) -> None:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     )
     assert done.stderr == ""
     ends = time.monotonic() + 60

@@ -103,7 +103,7 @@ class Nest:
         code = f"import sys; sys.path.append({HERE!r}); import forked; forked.serve()"
         with its:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", code, modules, str(its.fileno())],
+                [sys.executable, "-c", code, modules, str(its.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 env={**env, **TRACED},
@@ -220,8 +220,9 @@ def serve() -> None:
     fork_workers()
     gc.freeze()
     program = import_module("tuque.main").main
-    if fork_on_request(socket.socket(fileno=int(sys.argv[2]))):
+    if fork_on_request(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])):
         leave(program)
+    os._exit(0)
 
 
 def leave(program: Callable[[], object]) -> None:
@@ -242,18 +243,26 @@ def leave(program: Callable[[], object]) -> None:
     os._exit(code)
 
 
-def fork_on_request(line: socket.socket) -> bool:
-    """True in each child, False in the parent at the end."""
+def fork_on_request(line: socket.socket, caller: int) -> bool:
+    """True in each child, False in the parent at the end.
+
+    A process that the caller forked may hold the line open: so its end is watched for, too.
+    """
     running: dict[int, int] = {}  # pidfd -> pid
+    try:
+        its_end = os.pidfd_open(caller)
+    except ProcessLookupError:
+        return False
     with selectors.DefaultSelector() as waiting:
         waiting.register(line, selectors.EVENT_READ)
+        waiting.register(its_end, selectors.EVENT_READ)
         while True:
             for key, _ in waiting.select():
-                if key.fileobj is not line:
+                if key.fd in running:
                     waiting.unregister(key.fd)
                     bury(line, running.pop(key.fd), key.fd)
                     continue
-                size, fds = hear_size(line)
+                size, fds = hear_size(line) if key.fileobj is line else (b"", [])
                 if not size:
                     for pid in running.values():
                         os.kill(pid, signal.SIGKILL)
@@ -261,7 +270,7 @@ def fork_on_request(line: socket.socket) -> bool:
                 asked = json.loads(line.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
                 pid = os.fork()
                 if not pid:
-                    become(asked, fds, [line.detach(), *running])
+                    become(asked, fds, [line.detach(), its_end, *running])
                     return True
                 for fd in fds:
                     os.close(fd)
