@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from run import Run
 
 BODY = b"x" * 100
+WORK = "RETRY 30 ATTEMPTS 5 BACKOFF 1 300 0.5"  # as the tasks of a worker are added
 QUEUES = 8  # of the load generator, q0 to q7
 TYPES = ("fifo", "fifottl")
 SHAPES = ((1, 64), (16, 16))  # connections, and how many jobs each has in flight
@@ -26,6 +27,8 @@ WATCH_S = 5.0
 def bench_tubes(run: Run) -> None:
     """Run all measurements."""
     cycles(run)
+    work_cycles(run)
+    waiting(run)
     sub_queues(run)
     delayed(run)
 
@@ -44,7 +47,42 @@ def cycles(run: Run) -> None:
             run.note(f"cycle {conns} x {depth}, {kind} / queue", ratio, "x", 0.8, True, detail)
 
 
-def cycles_of(run: Run, kinds: tuple[str, ...], conns: int, depth: int) -> dict[str, list[float]]:
+def work_cycles(run: Run) -> None:
+    """The cycle of a worker, with the options that it sends: a plain queue, and a tube of tasks."""
+    for proto, name in (("disque-begin", "GETJOB START"), ("disque-work", "START")):
+        found = cycles_of(run, ("queue", "tasks"), 16, 16, proto, WORK)
+        ratio = run.ratio(found["tasks"], found["queue"])
+        detail = f"{middle(found['tasks'])} : {middle(found['queue'])}"
+        run.note(f"{name}, DONE 16 x 16, tasks / queue", ratio, "x", 0.65, True, detail)
+
+
+def waiting(run: Run) -> None:
+    """The memory of a task that waits, with a worker's options."""
+    for kind, most in (("queue", 850), ("tasks", 1100)):
+        with node_of(kind) as node:
+            line = load.Line(node.port)
+            words = ("ADDJOB", "q0", BODY, 0, *WORK.split())
+            packed = hiredis.pack_command(words) * 1000
+            before = 0
+            for batch in range(20 + run.jobs // 1000):
+                if batch == 20:
+                    before = node.rss()
+                line.sock.sendall(packed)
+                for _ in line.replies(1000):
+                    pass
+            size = (node.rss() - before) / (run.jobs // 1000 * 1000)
+            line.close()
+        run.note(f"bytes a waiting job, {kind}", size, "B", most, False, f"options {WORK}")
+
+
+def cycles_of(
+    run: Run,
+    kinds: tuple[str, ...],
+    conns: int,
+    depth: int,
+    proto: str = "disque-fast",
+    options: str = "",
+) -> dict[str, list[float]]:
     """Cycles per second with queues of each of these kinds."""
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     slice_s = min(SLICE_S, run.seconds)
@@ -53,7 +91,7 @@ def cycles_of(run: Run, kinds: tuple[str, ...], conns: int, depth: int) -> dict[
             ports = {kind: stack.enter_context(node_of(kind)).port for kind in found}
             for _ in range(round(run.seconds / slice_s)):
                 for kind, port in ports.items():
-                    rate = load.cycle(run.program, "disque-fast", port, conns, depth, slice_s)
+                    rate = load.cycle(run.program, proto, port, conns, depth, slice_s, options)
                     found[kind].append(rate)
     return found
 
