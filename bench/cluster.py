@@ -24,17 +24,17 @@ ADD = ("ADDJOB", "q", BODY, "1000", "REPLICATE")
 
 
 class Cluster:
-    """Three nodes that form a cluster; use it in a `with`."""
+    """Nodes that form a cluster; use it in a `with`."""
 
-    def __init__(self, *options: str) -> None:
-        self.nodes = [servers.tuque(*options) for _ in range(NODES)]
+    def __init__(self, *options: str, nodes: int = NODES) -> None:
+        self.nodes = [servers.tuque(*options) for _ in range(nodes)]
         self.port = self.nodes[0].port
         line = load.Line(self.port)
         for node in self.nodes[1:]:
             bus_port = self.figure(node.port, "bus_port", "INFO")
             line.call("CLUSTER", "MEET", "127.0.0.1", node.port, bus_port)
         until = time.monotonic() + 20
-        while any(self.reach(node.port) < NODES - 1 for node in self.nodes):
+        while any(self.reach(node.port) < nodes - 1 for node in self.nodes):
             if time.monotonic() > until:
                 raise SystemExit("the nodes do not find each other")
             time.sleep(0.05)

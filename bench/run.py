@@ -342,6 +342,7 @@ SECTIONS = {
     "costs": costs.bench_costs,
     "iproto": iproto.bench_iproto,
     "worker": worker.bench_worker,
+    "worker-tubes": worker.bench_worker_tubes,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
     **spark.sections(),

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cluster
+import load
 import servers
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent / "peers"
 PEERS = Path("build/peers").absolute()
 THREADS = 8
+QUEUE = "bench"  # of the app
 SKIPPED = 0.1  # of the tasks, at the start, while the worker warms up
 LIMIT_S = 120.0
 
@@ -42,11 +45,16 @@ class Kind:
     tasks: int
 
 
-def kinds() -> list[Kind]:
-    """The candidates that can run here."""
+def own_kind() -> Kind:
+    """Our worker."""
     tuque = [sys.executable, "-P", "-m", "tuque", "worker", "tuque_app:app"]
     tuque += ["--app-dir", str(HERE), "-c", str(THREADS), "--log-level", "warning"]
-    found = [Kind("tuque", "tuque_app", sys.executable, tuque, 20_000)]
+    return Kind("tuque", "tuque_app", sys.executable, tuque, 20_000)
+
+
+def kinds() -> list[Kind]:
+    """The candidates that can run here."""
+    found = [own_kind()]
     if shutil.which("redis-server") is None:
         print("skip   the worker beside others: redis-server is not installed")
         return found
@@ -99,10 +107,16 @@ def measure(kind: Kind) -> tuple[float, float]:
     """Enqueues and tasks per second, with a fresh broker."""
     broker = servers.tuque() if kind.name == "tuque" else servers.redis()
     assert broker is not None
-    with broker, tempfile.TemporaryDirectory() as scratch:
+    with broker:
+        return measure_at(kind, broker.port)
+
+
+def measure_at(kind: Kind, port: int) -> tuple[float, float]:
+    """Enqueues and tasks per second, with that broker."""
+    with tempfile.TemporaryDirectory() as scratch:
         done = Path(scratch) / "done"
         done.touch()
-        env = environment(done, broker.port)
+        env = environment(done, port)
         enqueue = [kind.python, str(HERE / "enqueue.py"), kind.app, str(kind.tasks)]
         made = subprocess.run(
             enqueue, cwd=HERE, env=env, check=True, capture_output=True, text=True
@@ -141,6 +155,31 @@ def watch(done: Path, count: int, worker: subprocess.Popen[bytes]) -> float:
         if worker.poll() is not None or now > until:
             raise TimeoutError(f"{size} of {count} tasks were done")
         time.sleep(0.002)
+
+
+def bench_worker_tubes(run: Run) -> None:
+    """Tasks a second of one worker from a tube of tasks beside a queue: one node, then three."""
+    kind = own_kind()
+    rates: dict[str, list[float]] = {}
+    for _ in range(run.rounds):
+        for nodes in (1, 3):
+            for type_ in ("queue", "tasks"):
+                with cluster.Cluster(nodes=nodes) as ours:
+                    if type_ != "queue":
+                        create(ours.port)
+                    rates.setdefault(f"{nodes} {type_}", []).append(measure_at(kind, ours.port)[1])
+    for nodes in (1, 3):
+        tube, queue = rates[f"{nodes} tasks"], rates[f"{nodes} queue"]
+        detail = f"{statistics.median(tube):,.0f} : {statistics.median(queue):,.0f}/s"
+        name = f"worker, {nodes} node{'s'[: nodes - 1]}, tasks / queue"
+        run.note(name, run.ratio(tube, queue), "x", 0.9, True, detail)
+
+
+def create(port: int) -> None:
+    """Create the tube of the app's queue, as soon as the nodes can."""
+    line = load.Line(port)
+    line.call("TUBE", "CREATE", QUEUE, "tasks")
+    line.close()
 
 
 def bench_worker(run: Run) -> None:
