@@ -17,6 +17,7 @@ from tuque.tubes.entries.group import OPEN, ChildEntry, GroupEntry
 from tuque.tubes.leadership import load, restore
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.policies.limits import Rate
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.partitions import Ring
 from tuque.tubes.policies.unique import Uniques
@@ -86,8 +87,8 @@ def takes_stay_behind() -> list[Patch]:
 def alarms_are_not_set() -> list[Patch]:
     """Nobody looks again when the next token of a rate comes."""
 
-    def set_alarm(self: Tasks, at_ms: int, key: bytes) -> None:
-        return
+    def set_alarm(self: Tasks, rate: Rate, key: bytes, at_ms: int) -> None:
+        rate.alarm_ms = at_ms
 
     return [(Tasks, "set_alarm", set_alarm)]
 

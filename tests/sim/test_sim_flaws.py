@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from types import FunctionType
+
 import pytest
 
 from sim.flaws.published import ALL_FLAWS, MUTATIONS
@@ -24,6 +27,20 @@ QUICK = {
 
 def test_each_flaw_has_a_name_of_its_own() -> None:
     assert sorted(MUTATIONS) == sorted(flaw.name for flaw in ALL_FLAWS)
+
+
+@pytest.mark.sources
+def test_a_flaw_takes_the_arguments_of_what_it_replaces() -> None:
+    """Else each seed of it has an error of its own, which no judge needs to find."""
+    for flaw in ALL_FLAWS:
+        for where, name, flawed in flaw.patches():
+            sound = getattr(where, name)
+            if not isinstance(sound, FunctionType) or not isinstance(flawed, FunctionType):
+                continue
+            calls = inspect.signature(flawed).parameters.values()
+            if not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in calls):
+                taken = len(inspect.signature(sound).parameters)
+                assert len(calls) == taken, f"{flaw.name}: {name}"
 
 
 @pytest.mark.sources
