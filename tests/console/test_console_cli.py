@@ -12,6 +12,7 @@ from console_node import Run
 from lab import RealServer
 from tuque.cli.programs import free_port
 from tuque.client.transport.raw_link import Link, LinkError, Target
+from tuque.client.transport.sockets import Wire
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:
@@ -156,7 +157,7 @@ def test_a_prompt_survives_a_restart_of_the_node(tmp_path: Path) -> None:
 def test_a_node_that_goes_while_it_answers_leaves_the_outcome_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         link = Link(Target(port=server.getsockname()[1]))
-        link.sock = socket.create_connection(server.getsockname())
+        link.wire = Wire(socket.create_connection(server.getsockname()))
         theirs, _ = server.accept()
         theirs.sendall(b"$10\r\nhalf")
         theirs.shutdown(socket.SHUT_WR)

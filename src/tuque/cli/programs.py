@@ -17,12 +17,8 @@ from typing import Final
 
 import click
 
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Target
 
 START_LIMIT_S: Final = 30.0
 STOP_LIMIT_S: Final = 30.0

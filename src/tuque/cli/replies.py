@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from tuque import terminal
-from tuque.client.transport.raw_link import ErrorReply, Reply, Status
+from tuque.client.transport.conn import ErrorReply, Status
+from tuque.client.transport.raw_link import Reply
 from tuque.errors import TubeHome, reply_error
 from tuque.terminal import json_line, printable
 

@@ -23,13 +23,8 @@ from tuque.cli.jobs import (
 )
 from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.client.commands.operate import KeyRow
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.health import ANSWER_S, ask, known_nodes
 from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error

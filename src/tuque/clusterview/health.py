@@ -12,13 +12,8 @@ from urllib.parse import unquote
 
 import click
 
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.terminal import printable
 
 ANSWER_S: Final = 5.0  # a slower node is shown as not responding

@@ -12,14 +12,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from tuque.client.api import Arg, Reply
-from tuque.client.transport.conn import Conn
-from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, Lineage, connect_error
-from tuque.client.transport.raw_link import keep_alive
-from tuque.client.url import Address
+from tuque.client.transport.conn import (
+    INFINITE,
+    SHORTEST_CONNECT_S,
+    Conn,
+    Lineage,
+    connect_error,
+)
+from tuque.client.transport.sockets import prepare
 from tuque.errors import Error, ProtocolError
 
 if TYPE_CHECKING:
     import ssl
+
+    from tuque.client.url import Address
 
 ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
@@ -147,8 +153,7 @@ class Link(Conn, asyncio.Protocol):
             return
         self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
         if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(sock)
+            prepare(sock)
 
     def data_received(self, data: bytes) -> None:
         try:
