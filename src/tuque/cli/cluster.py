@@ -52,7 +52,7 @@ from tuque.clusterview.health import (
     votes_of,
     voting,
 )
-from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.smallfile import is_weak_secret
 
@@ -208,13 +208,9 @@ def limit_option(command: F) -> F:
     )(command)
 
 
-@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
-@node_options
-def cluster(**_node: object) -> None:
-    """Start, show and change a cluster.
-
-    The options name the node to ask; they may also follow the command.
-    """
+@click.group(context_settings={"help_option_names": ["--help"]})
+def cluster() -> None:
+    """Start, show and change a cluster."""
 
 
 cluster.add_command(dev)
@@ -555,13 +551,9 @@ def leaving(rows: list[Row]) -> list[str]:
     ]
 
 
-@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
-@node_options
-def node(**_node: object) -> None:
-    """Stop a node by plan.
-
-    The options name the node; they may also follow the command.
-    """
+@click.group(context_settings={"help_option_names": ["--help"]})
+def node() -> None:
+    """Stop a node by plan."""
 
 
 @node.command()

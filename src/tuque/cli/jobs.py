@@ -21,7 +21,7 @@ from tuque.client.sync import Client
 from tuque.clusterview.view import letters_of
 from tuque.completion import queue_names
 from tuque.errors import Error, NoTube, ReplyError
-from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
 from tuque.worker import App
@@ -116,7 +116,7 @@ def row(one: DeadLetter) -> str:
     return printable("  ".join(words))
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def dead() -> None:
     """Dead letters: jobs that were given up, in queues such as mail.dead.
 
@@ -335,7 +335,7 @@ def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> N
     sys.exit(0 if found.state == "done" else 1)
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def schedule() -> None:
     """Schedules: jobs that a queue gets at times of day, or at intervals.
 

@@ -22,8 +22,8 @@ from tuque.cli.shown import (
 from tuque.client.commands.operate import QueueOrder
 from tuque.clusterview.view import Board
 from tuque.errors import Error
-from tuque.lazygroup import FiniteRange, OptionsAnywhere, missing_extra
-from tuque.nodeoptions import NodeOptions, node_options
+from tuque.lazygroup import FiniteRange, missing_extra
+from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import json_line, printable
 
 HELP: Final = {"help_option_names": ["--help"]}
@@ -115,7 +115,7 @@ def repeat(show: Callable[[], None], board: Board, every_s: float | None) -> Non
             return
 
 
-@click.group(cls=OptionsAnywhere, invoke_without_command=True, context_settings=HELP)
+@click.group(invoke_without_command=True, context_settings=HELP)
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
@@ -125,6 +125,7 @@ def workers(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     Below the table stand the jobs of lost workers, and when each is due again.
     """
     if context.invoked_subcommand is not None:
+        refuse_before(context)
         return
     with board_of(node) as board:
         rows = board.workers()

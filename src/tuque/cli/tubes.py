@@ -28,8 +28,7 @@ from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.health import ANSWER_S, ask, known_nodes
 from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error
-from tuque.lazygroup import OptionsAnywhere
-from tuque.nodeoptions import NodeOptions, node_options
+from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import echo_each, json_line, printable
 
 # ---- Leaders of tubes, as the commands show and changes them.
@@ -292,7 +291,7 @@ def rate_words(token_us: int) -> str:
 # Decides what a line shows; the leader of the tube does the work.
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def group() -> None:
     """Groups of jobs: a callback is added when all children have ended."""
 
@@ -367,7 +366,6 @@ TIMES: Final = ("ttl", "ttr")
 
 
 @click.group(
-    cls=OptionsAnywhere,
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help"]},
 )
@@ -383,6 +381,7 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     STOPPED, and a line below says why. Exit status 1 when the node does not answer.
     """
     if context.invoked_subcommand is not None:
+        refuse_before(context)
         return
     with node_asked(node) as link:
         rows = rows_of(link)
