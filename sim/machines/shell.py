@@ -42,7 +42,7 @@ from tuque.server.config.config import Config, load
 from tuque.server.config.identity import Identity
 from tuque.server.journal.committer import Committer
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.waiting import look_at_bus, next_sync_ms
+from tuque.server.replies.waiting import next_sync_ms, run_link_timers
 from tuque.server.start.bus import (
     attach_bus,
     id_key,
@@ -288,7 +288,7 @@ class Shell:
         pump.hear(pump.poller.wait(0))
         pump.step()
         if self.loader is not None and self.machine.settings.opens_early:
-            look_at_bus(self.s, self.bus)
+            run_link_timers(self.s, self.bus)
         self.machine.cluster.on_run(self.machine, self)
         figures = self.bus.figures
         overfull = figures.overfull
@@ -370,5 +370,5 @@ def check_alarms(pump: Pump) -> None:
     """After a turn each alarm is what its feature would say if it were asked, none is forgotten."""
     alarms = pump.s.alarms
     assert alarms.next_ms() == min(alarms.at_ms), "the first alarm"
-    assert alarms.at(REFUSED) == pump.doors.first_ms(), "the alarm of refused connections"
+    assert alarms.at(REFUSED) == pump.acceptors.first_ms(), "the alarm of refused connections"
     assert alarms.at(SYNCED) == next_sync_ms(pump.s), "the alarm of replies that wait for copies"

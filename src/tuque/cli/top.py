@@ -70,10 +70,10 @@ class Question(ModalScreen[bool]):
     AUTO_FOCUS = "#cancel"  # the harmless one
     BINDINGS: ClassVar = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, text: str, deed: str) -> None:
+    def __init__(self, text: str, action: str) -> None:
         super().__init__()
         self._text = text
-        self._deed = deed
+        self._action_text = action
 
     def compose(self) -> ComposeResult:
         """The text and two buttons."""
@@ -81,11 +81,11 @@ class Question(ModalScreen[bool]):
             yield Static(Text(self._text), id="question")
             with Horizontal():
                 yield Button("Cancel", id="cancel")
-                yield Button(self._deed, id="deed", variant="warning")
+                yield Button(self._action_text, id="action", variant="warning")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """The answer."""
-        self.dismiss(event.button.id == "deed")
+        self.dismiss(event.button.id == "action")
 
     def action_cancel(self) -> None:
         """No."""
@@ -394,7 +394,7 @@ class Top(App[None]):
         self._is_held = False
         self.refresh_soon()
 
-    # Deeds
+    # Actions
 
     def _chosen(self) -> QueueRow | None:
         if self.picture is None or self._base.query_one("#tabs", TabbedContent).active != "queues":
@@ -438,12 +438,12 @@ class Top(App[None]):
         done = letters.replay(name, (), None, lambda done, seen: None)
         return f"{done:,} dead letters of {name} run again"
 
-    def _ask(self, text: str, deed: str, do: Callable[[], str]) -> None:
+    def _ask(self, text: str, action: str, do: Callable[[], str]) -> None:
         def answered(is_yes: bool | None) -> None:
             if is_yes:
                 self.run_worker(lambda: self._do(do), thread=True)
 
-        self.push_screen(Question(text, deed), answered)
+        self.push_screen(Question(text, action), answered)
 
     def _do(self, do: Callable[[], str]) -> None:
         with self._busy:

@@ -375,8 +375,8 @@ class View(msgspec.Struct):
         """[O14] Jobs in the queue of dead letters of a queue (O14.17)."""
         if queue.type:
             return queue.dead
-        grave = self.queues.get(queue.name + DEAD)
-        return grave.ready if grave is not None and grave.is_dead else queue.dead
+        dead_letter = self.queues.get(queue.name + DEAD)
+        return dead_letter.ready if dead_letter is not None and dead_letter.is_dead else queue.dead
 
     @property
     def ready(self) -> int:

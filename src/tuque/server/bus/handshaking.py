@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from tuque.server.bus.reasons import is_no_tls
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.tlsstream import TlsStream
 
 BEGIN_MAX: Final = 5  # handshakes of a stranger's address in BEGIN_S: each costs a signature
@@ -127,7 +127,7 @@ class Handshaking:
 
     def __init__(self, context: Callable[[bool], ssl.SSLContext], loads: Callable[[], int]) -> None:
         """`context`: of the dialling end, or of the other one; `loads`: counts the certificates."""
-        self.bell = Bell()
+        self.bell = Wakeup()
         self.loads = 0  # as the bus has heard of it
         self._context = context
         self._count = loads
@@ -139,7 +139,7 @@ class Handshaking:
         ] = {}  # have not begun, as those in `_far`; of the thread alone
         self._far = Strangers()
         self._poll = selectors.DefaultSelector()
-        self._wake = Bell()
+        self._wake = Wakeup()
         self._is_closing = False
         self._loads = self.loads = loads()
         self._worker = threading.Thread(target=self._run, name="tls-bus", daemon=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 from tuque.logtext import facts
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.server.log.log import log
 from tuque.server.net.tls_keys import Keys
 from tuque.tlsstream import TlsStream
@@ -83,13 +83,13 @@ class TlsAcceptor:
     def __init__(self, keys: Keys, counts: Handshakes) -> None:
         self.keys = keys
         self.counts = counts
-        self.bell = Bell()  # rung for the loop
+        self.bell = Wakeup()  # rung for the loop
         self.arrived: deque[Arrival] = deque()
         self._doors: dict[int, tuple[socket.socket, bool]] = {}
         self._visitors: dict[int, PendingTls] = {}  # by descriptor, the oldest first
         self._hosts: dict[str, int] = {}
         self._poll = selectors.DefaultSelector()
-        self._stop = Bell()
+        self._stop = Wakeup()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="tls", daemon=True)
 

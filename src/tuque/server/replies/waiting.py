@@ -250,7 +250,7 @@ def wake_stalled(s: Server) -> None:
             go_on(s, c)
 
 
-def look_at_bus(s: Server, bus: Bus) -> None:
+def run_link_timers(s: Server, bus: Bus) -> None:
     """Run the timers of the links, and copy what producers need to know."""
     n = s.n
     if bus.next_ms() <= n.now_ms:

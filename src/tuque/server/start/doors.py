@@ -140,7 +140,7 @@ def prepare_iproto(pump: Pump) -> None:
         s.users = iproto_users_of(cfg)
     apply_settings(s)
     for sock in open_iproto_listeners(cfg):
-        pump.doors.listen_iproto(sock)
+        pump.acceptors.listen_iproto(sock)
     if not cfg.iproto_port:
         return
     log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))

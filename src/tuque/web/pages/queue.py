@@ -1,4 +1,4 @@
-"""One queue: why is it late, and which jobs are in it? And the deeds on it."""
+"""One queue: why is it late, and which jobs are in it? And the actions on it."""
 
 from __future__ import annotations
 
@@ -267,26 +267,26 @@ AT_ONCE: Final = 200  # jobs a call
 
 
 def work(nodes: list[Node], queue: str, who: str) -> Callable[[Long], Awaitable[None]]:
-    """The deed: at each node as many jobs as were ready when it came to it."""
+    """The action: at each node as many jobs as were ready when it came to it."""
 
-    async def run(deed: Long) -> None:
+    async def run(action: Long) -> None:
         for node in nodes:
             left = await node.client.qlen(queue)
-            while left > 0 and not deed.is_stopped:
+            while left > 0 and not action.is_stopped:
                 jobs = await node.client.qpeek(queue, min(left, AT_ONCE))
                 became = await node.client.cancel(*jobs, reason=f"deleted by {who}") if jobs else []
                 ended = became.count("ended")
-                deed.seen += len(jobs)
-                deed.done += ended
+                action.seen += len(jobs)
+                action.done += ended
                 left -= len(jobs)
                 if not ended:
                     break  # it is empty, or a holder that is silent may have them
-        deed.seen = max(deed.seen, deed.done)
+        action.seen = max(action.seen, action.done)
 
     return run
 
 
-# ---- Deeds on queues: pause, drain, add a job, delete those that are ready, retry the dead ones
+# ---- Actions on queues: pause, drain, add a job, delete those that are ready, retry the dead ones
 
 
 BODY_MAX: Final = 1 << 20
