@@ -28,8 +28,8 @@ from sim.machines.kernel import (
     Socket,
 )
 from sim.machines.thread import SimThread
-from tuque.cluster.kept import Kept, parse_kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import NodesConf, parse_nodes_conf
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
 from tuque.core.msgs.bus import AnyMessage, Heartbeat, TubePulse
@@ -91,7 +91,7 @@ class SimIdentity(Identity):
     """nodes.conf of a machine."""
 
     def __init__(self, machine: Machine, cfg: Config) -> None:
-        kept = parse_kept(machine.conf) if machine.conf else Kept()
+        kept = parse_nodes_conf(machine.conf) if machine.conf else NodesConf()
         kept.node_id = machine.node_id
         super().__init__(kept, cfg)
         self.machine = machine

@@ -21,8 +21,8 @@ from tuque.server.bus.handshaking import (
     BEGIN_MAX,
     BEGIN_S,
     Handshaking,
+    PendingByHost,
     PendingLink,
-    Strangers,
 )
 from tuque.server.config.config import load
 from tuque.server.config.kinds import ConfigError
@@ -216,7 +216,7 @@ def test_a_flood_begins_so_often() -> None:
     """B1.8 Of an address where the node knows no member 5 begin in 100 ms; the address with the
     fewest begun ones is the next.
     """
-    strangers = Strangers()
+    strangers = PendingByHost()
     ends = [socket.socket() for _ in range(15)]
     flood = [PendingLink(sock, False, False, "10.0.0.2") for sock in ends[:12]]
     others = [PendingLink(sock, False, False, "10.0.0.3") for sock in ends[12:]]

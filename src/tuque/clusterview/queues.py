@@ -479,7 +479,7 @@ class KeyRows(msgspec.Struct, frozen=True):
     is_all: bool = True
 
 
-class Keys:
+class TubeKeys:
     """The keys of tubes that pages look at, as they were read last."""
 
     def __init__(self, nodes: Nodes) -> None:

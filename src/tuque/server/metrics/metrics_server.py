@@ -20,7 +20,7 @@ from tuque.server.journal.thread import Wakeup
 from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics import Snapshot, families, take_snapshot
 from tuque.server.net.listen import ListenError
-from tuque.server.net.tls_keys import Keys
+from tuque.server.net.tls_keys import TlsKeys
 from tuque.server.replies.errors import IDLE
 from tuque.server.state.server import Server, log
 
@@ -130,7 +130,7 @@ def why_no_jobs(s: Server) -> list[str]:
     return faults
 
 
-def open_metrics(pump: Pump, keys: Keys | None = None) -> Desk | None:
+def open_metrics(pump: Pump, keys: TlsKeys | None = None) -> Desk | None:
     """[O1] Listen on `metrics-port`, if it is set (O1.1). Raises ListenError."""
     s = pump.s
     cfg = s.cfg

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, final
 from tuque.logtext import facts
 from tuque.server.journal.thread import Wakeup
 from tuque.server.log.log import log
-from tuque.server.net.tls_keys import Keys
+from tuque.server.net.tls_keys import TlsKeys
 from tuque.tlsstream import TlsStream
 
 OPEN_MAX: Final = 1_024  # handshakes at a time
@@ -80,7 +80,7 @@ def host_of(address: object) -> str:
 class TlsAcceptor:
     """Accepts on bound sockets; finished connections are in `arrived`, and `bell` rings."""
 
-    def __init__(self, keys: Keys, counts: Handshakes) -> None:
+    def __init__(self, keys: TlsKeys, counts: Handshakes) -> None:
         self.keys = keys
         self.counts = counts
         self.bell = Wakeup()  # rung for the loop

@@ -13,8 +13,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.cluster.kept import Kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import NodesConf
 from tuque.core.copies.add import settle
 from tuque.core.copies.replicate import on_producer_gone
 from tuque.core.model.job import PLAIN, AddSpec, Job
@@ -32,7 +32,7 @@ from tuque.server.log.log import Bugs, log
 from tuque.server.log.slowlog import Latency, SlowLog
 from tuque.server.net.system import System
 from tuque.server.net.tls_acceptor import Handshakes
-from tuque.server.observe.queue_walk import Watch
+from tuque.server.observe.queue_walk import QueueWalk
 from tuque.server.state.caches import Specs, Tokens
 from tuque.server.state.client import (
     GUEST,
@@ -71,7 +71,7 @@ FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 b
 # something else holds, has none: `Pump.asked_ms` asks for it.
 # fmt: off
 #                   set in                                the turn then runs
-WATCH: Final = 0    # Server, Pump.ring                   Watch.look (O3.1)
+WATCH: Final = 0    # Server, Pump.ring                   QueueWalk.look (O3.1)
 REOPEN: Final = 1   # Acceptors: accept, reopen, shut     Acceptors.reopen
 REFUSED: Final = 2  # Acceptors: refuse, forget           Acceptors.on_time (C1.7)
 SYNCED: Final = 3   # waiting: queue_up, tell_synced      tell_synced (T18.5)
@@ -154,7 +154,7 @@ class Server:
         self.figures = Figures()
         self.bugs = Bugs()
         self.run_id = token_hex(20)
-        kept = Kept()
+        kept = NodesConf()
         kept.node_id = node.node_id
         self.identity = Identity(kept, cfg)  # in memory only, until replaced
         self.members = Members(node, 1, self.identity.mark, cfg.cluster_node_timeout)
@@ -225,7 +225,7 @@ class Server:
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.used_peak_bytes = 0
-        self.watch = Watch(self.n.now_ms)  # what is kept of the past (O3)
+        self.watch = QueueWalk(self.n.now_ms)  # what is kept of the past (O3)
         self.alarms = Alarms(ALARMS)
         self.alarms.set(WATCH, self.watch.due_ms)
 
