@@ -192,7 +192,7 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
         queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
         count = board.count
     if as_json:
-        click.echo(told(queues=queues, workers=workers, nodes=nodes))
+        click.echo(as_document(queues=queues, workers=workers, nodes=nodes))
         return
     line = tasks_line(nodes)
     parts = [summary(queues, workers, count) + (f"\n{line}" if line else ""), node_table(nodes)]
@@ -214,6 +214,6 @@ def watch(node: NodeOptions, every_s: float) -> None:
     Top(node, every_s).run()
 
 
-def told(**parts: Any) -> str:
+def as_document(**parts: Any) -> str:
     """Parts of a picture as one line of JSON."""
     return json_line({name: [as_fields(row) for row in rows] for name, rows in parts.items()})

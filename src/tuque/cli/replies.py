@@ -367,7 +367,7 @@ def advice(error: str, words: list[bytes]) -> str:
         host = host.strip("[]")
         command = f"tuque cli -h {host} -p {port}"
         return f"ask the leader: `{command}`, in the prompt `connect {host} {port}`"
-    for said, what in TUBE_ADVICE.items():
-        if name == "TUBE" and said in error:
+    for fragment, what in TUBE_ADVICE.items():
+        if name == "TUBE" and fragment in error:
             return what
     return refusal.advice

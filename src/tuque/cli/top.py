@@ -335,10 +335,10 @@ class Top(App[None]):
         rows = [row for row in picture.nodes if not row.error]
         tabs.get_tab("groups").label = f"Groups {sum(row.groups for row in rows)}"
         tabs.get_tab("keys").label = f"Keys {sum(row.keys_waited for row in rows)}"
-        said = [f"{'held' if self._is_held else 'live'} {picture.at}", f"by {SORTS[self._sort]}"]
+        message = [f"{'held' if self._is_held else 'live'} {picture.at}", f"by {SORTS[self._sort]}"]
         if self._filter:
-            said.append(f"only {self._filter}")
-        self._base.query_one("#status", Static).update(Text("  ".join(said)))
+            message.append(f"only {self._filter}")
+        self._base.query_one("#status", Static).update(Text("  ".join(message)))
 
     def _grid(self, id: str) -> Grid:
         grid: Grid = self._base.query_one(f"#{id}", Grid)
@@ -448,10 +448,10 @@ class Top(App[None]):
     def _do(self, do: Callable[[], str]) -> None:
         with self._busy:
             try:
-                said, severity = do(), "information"
+                message, severity = do(), "information"
             except Error as err:
-                said, severity = str(err), "error"
-        self.call_from_thread(self.notify, said, severity=severity, markup=False)
+                message, severity = str(err), "error"
+        self.call_from_thread(self.notify, message, severity=severity, markup=False)
         self.call_from_thread(self._again)
 
     def on_unmount(self) -> None:

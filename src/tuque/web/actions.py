@@ -58,11 +58,11 @@ class Proposal(msgspec.Struct):
     typed: str = ""
     changed: str = ""
 
-    def is_as_said(self, said: str) -> bool:
+    def is_as_shown(self, shown_count: str) -> bool:
         """Whether the count is still that which the dialog said."""
         if self.count is None:
             return True
-        return said.isdigit() and abs(int(said) - self.count) <= SLACK * self.count
+        return shown_count.isdigit() and abs(int(shown_count) - self.count) <= SLACK * self.count
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -100,7 +100,7 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
     asked: Proposal | None = None
     try:
         asked = await proposed(ask, name)
-        if not asked.is_as_said(ask.word("count")):
+        if not asked.is_as_shown(ask.word("count")):
             asked.changed = (
                 f"Meanwhile it is {plural(asked.count or 0, 'job')}, not {ask.word('count')}."
             )

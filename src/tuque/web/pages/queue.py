@@ -180,7 +180,7 @@ async def not_ready(ask: Ask, name: str) -> Found:
     return found
 
 
-def said(body: bytes) -> str:
+def shown_body(body: bytes) -> str:
     """A body on one line, its start."""
     try:
         value = json.loads(body[:4096])
@@ -191,7 +191,7 @@ def said(body: bytes) -> str:
 
 def ready_row(node: str, job: Job) -> dict[str, Any]:
     """A job that waits."""
-    return {"id": job.id, "node": node, "body": said(job.body), "due": "", "deliveries": None}
+    return {"id": job.id, "node": node, "body": shown_body(job.body), "due": "", "deliveries": None}
 
 
 def active_row(row: JobRow) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def active_row(row: JobRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "node": row.node,
-        "body": said(row.body),
+        "body": shown_body(row.body),
         "due": due,
         "deliveries": row.deliveries,
     }
@@ -340,9 +340,9 @@ async def pause(ask: Ask) -> Outcome:
     nodes = ask.site.watch.nodes.up()
     if not nodes:
         raise Refused("No node answers.")
-    said = {"in": "in", "out": "out", "all": "all", "none": "none"}[to]
+    mode = {"in": "in", "out": "out", "all": "all", "none": "none"}[to]
     for name in names:
-        await nodes[0].client.execute("PAUSE", name, said, "bcast")
+        await nodes[0].client.execute("PAUSE", name, mode, "bcast")
     await ask.site.watch.fresh()
     words = {"none": "Resumed", "in": "Input paused", "out": "Output paused"}
     note = f"{words.get(to, 'Paused')}: {', '.join(names[:5])}."
