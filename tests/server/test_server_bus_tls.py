@@ -26,7 +26,7 @@ from tuque.server.bus.handshaking import (
 )
 from tuque.server.config.config import load
 from tuque.server.config.kinds import ConfigError
-from tuque.server.net.tls_keys import OTHER_CA, Keys
+from tuque.server.net.tls_keys import OTHER_CA, TlsKeys
 from tuque.wire.bus.bus import head_of
 from tuque.wire.bus.card import Card, Hello
 from tuque.wire.bus.handshake import IS_TLS, MAGIC
@@ -324,14 +324,14 @@ def test_an_authority_of_clients_is_none_of_nodes(authority: Authority, tmp_path
         "dir": str(tmp_path),
     }
     with pytest.raises(ConfigError, match="since tls-cluster is set"):
-        Keys(load(None, {}, words))
+        TlsKeys(load(None, {}, words))
     words["tls_cluster_ca_cert_file"] = str(authority.cafile)
-    keys = Keys(load(None, {}, words))
+    keys = TlsKeys(load(None, {}, words))
     for is_dialer in (True, False):
         assert keys.bus_context(is_dialer).verify_mode == ssl.CERT_REQUIRED
     words |= {"tls_auth_clients": "optional", "tls_ca_cert_file": str(authority.cafile)}
     with pytest.raises(ConfigError) as refused:
-        Keys(load(None, {}, words))
+        TlsKeys(load(None, {}, words))
     assert refused.value.allowed == OTHER_CA
     words["cluster_secret"] = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
-    Keys(load(None, {}, words))
+    TlsKeys(load(None, {}, words))

@@ -12,15 +12,15 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
 from tuque import terminal
 from tuque.cli.prompt.cli import target_of
-from tuque.client.api import Arg, Reply
-from tuque.client.transport.conn import INFINITE, login
+from tuque.client.api import Reply
+from tuque.client.transport.conn import INFINITE, Lines, login, pack
 from tuque.client.transport.raw_link import CONNECT_TIMEOUT_S, Target
 from tuque.client.transport.streams import Link
 from tuque.errors import Closed, ConnectionError, ReplyError
@@ -46,39 +46,47 @@ class Load:
         self.progress = Progress(jobs)
 
 
-async def batch(link: Link, commands: list[tuple[Arg, ...]]) -> list[Reply]:
-    """Send commands as one write; an error reply ends the run."""
-    replies: list[Reply] = []
-    is_closed = False
+async def count(link: Link, packed: bytes, count: int) -> int:
+    """Send commands whose replies have one line, as one write; an error reply ends the run."""
+    lines = Lines(count)
     try:
-        await link.exchange(commands, replies, INFINITE)
+        await link.count(packed, lines, INFINITE)
     except Closed:
-        is_closed = True
+        refuse(lines.errors().values())
+        raise click.ClickException("the node closed the connection") from None
+    refuse(lines.errors().values())
+    return count
+
+
+def refuse(replies: Iterable[Reply]) -> None:
+    """ClickException for the first error among the replies."""
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise click.ClickException(f"the node answered: {reply}")
-    if is_closed:
-        raise click.ClickException("the node closed the connection")
-    return replies
 
 
-async def add_batch(load: Load, link: Link, number: int, count: int) -> int:
-    return len(await batch(link, [("ADDJOB", load.queue, load.body, 5000)] * count))
+async def add_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    return await count(link, pack(("ADDJOB", load.queue, load.body, 5000)) * jobs, jobs)
 
 
-async def get_batch(load: Load, link: Link, number: int, count: int) -> int:
-    asked = ("GETJOB", "NOHANG", "COUNT", count, "FROM", load.queue)
-    taken = (await batch(link, [asked]))[0] or []
+async def get_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    replies: list[Reply] = []
+    asked = ("GETJOB", "NOHANG", "COUNT", jobs, "FROM", load.queue)
+    try:
+        await link.exchange([asked], replies, INFINITE)
+    except Closed:
+        raise click.ClickException("the node closed the connection") from None
+    refuse(replies)
+    taken = replies[0] or []
     load.ids[number].extend(job[1] for job in taken)
     return len(taken)
 
 
-async def ack_batch(load: Load, link: Link, number: int, count: int) -> int:
-    ids = load.ids[number][-count:]
-    del load.ids[number][-count:]
-    if ids:
-        await batch(link, [("ACKJOB", one) for one in ids])
-    return len(ids)
+async def ack_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    ids = load.ids[number][-jobs:]
+    del load.ids[number][-jobs:]
+    acks = [pack(("ACKJOB", one)) for one in ids]
+    return await count(link, b"".join(acks), len(acks)) if acks else 0
 
 
 async def run_stage(load: Load, links: list[Link], stage: str, one: Callable[..., Any]) -> None:
@@ -116,7 +124,7 @@ async def connected(target: Target) -> Link:
             "Is the node running? `tuque server` starts one."
         ) from None
     if target.password:
-        await batch(link, [login(target.user, target.password)])
+        await count(link, pack(login(target.user, target.password)), 1)
     return link
 
 
