@@ -137,6 +137,15 @@ def test_bench_takes_every_job_all_the_way(tuque: Run, port: int) -> None:
     assert tuque("cli", "-p", port, "QLEN", "tuque-bench").stdout == b"0\n"
 
 
+def test_bench_ends_with_the_first_refusal(tuque: Run, port: int) -> None:
+    tuque("cli", "-p", port, "PAUSE", "shut", "in")
+    done = tuque("bench", "-p", port, "-n", "100", "-q", "shut")
+    assert done.returncode == 1 and b"Error: the node answered: PAUSED" in done.stderr
+    tuque("cli", "-p", port, "PAUSE", "shut", "none")
+    done = tuque("bench", "-p", port, "-n", "1", "-a", "wrong")
+    assert done.returncode == 1 and b"Error: the node answered: " in done.stderr
+
+
 def test_bench_without_a_node_says_so(tuque: Run) -> None:
     done = tuque("bench", "-p", free_port(), "-n", "1")
     assert done.returncode == 1 and b"Could not connect" in done.stderr
