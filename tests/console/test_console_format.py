@@ -128,6 +128,14 @@ def test_bytes_can_be_read_back_from_json(data: bytes) -> None:
     assert (bytes_of(key), bytes_of(value)) == (b"\xff", data)
 
 
+def test_a_node_without_a_port_for_clients_refuses() -> None:
+    """Port 0 is no path of a socket."""
+    link = Link(Target("127.0.0.1", 0))
+    with pytest.raises(LinkError, match=r"Tuque at 127\.0\.0\.1:0: Connection refused"):
+        link.call([b"PING"])
+    assert str(Target(unixsocket="/run/t")) == "/run/t"
+
+
 @pytest.mark.parametrize(
     ("junk", "text"),
     [

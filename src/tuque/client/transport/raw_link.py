@@ -7,6 +7,8 @@ node is asked. It must not know how replies are shown (cli/replies.py).
 
 from __future__ import annotations
 
+import os
+from errno import ECONNREFUSED
 from typing import Any, Final, TypeAlias
 
 from tuque.client.transport.conn import (
@@ -59,7 +61,9 @@ class Target:
         return Address(self.unixsocket, 0) if self.unixsocket else Address(self.host, self.port)
 
     def __str__(self) -> str:
-        return str(self.address)
+        if self.unixsocket:
+            return self.unixsocket
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Link:
@@ -78,6 +82,8 @@ class Link:
         """Connect and log in; LinkError if either fails."""
         self.close()
         try:
+            if self.target.port == 0 and not self.target.unixsocket:  # none for clients
+                raise ConnectionRefusedError(ECONNREFUSED, os.strerror(ECONNREFUSED))
             self.wire = Wire(dial(self.target.address, None, CONNECT_TIMEOUT_S))
         except OSError as err:
             reason = err.strerror or str(err)
