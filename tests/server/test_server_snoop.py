@@ -145,7 +145,7 @@ class Place:
             "workers": sorted(
                 (hand.name, int(hand.order))
                 for hand in self.world.server.workers.by_name.values()
-                if hand.said.host.startswith(MARK)  # anybody may have a worker of that name
+                if hand.reported.host.startswith(MARK)  # anybody may have a worker of that name
             ),
             "staged": [name for name in n.staging.txns if name.startswith(mark)],
         }
