@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from tuque.cluster.kept import parse_kept
+from tuque.cluster.nodes_conf import parse_nodes_conf
 from tuque.core.dispatch.restore import after_load
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
@@ -104,7 +104,7 @@ class FuzzBox:
         """Whether everything still fits together."""
         check(self.n)
         s = self.server
-        again = parse_kept(s.members.kept_text(s.identity.line()).encode())
+        again = parse_nodes_conf(s.members.kept_text(s.identity.line()).encode())
         assert again.node_id == self.n.node_id
 
     def free(self) -> None:

@@ -13,12 +13,12 @@ from tuque.server.state.client import Connection
 
 def replies_do_not_wait() -> list[Patch]:
     """Replies leave at the end of their turn, durable or not; frames to other nodes wait."""
-    sound = Gate.let_out
+    sound = Gate.release
 
-    def let_out(self: Gate, c: Connection, seq: int) -> None:
+    def release(self: Gate, c: Connection, seq: int) -> None:
         sound(self, c, -1)
 
-    return [(Gate, "let_out", let_out)]
+    return [(Gate, "release", release)]
 
 
 def frames_do_not_wait() -> list[Patch]:
@@ -39,7 +39,7 @@ def replies_leave_first() -> list[Patch]:
         dirty, s.dirty = s.dirty, []
         for c in dirty:
             c.is_dirty = False
-            self.outlet.send(c)
+            self.output.send(c)
         sound(self)
 
     return [(Pump, "settle", settle)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import hiredis
 
 from sim.engine.network import FLIGHT_MAX, End
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.server.net.resolver import Answer, Resolver
 from tuque.server.net.system import IN, OUT, System
 
@@ -300,7 +300,7 @@ class ListeningSocket:
         del self.kernel.files[self.fd]
 
 
-class SimBell(Bell):
+class SimWakeup(Wakeup):
     """A bell of the process."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -333,7 +333,7 @@ class Names(Resolver):
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.bell = SimBell(kernel)
+        self.bell = SimWakeup(kernel)
         self.wake_fd = self.bell.fd
         self.answers: list[Answer] = []
 

@@ -28,8 +28,8 @@ from sim.machines.kernel import (
     Socket,
 )
 from sim.machines.thread import SimThread
-from tuque.cluster.kept import Kept, parse_kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import NodesConf, parse_nodes_conf
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
 from tuque.core.msgs.bus import AnyMessage, Heartbeat, TubePulse
@@ -42,7 +42,7 @@ from tuque.server.config.config import Config, load
 from tuque.server.config.identity import Identity
 from tuque.server.journal.committer import Committer
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.waiting import look_at_bus, next_sync_ms
+from tuque.server.replies.waiting import next_sync_ms, run_link_timers
 from tuque.server.start.bus import (
     attach_bus,
     id_key,
@@ -91,7 +91,7 @@ class SimIdentity(Identity):
     """nodes.conf of a machine."""
 
     def __init__(self, machine: Machine, cfg: Config) -> None:
-        kept = parse_kept(machine.conf) if machine.conf else Kept()
+        kept = parse_nodes_conf(machine.conf) if machine.conf else NodesConf()
         kept.node_id = machine.node_id
         super().__init__(kept, cfg)
         self.machine = machine
@@ -288,7 +288,7 @@ class Shell:
         pump.hear(pump.poller.wait(0))
         pump.step()
         if self.loader is not None and self.machine.settings.opens_early:
-            look_at_bus(self.s, self.bus)
+            run_link_timers(self.s, self.bus)
         self.machine.cluster.on_run(self.machine, self)
         figures = self.bus.figures
         overfull = figures.overfull
@@ -370,5 +370,5 @@ def check_alarms(pump: Pump) -> None:
     """After a turn each alarm is what its feature would say if it were asked, none is forgotten."""
     alarms = pump.s.alarms
     assert alarms.next_ms() == min(alarms.at_ms), "the first alarm"
-    assert alarms.at(REFUSED) == pump.doors.first_ms(), "the alarm of refused connections"
+    assert alarms.at(REFUSED) == pump.acceptors.first_ms(), "the alarm of refused connections"
     assert alarms.at(SYNCED) == next_sync_ms(pump.s), "the alarm of replies that wait for copies"

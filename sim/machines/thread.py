@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.engine.disk import WINDOW_US
-from sim.machines.kernel import SimBell
+from sim.machines.kernel import SimWakeup
 from tuque.server.journal.thread import (
     ALWAYS,
     BEGIN,
@@ -40,7 +40,7 @@ class SimThread(JournalThread):
     """The steps of `_run`, split where it waits."""
 
     def __init__(self, shell: Shell, journal: Journal, policy: str, sync_us: int) -> None:
-        bell = SimBell(shell.kernel)
+        bell = SimWakeup(shell.kernel)
         super().__init__(journal, policy, bell, SEGMENT_BYTES, shell.kernel.work_s)
         self.shell = shell
         self.world = shell.world

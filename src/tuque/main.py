@@ -76,8 +76,19 @@ SUBCOMMANDS: Final = {
 }
 
 
+class Program(LazyGroup):
+    """The group of all commands."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line and the table: a screen has 24 lines."""
+        text = (self.help or "").rstrip(".")
+        formatter.write(f"Usage: {ctx.command_path} COMMAND [ARGS]...  {text}:\n")
+        with formatter.indentation():
+            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+
+
 @click.group(
-    cls=LazyGroup, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Program, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.help_option("-h", "--help", hidden=True)
 @click.version_option(__version__, "--version", message="tuque %(version)s", hidden=True)

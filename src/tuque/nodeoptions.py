@@ -107,6 +107,14 @@ def refuse_two_nodes(url: str) -> None:
             )
 
 
+def refuse_before(context: click.Context) -> None:
+    """UsageError for an option before a subcommand, which has its own."""
+    for param in context.command.params:
+        if context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+            name = context.invoked_subcommand
+            raise click.UsageError(f"{param.opts[-1]} goes behind the subcommand, {name}", context)
+
+
 def came_from(names: str, source: ParameterSource) -> bool:
     """Whether one of the running command's options has its value from that source."""
     context = click.get_current_context(silent=True)

@@ -378,7 +378,7 @@ def test_where_a_client_may_be_used(node: ScriptedNode, place: str) -> None:
 
 INTERRUPTED = """
 import signal, sys
-from tuque.client.transport.conn import _pack
+from tuque.client.transport.conn import pack
 from tuque import Client
 assert "encodings.idna" in sys.modules  # a look-up of a name imports it, in the middle of a call
 class Stop(Exception): pass
@@ -388,7 +388,7 @@ for i in range(2_000):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.00003 + i % 60 * 0.000001)
         while True:
-            _pack(("ADDJOB", "q", b"body", 0, "RETRY", 60, "TTL", 3600))
+            pack(("ADDJOB", "q", b"body", 0, "RETRY", 60, "TTL", 3600))
     except Stop:
         pass
 print("well")

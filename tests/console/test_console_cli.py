@@ -12,6 +12,7 @@ from console_node import Run
 from lab import RealServer
 from tuque.cli.programs import free_port
 from tuque.client.transport.raw_link import Link, LinkError, Target
+from tuque.client.transport.sockets import Wire
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:
@@ -136,6 +137,15 @@ def test_bench_takes_every_job_all_the_way(tuque: Run, port: int) -> None:
     assert tuque("cli", "-p", port, "QLEN", "tuque-bench").stdout == b"0\n"
 
 
+def test_bench_ends_with_the_first_refusal(tuque: Run, port: int) -> None:
+    tuque("cli", "-p", port, "PAUSE", "shut", "in")
+    done = tuque("bench", "-p", port, "-n", "100", "-q", "shut")
+    assert done.returncode == 1 and b"Error: the node answered: PAUSED" in done.stderr
+    tuque("cli", "-p", port, "PAUSE", "shut", "none")
+    done = tuque("bench", "-p", port, "-n", "1", "-a", "wrong")
+    assert done.returncode == 1 and b"Error: the node answered: " in done.stderr
+
+
 def test_bench_without_a_node_says_so(tuque: Run) -> None:
     done = tuque("bench", "-p", free_port(), "-n", "1")
     assert done.returncode == 1 and b"Could not connect" in done.stderr
@@ -156,7 +166,7 @@ def test_a_prompt_survives_a_restart_of_the_node(tmp_path: Path) -> None:
 def test_a_node_that_goes_while_it_answers_leaves_the_outcome_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         link = Link(Target(port=server.getsockname()[1]))
-        link.sock = socket.create_connection(server.getsockname())
+        link.wire = Wire(socket.create_connection(server.getsockname()))
         theirs, _ = server.accept()
         theirs.sendall(b"$10\r\nhalf")
         theirs.shutdown(socket.SHUT_WR)

@@ -18,13 +18,8 @@ from console_node import DEADLINE_S, Run
 from lab import RealCluster, RealServer
 from tuque.cli.cluster import place_of
 from tuque.cli.programs import free_port
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Status,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply, Status
+from tuque.client.transport.raw_link import Link, LinkError, Target
 from tuque.clusterview.health import Row, uneven
 from until import until
 from world import World

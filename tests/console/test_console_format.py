@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import socket
 from typing import cast
@@ -22,15 +21,9 @@ from tuque.cli.replies import (
     quote,
     raw,
 )
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Status,
-    Target,
-    encode,
-)
+from tuque.client.transport.conn import ErrorReply, Status
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
+from tuque.client.transport.sockets import Wire
 from tuque.wire.proto.strict_reader import split_inline
 
 NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]
@@ -135,35 +128,12 @@ def test_bytes_can_be_read_back_from_json(data: bytes) -> None:
     assert (bytes_of(key), bytes_of(value)) == (b"\xff", data)
 
 
-STREAM = (
-    b"+OK\r\n-ERR no\r\n:5\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*2\r\n+x\r\n*1\r\n:1\r\n"
-    b"%1\r\n$1\r\nk\r\n#t\r\n_\r\n,1.5\r\n=6\r\ntxt:hi\r\n!5\r\nERR x\r\n~1\r\n:2\r\n"
-)
-REPLIES: list[Reply] = [
-    Status("OK"), ErrorReply("ERR no"), 5, b"a\r\n", None, None, [Status("x"), [1]],
-    {b"k": True}, None, 1.5, b"hi", ErrorReply("ERR x"), [2],
-]  # fmt: skip
-
-
-@given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8))
-def test_replies_do_not_depend_on_how_bytes_arrive(cuts: list[int]) -> None:
-    """The chunks lie in the socket buffer one by one: each read sees one more of them."""
-    ours, theirs = socket.socketpair()
-    link = Link(Target())
-    link.sock = ours
-    ends = [0, *sorted(set(cuts)), len(STREAM)]
-    chunks = [STREAM[a:b] for a, b in itertools.pairwise(ends)]
-
-    class OneByOne(Link):
-        def _more(self) -> None:
-            theirs.sendall(chunks.pop(0))
-            super()._more()
-
-    link.__class__ = OneByOne
-    with ours, theirs:
-        got = [link.read() for _ in REPLIES]
-    assert got == REPLIES
-    assert [type(one) for one in got] == [type(one) for one in REPLIES]
+def test_a_node_without_a_port_for_clients_refuses() -> None:
+    """Port 0 is no path of a socket."""
+    link = Link(Target("127.0.0.1", 0))
+    with pytest.raises(LinkError, match=r"Tuque at 127\.0\.0\.1:0: Connection refused"):
+        link.call([b"PING"])
+    assert str(Target(unixsocket="/run/t")) == "/run/t"
 
 
 @pytest.mark.parametrize(
@@ -180,14 +150,10 @@ def test_a_server_that_speaks_something_else_is_told(junk: bytes, text: str) -> 
     ours, theirs = socket.socketpair()
     ours.settimeout(5)  # a read that waits for more fails
     link = Link(Target())
-    link.sock = ours
+    link.wire = Wire(ours)
     with ours, theirs:
         theirs.sendall(junk)
         with pytest.raises(LinkError, match="does not speak RESP") as info:
             link.read()
     assert text in str(info.value)
-    assert link.sock is None
-
-
-def test_commands_are_encoded_as_resp() -> None:
-    assert encode([b"PING", b"\x00"]) == b"*2\r\n$4\r\nPING\r\n$1\r\n\x00\r\n"
+    assert link.wire is None

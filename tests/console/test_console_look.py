@@ -16,12 +16,8 @@ from console_node import DEADLINE_S, Run
 import tuque
 from both_ways import NO_BYTECODE
 from tuque.cli.replies import as_facts
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, Reply, Target
 from tuque.server.journal.tool import line_of
 from tuque.terminal import table
 

@@ -193,12 +193,12 @@ def test_a_queue_is_paused_and_resumed(node: RealServer, client: Client) -> None
         assert client.pause("images") == "none", "Cancel has the focus"
         await pilot.press("p")
         await until(lambda: is_asked(app), pilot)
-        await pilot.click("#deed")
+        await pilot.click("#action")
         await until(lambda: client.pause("images") == "out", pilot)
         await until(lambda: ["images", "out"] in [[row[0], row[-1]] for row in rows(app)], pilot)
         await pilot.press("p")
         await until(lambda: is_asked(app), pilot)
-        await pilot.click("#deed")
+        await pilot.click("#action")
         await until(lambda: client.pause("images") == "none", pilot)
 
     play(node, script)
@@ -211,7 +211,7 @@ def test_dead_letters_are_retried(node: RealServer, client: Client) -> None:
         await pilot.press("x")
         await until(lambda: is_asked(app), pilot)
         assert "the 3 dead letters in mail.dead" in str(app.screen.query_one("#question").render())
-        await pilot.click("#deed")
+        await pilot.click("#action")
         await until(lambda: client.qlen("mail.dead") == 0, pilot)
         assert client.qlen("mail") == 4
 

@@ -23,7 +23,8 @@ from tuque.cli.tubes import (
     rows_of,
     table,
 )
-from tuque.client.transport.raw_link import Link, Target, encode
+from tuque.client.transport.conn import pack
+from tuque.client.transport.raw_link import Link, Target
 from until import until
 from world import World
 
@@ -71,7 +72,7 @@ def answer_together(listener: socket.socket, names: list[bytes]) -> None:
                 b"HOME": [b"address", address, b"state", b"RUNNING"],
                 b"INFO": [b"name", *name, b"temporary", b"1", b"state", b"RUNNING"],
             }[what]
-            sock.sendall(b"-NOTUBE gone\r\n" if name == [b"t007"] else encode(told))
+            sock.sendall(b"-NOTUBE gone\r\n" if name == [b"t007"] else pack(told))
     sock.close()
 
 
@@ -217,8 +218,8 @@ def home(tuque: Run, port: int) -> bytes:
 def test_waiting_calls_are_told_apart(port: int, tuque: Run) -> None:
     link = Link(Target(port=port))
     link.call([b"TUBE", b"CREATE", b"waited", b"fifo"])
-    assert link.sock is not None
-    link.sock.sendall(encode([b"TUBE", b"TAKE", b"waited"]))
+    assert link.wire is not None
+    link.wire.send(pack([b"TUBE", b"TAKE", b"waited"]), None)
     try:
         until(lambda: b"1 + 0" in tuque("tubes", "-p", port).stdout)
     finally:

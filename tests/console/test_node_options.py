@@ -16,9 +16,15 @@ from tuque.main import tuque as program
 from tuque.nodeoptions import NodeOptions
 
 NODE = {"-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user"}
-COMMANDS = ["cli", "cluster", "cluster status", "cluster meet", "cluster forget", "cluster drain",
+COMMANDS = ["cli", "cluster status", "cluster meet", "cluster forget", "cluster drain",
             "cluster repair", "node stop", "tubes", "tubes home", "triage", "replay",
             "spark backfill", "bench"]  # fmt: skip
+
+
+def at_node(command: str, *options: str) -> list[str]:
+    """The command with the options, which stand before the words for a node."""
+    names = [word for word in command.split() if word.islower()]
+    return [*names, *options, *(word for word in command.split() if word.isupper())]
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -54,8 +60,7 @@ def test_all_commands_that_talk_to_a_node_take_the_same_options(words: str) -> N
 @pytest.mark.parametrize("command", ["cli PING", "cluster status", "tubes", "bench", "triage"])
 def test_a_wrong_setting_of_a_url_is_refused(command: str, end: str, said: str) -> None:
     url = f"tuque://:hush@127.0.0.1:{free_port()}{end}"
-    first, *rest = command.split()
-    done = CliRunner().invoke(program, [first, "-u", url, *rest])
+    done = CliRunner().invoke(program, at_node(command, "-u", url))
     assert "hush" not in done.output
     if said:
         assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output
@@ -78,10 +83,27 @@ def test_a_wrong_setting_of_a_url_is_refused(command: str, end: str, said: str) 
 def test_a_typed_option_that_the_url_would_make_void_is_refused(
     command: str, url: str, words: list[str], name: str
 ) -> None:
-    first, *rest = command.split()
-    done = CliRunner().invoke(program, [first, "-u", url, *words, *rest])
+    done = CliRunner().invoke(program, at_node(command, "-u", url, *words))
     assert done.exit_code == 2 and "hush" not in done.output
     assert f"the URL has its own: give --url or {name}, not both" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("-p 7 cluster status", "No such option"),
+        ("cluster -p 7 status", "No such option"),
+        ("node -p 7 stop", "No such option"),
+        ("dead -p 7 list mail", "No such option"),
+        ("tubes -p 7 home mail", "--port goes behind the subcommand, home"),
+        ("tubes --json limits mail", "--json goes behind the subcommand, limits"),
+        ("workers -u tuque://there quiet w", "--url goes behind the subcommand, quiet"),
+    ],
+)
+def test_options_stand_behind_the_subcommand(command: str, said: str) -> None:
+    """Before it they would name a node that the subcommand does not ask."""
+    done = CliRunner().invoke(program, command.split())
+    assert done.exit_code == 2 and said in done.output
 
 
 def test_what_does_not_speak_tls_says_so() -> None:

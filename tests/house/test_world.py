@@ -167,10 +167,10 @@ def test_a_reset_ends_what_a_node_does_for_its_client(world: World) -> None:
     wire = world.wire()
     wire.put(b"JSCAN 0 COUNT 100000\r\n")
     world.turn()
-    assert len(world.server.chores) == 1
+    assert len(world.server.long_commands) == 1
     wire.reset()
     world.turn()
-    assert (world.server.chores, world.server.clients, wire.unread) == ([], {}, b"")
+    assert (world.server.long_commands, world.server.clients, wire.unread) == ([], {}, b"")
 
 
 def test_iproto_is_heard_whenever_it_answers(world: World) -> None:

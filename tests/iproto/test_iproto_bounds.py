@@ -88,19 +88,19 @@ def test_many_long_calls_of_one_connection(world: World) -> None:
     fill(world, conn, tasks=4 * TASKS)  # a call takes more than a turn
     conn.call("queue.tube.t:bury", 0)
     works: list[int] = []
-    chores: list[int] = []
+    long_commands: list[int] = []
     world.lab.after_turn = lambda _: (
         works.append(int(world.server.n.work)),
-        chores.append(len(world.server.chores)),
+        long_commands.append(len(world.server.long_commands)),
     )
     asked = {0x22: "queue.tube.t:tasks_by_state", 0x21: ["!"]}
     conn.send(b"".join([request(10, sync, asked) for sync in range(12)]))
     for sync in range(12):
         said = conn.hear(sync)
         assert said.code == 0, said
-    most = max(chores)
+    most = max(long_commands)
     assert 0 < most <= 4 and max(works) <= TURN_WORK + PIECE
-    assert conn.is_open() and not world.server.chores
+    assert conn.is_open() and not world.server.long_commands
 
 
 def test_many_frames_have_their_share_of_a_turn(world: World) -> None:

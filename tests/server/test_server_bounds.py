@@ -131,14 +131,14 @@ def bury(full: Full) -> bytes:
 
 def announce_all(full: Full) -> None:
     """Some thousand workers, some of them with as many runs as a node remembers."""
-    n, crew = full.world.n, full.world.server.crew
+    n, workers = full.world.n, full.world.server.workers
     for i in range(3_000):
-        hand = crew.enter(b"w%d" % i, n.now_ms)
+        hand = workers.enter(b"w%d" % i, n.now_ms)
         assert hand is not None
     for i in range(15):
         for id in full.ids[20_500 + 600 * i : 21_100 + 600 * i]:
             if id in n.jobs and on_start(n, id, b"w%d" % i, 1) is None:
-                crew.note(n, b"w%d" % i, [id])
+                workers.note(n, b"w%d" % i, [id])
 
 
 def deploy_all(full: Full) -> None:

@@ -21,12 +21,12 @@ from tuque.server.bus.handshaking import (
     BEGIN_MAX,
     BEGIN_S,
     Handshaking,
+    PendingByHost,
     PendingLink,
-    Strangers,
 )
 from tuque.server.config.config import load
 from tuque.server.config.kinds import ConfigError
-from tuque.server.net.tls_keys import OTHER_CA, Keys
+from tuque.server.net.tls_keys import OTHER_CA, TlsKeys
 from tuque.wire.bus.bus import head_of
 from tuque.wire.bus.card import Card, Hello
 from tuque.wire.bus.handshake import IS_TLS, MAGIC
@@ -216,7 +216,7 @@ def test_a_flood_begins_so_often() -> None:
     """B1.8 Of an address where the node knows no member 5 begin in 100 ms; the address with the
     fewest begun ones is the next.
     """
-    strangers = Strangers()
+    strangers = PendingByHost()
     ends = [socket.socket() for _ in range(15)]
     flood = [PendingLink(sock, False, False, "10.0.0.2") for sock in ends[:12]]
     others = [PendingLink(sock, False, False, "10.0.0.3") for sock in ends[12:]]
@@ -324,14 +324,14 @@ def test_an_authority_of_clients_is_none_of_nodes(authority: Authority, tmp_path
         "dir": str(tmp_path),
     }
     with pytest.raises(ConfigError, match="since tls-cluster is set"):
-        Keys(load(None, {}, words))
+        TlsKeys(load(None, {}, words))
     words["tls_cluster_ca_cert_file"] = str(authority.cafile)
-    keys = Keys(load(None, {}, words))
+    keys = TlsKeys(load(None, {}, words))
     for is_dialer in (True, False):
         assert keys.bus_context(is_dialer).verify_mode == ssl.CERT_REQUIRED
     words |= {"tls_auth_clients": "optional", "tls_ca_cert_file": str(authority.cafile)}
     with pytest.raises(ConfigError) as refused:
-        Keys(load(None, {}, words))
+        TlsKeys(load(None, {}, words))
     assert refused.value.allowed == OTHER_CA
     words["cluster_secret"] = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
-    Keys(load(None, {}, words))
+    TlsKeys(load(None, {}, words))

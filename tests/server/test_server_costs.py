@@ -198,7 +198,7 @@ def test_a_move_of_batches_waits_for_the_journal(make_world: Callable[..., World
     wire = world.wire()
     wire.put(encode("LEASE", "DEFER", "g", epoch, 1))
     world.pass_ms(50)
-    assert wire.values() == [] and len(world.server.chores) + len(world.server.resting) == 1
+    assert wire.values() == [] and len(world.server.long_commands) + len(world.server.resting) == 1
     committer.thread.written_bytes += 2 << 20
     assert committer.thread.written_bytes >= written
     world.pass_ms(50)

@@ -19,7 +19,7 @@ from tuque.core.queues.procedures import check, memory_level
 from tuque.server.admin.registry import COMMANDS, register
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.config.config import load
-from tuque.server.loop.housekeeping import keep_house
+from tuque.server.loop.housekeeping import run_housekeeping
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.errors import drop_turn
 from tuque.server.start.journal import close_journal, load_journal, open_journal
@@ -153,11 +153,11 @@ def test_a_long_backlog_runs_in_slices_and_in_order(world: World) -> None:
 
 
 def test_queues_and_waiting_clients_are_counted_as_memory(world: World) -> None:
-    keep_house(world.server)
+    run_housekeeping(world.server)
     before = world.n.used_bytes()
     waiting = world.wire()
     assert world("GETJOB FROM", *[f"q{i}" for i in range(1000)], by=waiting) == b""
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert 600_000 < world.n.used_bytes() - before < 1_300_000
 
 
@@ -172,7 +172,7 @@ def test_very_many_clients_are_looked_at_in_turns(world: World) -> None:
     world.jump_ms(1001)
     assert world.n.now_ms == world.now_ms
     for seen in (LOOK, 2 * LOOK, count):
-        keep_house(world.server)
+        run_housekeeping(world.server)
         assert len({c.number for c in world.server.doomed}) == seen
     assert world.n.client_bytes == (count - 1) * 1000
     world.kill(0)  # it cannot close what was no connection
@@ -182,7 +182,7 @@ def test_a_shorter_idle_time_counts_for_the_queues_there_are(world: World) -> No
     id = world.add()
     world("ACKJOB", id)
     assert world("CONFIG SET queue-idle-time 2") == b"+OK\r\n"
-    keep_house(world.server)
+    run_housekeeping(world.server)
     world.pass_ms(2_001)
     tick(world.n)
     assert world("QSTAT q") == b"*-1\r\n"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from own_log import own_lines
 from raw_resp import encode
-from tuque.cluster.kept import parse_kept
+from tuque.cluster.nodes_conf import parse_nodes_conf
 from tuque.core.dispatch.restore import shift_jobs
 from tuque.core.model.job import LAST_NS, Job
 from tuque.core.model.task import READY, Task
@@ -208,7 +208,7 @@ def test_what_grows_or_is_kept_must_fit(world: World, message: AnyMessage) -> No
     stranger.says(message)
     assert not stranger.is_open()
     assert world.bus.figures.malformed == 1
-    kept = parse_kept(world.server.members.kept_text(world.server.identity.line()).encode())
+    kept = parse_nodes_conf(world.server.members.kept_text(world.server.identity.line()).encode())
     assert [one.node_id for one in kept.nodes] == [OTHER]
 
 

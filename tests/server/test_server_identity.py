@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from both_ways import NO_BYTECODE
-from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import BadNodes, NodesConf, parse_nodes_conf
 from tuque.core.node.node import Node
 from tuque.server.config.config import load
 from tuque.server.config.identity import Identity, IdentityError, open_identity
@@ -93,7 +93,7 @@ def test_an_empty_file_is_as_none(tmp_path: Path) -> None:
 )
 def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
     with pytest.raises(BadNodes, match=why):
-        parse_kept(text)
+        parse_nodes_conf(text)
     (tmp_path / "nodes.conf").write_bytes(text)
     with pytest.raises(IdentityError, match="nodes.conf: line|nodes.conf: no line"):
         open_identity(config(tmp_path))
@@ -102,7 +102,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
 
 def test_a_file_of_disque_is_read() -> None:
     text = b"vars currentEpoch 0\n%s 127.0.0.1:7711 myself,leaving 0 0 connected\n\n\n" % ID
-    members = parse_kept(text)
+    members = parse_nodes_conf(text)
     assert (members.node_id, members.is_leaving) == (ID, True)
 
 
@@ -112,7 +112,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_an_unkept_identity_saves_nothing() -> None:
-    kept = Kept()
+    kept = NodesConf()
     kept.node_id = ID
     identity = Identity(kept, config(Path(".")))
     identity.save()

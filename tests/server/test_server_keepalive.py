@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tuque.client.transport import raw_link
+from tuque.client.transport import sockets
 from tuque.server.bus.link import prepare
 from tuque.server.config.config import config_get, config_set, load
 from tuque.server.config.kinds import ConfigError
@@ -86,7 +86,7 @@ def test_an_option_that_the_system_refuses(
     assert probes(pair)[2:4] == (15, 3), "the others are set"
 
 
-@pytest.mark.parametrize("prepared", [lambda sock: prepare(sock, 0), raw_link.keep_alive])
+@pytest.mark.parametrize("prepared", [lambda sock: prepare(sock, 0), sockets.prepare])
 def test_links_and_the_client(
     pair: socket.socket, prepared: Callable[[socket.socket], None]
 ) -> None:

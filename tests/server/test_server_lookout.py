@@ -15,8 +15,8 @@ from tuque.server.config.config import load
 from tuque.server.loop.pump import (
     FEW,
     FIRST_NS,
-    Lookout,
     Patience,
+    Poll,
 )
 from tuque.server.net.system import HAS_CORES, Poller
 from tuque.server.state.server import Server, apply_settings
@@ -50,9 +50,9 @@ def bus(server: Server, poller: Poller) -> Iterator[Bus]:
 
 
 @pytest.fixture
-def lookout(server: Server, poller: Poller) -> Lookout:
+def lookout(server: Server, poller: Poller) -> Poll:
     """What waits for the pump."""
-    return Lookout(server, poller)
+    return Poll(server, poller)
 
 
 def let_wait(server: Server, count: int) -> None:
@@ -89,7 +89,7 @@ needs_cores = pytest.mark.skipif(not HAS_CORES, reason="one core: it never looks
 
 @needs_cores
 @pytest.mark.usefixtures("bus")
-def test_producers_that_wait_for_copies_of_few_jobs(server: Server, lookout: Lookout) -> None:
+def test_producers_that_wait_for_copies_of_few_jobs(server: Server, lookout: Poll) -> None:
     """While producers here wait for copies of at most four jobs."""
     assert lookout.patience() is None
     let_wait(server, FEW)
@@ -99,7 +99,7 @@ def test_producers_that_wait_for_copies_of_few_jobs(server: Server, lookout: Loo
 
 
 @needs_cores
-def test_a_turn_that_heard_few_messages(bus: Bus, lookout: Lookout) -> None:
+def test_a_turn_that_heard_few_messages(bus: Bus, lookout: Poll) -> None:
     """After a turn that heard at most four messages of other nodes."""
     for heard, is_near in ((1, True), (FEW, True), (FEW + 1, False), (0, False)):
         bus.heard = heard
@@ -108,13 +108,13 @@ def test_a_turn_that_heard_few_messages(bus: Bus, lookout: Lookout) -> None:
 
 
 @pytest.mark.usefixtures("bus")
-def test_it_can_be_turned_off(server: Server, lookout: Lookout) -> None:
+def test_it_can_be_turned_off(server: Server, lookout: Poll) -> None:
     server.busy_poll_ns = 0
     let_wait(server, 1)
     assert lookout.patience() is None
 
 
-def test_a_node_without_others_sleeps_at_once(server: Server, lookout: Lookout) -> None:
+def test_a_node_without_others_sleeps_at_once(server: Server, lookout: Poll) -> None:
     let_wait(server, 1)
     assert lookout.patience() is None
 
@@ -122,7 +122,7 @@ def test_a_node_without_others_sleeps_at_once(server: Server, lookout: Lookout) 
 @needs_cores
 @pytest.mark.usefixtures("bus")
 def test_what_comes_while_it_looks_is_found_awake(
-    server: Server, poller: Poller, lookout: Lookout
+    server: Server, poller: Poller, lookout: Poll
 ) -> None:
     """It looks awake, and lets other processes run between two looks."""
     mine, other = socket.socketpair()
@@ -142,7 +142,7 @@ def test_what_comes_while_it_looks_is_found_awake(
 
 @needs_cores
 @pytest.mark.usefixtures("bus")
-def test_what_does_not_come_is_slept_for(server: Server, lookout: Lookout) -> None:
+def test_what_does_not_come_is_slept_for(server: Server, lookout: Poll) -> None:
     server.busy_poll_ns = MOST_NS
     let_wait(server, 1)
     lookout.for_copies.ns = MOST_NS

@@ -252,7 +252,7 @@ def test_the_words_of_a_long_command_count(make_world: Callable[..., World]) -> 
     job_id, wire = world.add(), world.wire()
     before = world.n.client_bytes
     wire.put(encode("ACKJOB", *[job_id] * 40_000))
-    while world.step() and wire.c.chore is None:
+    while world.step() and wire.c.long_command is None:
         pass
     assert world.n.client_bytes - before > 40_000 * len(job_id)
     world.settle()
@@ -272,13 +272,15 @@ def test_a_long_command_goes_with_its_client(make_world: Callable[..., World]) -
     wires = [world.wire() for _ in range(20)]
     for wire in wires:
         wire.put(encode("JSCAN", 0, "BUSYLOOP", "REPLY", "all"))
-    while world.step() and len(world.server.chores) < 15:
+    while world.step() and len(world.server.long_commands) < 15:
         pass
     for wire in wires[1:]:
         wire.reset()
     world.turn()
     world.turn()
-    assert [chore.c.address for chore in world.server.chores] == [wires[0].address]
+    assert [long_command.c.address for long_command in world.server.long_commands] == [
+        wires[0].address
+    ]
 
 
 def test_small_pieces_are_weighed(world: World) -> None:

@@ -144,8 +144,8 @@ class Place:
             ),
             "workers": sorted(
                 (hand.name, int(hand.order))
-                for hand in self.world.server.crew.by_name.values()
-                if hand.said.host.startswith(MARK)  # anybody may have a worker of that name
+                for hand in self.world.server.workers.by_name.values()
+                if hand.reported.host.startswith(MARK)  # anybody may have a worker of that name
             ),
             "staged": [name for name in n.staging.txns if name.startswith(mark)],
         }

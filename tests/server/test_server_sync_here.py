@@ -11,7 +11,7 @@ from tuque.core.model.timers import NEVER_MS
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import JournalThread
-from tuque.server.loop.gate import Gather
+from tuque.server.loop.gate import ReadBatch
 from tuque.server.net.system import IN
 from tuque.server.state.server import JOURNAL
 from tuque.store.writer import (
@@ -214,18 +214,18 @@ def test_more_that_has_come_shares_the_sync(world: World) -> None:
     """J4.7 Before the pump syncs itself, it reads for up to 1 ms what else has arrived."""
     wire, shell = world.run, world.node().shell
     fd = int(wire.c.fd)
-    gather = Gather(world.server, world.pump.poller)
+    read_batch = ReadBatch(world.server, world.pump.poller)
     records = records_of(world)
     shell.is_paused = True  # in the middle of a turn
     wire.put(PING)
     world.settle_wires()
     count = records.binding_count
-    assert gather.more(count) == []  # nothing needs a sync
-    gather.on_synced(100, 1)
-    assert gather.more(count - 1) == [(fd, IN)]
+    assert read_batch.more(count) == []  # nothing needs a sync
+    read_batch.on_synced(100, 1)
+    assert read_batch.more(count - 1) == [(fd, IN)]
     thread_of(world).pace = Pace()
-    gather.on_synced(100, 1)
-    assert gather.more(count - 1) == []  # the thread will sync
+    read_batch.on_synced(100, 1)
+    assert read_batch.more(count - 1) == []  # the thread will sync
     world.node().machine.go_on(shell)
 
 

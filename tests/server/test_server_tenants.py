@@ -227,7 +227,7 @@ def theirs(world: World) -> list[object]:
     )
     hands = sorted(
         (hand.name, int(hand.order), hand.is_lost(n.now_ms))
-        for hand in world.server.crew.by_name.values()
+        for hand in world.server.workers.by_name.values()
         if hand.name.startswith(b"tenant-b/")
     )
     return [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from raw_resp import encode
-from sim.machines.kernel import SimBell
+from sim.machines.kernel import SimWakeup
 from tuque.core.model.timers import NEVER_MS
 from tuque.server.state.server import JOURNAL, REFUSED, SYNCED, WATCH
 from world import Wire, World
@@ -47,7 +47,7 @@ def test_nor_what_the_loop_did_between_two_commands(world: World) -> None:
     """A bell rings between the commands of two clients, and what it calls takes long."""
     first, second = world.wire(), world.wire()
     shell = world.node().shell
-    bell = SimBell(shell.kernel)
+    bell = SimWakeup(shell.kernel)
     rung = []
 
     def on_ring() -> None:

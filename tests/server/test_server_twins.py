@@ -78,7 +78,7 @@ def test_no_job_is_delivered_in_the_turn_of_the_news(world: World) -> None:
     world("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0)
     waiting = world.wire()
     assert waiting("GETJOB", "FROM", "q") is None
-    world.server.members.on_twin("host:1", TIMEOUT_MS)  # the clients come next in this turn
+    world.server.members.on_duplicate_id("host:1", TIMEOUT_MS)  # the clients come next in this turn
     assert world.server.conflict == ""
     assert world("GETJOB", "NOHANG", "FROM", "kept") == REFUSED
     assert waiting.hear() == REFUSED

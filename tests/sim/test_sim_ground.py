@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from sim.engine.plan import Op, Plan
-from sim.machines.kernel import ListeningSocket, SimBell, Socket
+from sim.machines.kernel import ListeningSocket, SimWakeup, Socket
 from sim.machines.shell import Shell
 from sim.runs.cluster import SETUP_MS, Cluster
 from stopped_seed import stopped
@@ -69,7 +69,7 @@ def test_a_look_takes_nothing_and_a_read_takes_what_it_asks_for() -> None:
 def test_what_is_ready_stays_ready_until_it_is_taken() -> None:
     cluster, _ = linked_pair()
     kernel = shell_of(cluster).kernel
-    bell = SimBell(kernel)
+    bell = SimWakeup(kernel)
     kernel.epoll.register(bell.fd, IN)
     bell.ring()
     assert kernel.epoll.poll(0, 9) == kernel.epoll.poll(0, 9) == [(bell.fd, IN)]

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from lab import RealCluster
-from tuque.client.url import parse
+from tuque.client.transport.conn import pack
+from tuque.client.url import Address, parse
 from tuque.errors import NoReplica
 from tuque.spark.errors import SinkError
-from tuque.spark.sink.wire import Broker, Sender, command, refusal_of
+from tuque.spark.sink.wire import Broker, Sender, SinkWire
 from until import until
 
 FEW = b"-FEWCOPIES done here, but not yet on 2 nodes: do not repeat it"
+NOT_ENOUGH = b"-NOREPL Not enough reachable nodes for the requested replication level"
 
 
 def test_what_is_done_on_too_few_nodes_is_not_sent_again() -> None:
     """T18.5 If it was done but is not confirmed within T, or at once if the epoch changes:
     `-FEWCOPIES done here, but not yet on <n> nodes: do not repeat it`.
     """
-    assert refusal_of(FEW) is None
-    refused = refusal_of(b"-NOREPL Not enough reachable nodes for the requested replication level")
-    assert type(refused) is NoReplica
-    assert refusal_of(b"+D-1") is None
+    ours, theirs = socket.socketpair()
+    with theirs:
+        wire = SinkWire(Address("h", 1), ours)
+        theirs.sendall(b"+D-1\r\n" + FEW + b"\r\n:1\r\n" + NOT_ENOUGH + b"\r\n")
+        refused = wire.refusals(4)
+        wire.close()
+    assert {at: type(error) for at, error in refused.items()} == {3: NoReplica}
 
 
 def rows(tube: str, *bodies: str) -> list[tuple[int, list[bytes]]]:
     """A chunk: of each row what follows the word ADDJOB."""
-    tails = [command(tube.encode(), body.encode(), b"0") for body in bodies]
+    tails = [pack((tube, body, 0)) for body in bodies]
     return [(3, [tail.partition(b"\r\n")[2] for tail in tails])]
 
 

@@ -83,9 +83,9 @@ def test_a_refused_client_that_sends_at_once(make_world: Callable[..., World]) -
     refused = world.wire()
     assert refused.answer(PING) == b"-ERR max number of clients reached\r\n<closed>"
     assert refused.answer(PING) == b"<closed>"
-    assert len(world.pump.doors.refused) == 1
+    assert len(world.pump.acceptors.refused) == 1
     refused.close()
-    assert len(world.pump.doors.refused) == 0
+    assert len(world.pump.acceptors.refused) == 0
 
 
 def test_a_refused_client_that_stays(make_world: Callable[..., World]) -> None:
@@ -97,9 +97,9 @@ def test_a_refused_client_that_stays(make_world: Callable[..., World]) -> None:
     for _ in range(3):
         assert world.wire()("CONFIG", "GET", "nothing") == []
     wires = [world.wire() for _ in range(17)]
-    assert len(world.pump.doors.refused) == 16
+    assert len(world.pump.acceptors.refused) == 16
     world.pass_ms(1000)
-    assert len(world.pump.doors.refused) == 0
+    assert len(world.pump.acceptors.refused) == 0
     for wire in wires:
         assert wire.answer() == b"-ERR max number of clients reached\r\n<closed>"
 

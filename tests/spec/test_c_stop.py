@@ -127,7 +127,7 @@ def test_no_connection_is_taken(make_world: MakeWorld) -> None:
     busy = world.wire(0)
     busy("PING")
     ask_end(world)
-    assert not world.node(0).pump.doors.listeners
+    assert not world.node(0).pump.acceptors.listeners
     assert is_up(world)
 
 

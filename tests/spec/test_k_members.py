@@ -7,9 +7,9 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from tuque.cluster.kept import BadNodes, parse_kept
 from tuque.cluster.member import FAILING, Member
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import BadNodes, parse_nodes_conf
 from tuque.core.copies.add import settle
 from tuque.core.model.job import AddSpec
 from tuque.core.msgs.bus import Heartbeat, Slots
@@ -88,10 +88,10 @@ def test_the_incarnation_is_kept_before_the_bus_opens(make_world: Make) -> None:
     counter and 64 random bits; it is stored before the bus opens."""
     world = strangers(make_world, 1, 1)
     world.machines[1].start()  # and no turn has run
-    assert parse_kept(world.machines[1].conf).life == members(world, 1).life == 1
+    assert parse_nodes_conf(world.machines[1].conf).life == members(world, 1).life == 1
     meet(world, 0, 1)
     world.pass_ms(4000)
-    kept = parse_kept(world.machines[0].conf)
+    kept = parse_nodes_conf(world.machines[0].conf)
     assert kept.node_id == world.n.node_id
     assert kept.life == members(world, 0).life
     assert [(node.host, node.port, node.bus_port) for node in kept.nodes] == [
@@ -119,7 +119,7 @@ def test_the_incarnation_is_kept_before_the_bus_opens(make_world: Make) -> None:
 def test_a_bad_file_says_which_line(line: str, text: str) -> None:
     """A file that is not valid is refused with the line and the reason (K1.1)."""
     with pytest.raises(BadNodes, match=text):
-        parse_kept(("a" * 40 + " :7711 myself 0 0 connected\n" + line + "\n").encode())
+        parse_nodes_conf(("a" * 40 + " :7711 myself 0 0 connected\n" + line + "\n").encode())
 
 
 def expected(world: World, at: int) -> list[int]:
@@ -189,7 +189,7 @@ def test_an_old_disk_waits_for_the_newer_life_to_be_silent(make_world: Make) -> 
         world.start(1)
     world.pass_ms(3000)
     assert member(world, 0, 1).life == 3
-    assert parse_kept(conf).life == 2
+    assert parse_nodes_conf(conf).life == 2
     world.machines[2].node_id = world.machines[1].node_id
     world.machines[2].conf = old.replace(b"vars life 0", b"vars life 1")
     world.start(2)

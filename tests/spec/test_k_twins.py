@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from test_k_members import TIMEOUT_MS, meet, member, members, met, reach, unlink
 
-from tuque.cluster.kept import parse_kept
 from tuque.cluster.member import DIAL_MAX_MS
+from tuque.cluster.nodes_conf import parse_nodes_conf
 from tuque.core.msgs.bus import Heartbeat
 from world import World
 from world_machines import conf_of
@@ -24,7 +24,7 @@ def is_double(world: World, i: int) -> bool:
 
 def where(world: World, i: int) -> str:
     """Where the other node with the id of node i is, as that one knows; empty: there is none."""
-    return members(world, i).twin.where
+    return members(world, i).duplicate_id.where
 
 
 def restored(world: World, at: int) -> None:
@@ -71,7 +71,7 @@ def test_two_nodes_with_one_id(make_world: Make) -> None:
     assert where(world, 2)
     assert world.n.reachable_count == 0
     lonely = members(make_world(), 0)
-    lonely.on_twin("another node has the id of this one", TIMEOUT_MS)
+    lonely.on_duplicate_id("another node has the id of this one", TIMEOUT_MS)
     assert lonely.next_ms() <= lonely.n.now_ms  # alone it looks too whether it is over
     world.kill(2)
     world.pass_ms(10_000)
@@ -213,7 +213,7 @@ def test_a_former_conflict_is_forgotten_behind_a_cut(make_world: Make) -> None:
     world = met(make_world, 3, spare=1)
     copied(world, 3, life=1)
     world.pass_ms(2500)
-    assert member(world, 2, 1).twins_ms > 0
+    assert member(world, 2, 1).duplicate_ms > 0
     world.cut(1, 2)  # node 2 has seen both, and hears of the restart only later
     world.kill(3)
     world.kill(1)
@@ -224,7 +224,7 @@ def test_a_former_conflict_is_forgotten_behind_a_cut(make_world: Make) -> None:
         world.pass_ms(50)
         assert not is_double(world, 1)
     assert reach(world) == [2, 2, 2, -1]
-    assert member(world, 2, 1).twins_ms == 0
+    assert member(world, 2, 1).duplicate_ms == 0
 
 
 def test_an_old_disk_is_no_twin_of_a_newer_life_that_died(make_world: Make) -> None:
@@ -260,7 +260,7 @@ def test_others_show_a_conflict_and_do_not_keep_it(make_world: Make) -> None:
     assert " conflict " in one.lines()
     assert member(world, 0, 1).priority() == 100
     own = one.n.node_id.decode() + " :7711 myself 0 0 connected\n"
-    kept = parse_kept(one.kept_text(own).encode()).nodes
+    kept = parse_nodes_conf(one.kept_text(own).encode()).nodes
     assert [(node.host, node.port) for node in kept] == [("10.0.0.2", 7711)]
     world.kill(2)
     world.kill(1)

@@ -97,17 +97,17 @@ def test_a_client_that_goes(world: World) -> None:
         line = world.wire()
         line.put(encode(*words))
         for _ in range(200):
-            if not server.chores:
+            if not server.long_commands:
                 world.turn()
         line.put(b"PAUSE q in\r\n")
         world.turn()
-        assert server.chores
+        assert server.long_commands
         line.reset()  # it takes no reply
         world.turn()
-        assert (n.work == 0 and not server.chores) == (words[0] == "JSCAN")
+        assert (n.work == 0 and not server.long_commands) == (words[0] == "JSCAN")
         for _ in range(20):
             world.turn()
-        assert len(n.jobs) == left and not server.chores
+        assert len(n.jobs) == left and not server.long_commands
         assert n.queues[b"q"].pause == 0
 
 
@@ -280,8 +280,10 @@ def test_statistics_of_many_tubes(world: World) -> None:
         admin.create_tube(n, t, b"tube-%d" % i, b"fifottl", TubeOptions(), b"u")
     line.put(b"TUBE STATISTICS\r\n")
     world.turn()
-    (chore,) = world.server.chores
-    assert isinstance(chore, Statistics) and len(chore.parts) <= 5  # put together in each turn
+    (long_command,) = world.server.long_commands
+    assert (
+        isinstance(long_command, Statistics) and len(long_command.parts) <= 5
+    )  # put together in each turn
     value(world, line, b"")
     reply, works, pongs = value(world, line, b"TUBE STATISTICS\r\n")
     found = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -326,7 +328,7 @@ def test_a_pause_during_a_drop(world: World) -> None:
     dropper.put(b"TUBE DROP t\r\n")
     other.put(b"\r\n".join([*asked, b""]))
     world.turn()
-    assert world.server.chores
+    assert world.server.long_commands
     world.turn()
     assert t.by_name[b"t"] is tube and tube.pause == PAUSE_OUT
     put, take, get, pause, add = bytes(other.unread).splitlines()
@@ -475,7 +477,7 @@ def test_a_large_batch_is_taken_in_pieces(world: World) -> None:
     world.turn()
     other.put(following)
     world.turn()
-    assert len(world.server.chores) == 2
+    assert len(world.server.long_commands) == 2
     assert value(world, mine, b"")[0] == value(world, other, b"")[0] == 12_000
     assert len(n.leases.groups[b"g"].batches) == 1 and n.queues[b"q"].length == 0
     reply, works, _ = value(world, mine, b"LEASE RELEASE g %d\r\n" % epoch)

@@ -250,7 +250,7 @@ def test_workers(world: World) -> None:
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert root("CONFIG", "SET", "maxmemory", "16mb") == b"OK"
-    workers = world.server.crew
+    workers = world.server.workers
     queues = [f"{i}{999 * 'q'}" for i in range(8)]
     said: object = b"none"
     count = 0
@@ -450,9 +450,9 @@ def put_into(world: World, what: str, name: str) -> None:
         n.staging.apps[full] = App(1, n.now_ms)
         n.staging.bytes += APP_BYTES + len(full)
     else:
-        hand = world.server.crew.enter(full, n.now_ms)
+        hand = world.server.workers.enter(full, n.now_ms)
         assert hand is not None
-        world.server.crew.weigh(hand)
+        world.server.workers.weigh(hand)
 
 
 @pytest.mark.parametrize("what", ["topics", "apps", "workers"])

@@ -171,7 +171,7 @@ def test_workers_of_others(world: World) -> None:
         assert "no right to the queue of 'w'" in said and "theirs" not in said, said
     assert wire("WORKER", "HERE", "w2", "QUEUES", "mine") == b"none"
     assert wire("WORKER", "QUIET", "w2") == b"OK"
-    world.server.crew.by_name[b"w"].heard_ms -= LOST_MS
+    world.server.workers.by_name[b"w"].heard_ms -= LOST_MS
     assert wire("WORKER", "HERE", "w", "QUEUES", "mine") == b"none"
 
 

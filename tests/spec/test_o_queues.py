@@ -190,10 +190,10 @@ def test_a_reply_that_is_full_ends_earlier(world: World) -> None:
 def test_a_queue_that_goes_meanwhile(world: World) -> None:
     """O10.4 Queues that come or go meanwhile may be missed"""
     world.add("a")
-    chore = queues.Listing(world.server, world.run.c, queues.list_options([b"QLIST"]))
+    long_command = queues.Listing(world.server, world.run.c, queues.list_options([b"QLIST"]))
     world.run("DEBUG", "FLUSHALL")
-    assert chore.step(100)
-    chore.tell()
+    assert long_command.step(100)
+    long_command.tell()
     world.server.touch(world.run.c)
     world.settle()
     assert world.run.take() == [0, []]
@@ -248,15 +248,15 @@ def test_no_turn_does_much_of_a_long_list(crowd: World, words: tuple[str | int, 
     n = crowd.n
     spec = queues.list_options([b"QLIST", *(str(word).encode() for word in words)])
     client = crowd.run.c
-    chore = queues.Listing(crowd.server, client, spec)
+    long_command = queues.Listing(crowd.server, client, spec)
     turns: list[int] = []
     is_over = False
     while not is_over and len(turns) < 12:
         n.work = 0
         with Worked() as worked:
             while not is_over and n.work < TURN_WORK:
-                is_over = chore.step(min(TURN_WORK - n.work, PIECE))
+                is_over = long_command.step(min(TURN_WORK - n.work, PIECE))
         assert n.work <= 2 * TURN_WORK
         turns.append(worked.calls)
     assert max(turns) <= 5 * TURN_WORK  # 0.2 us for a call and what is around it
-    assert chore.at * 40 > len(chore.names)  # and it comes to an end
+    assert long_command.at * 40 > len(long_command.names)  # and it comes to an end

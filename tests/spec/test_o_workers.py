@@ -93,10 +93,10 @@ def test_bye_forgets_a_worker(world: World) -> None:
     unknown one.
     """
     world.run(*HERE)
-    before = world.server.crew.bytes
+    before = world.server.workers.bytes
     assert world.run("WORKER", "BYE", "w1") == world.run("WORKER", "BYE", "w1") == b"OK"
     assert listed(world) == []
-    assert (before > 0, world.server.crew.bytes) == (True, 0)
+    assert (before > 0, world.server.workers.bytes) == (True, 0)
 
 
 def test_lost_workers_leave(world: World) -> None:
@@ -105,15 +105,15 @@ def test_lost_workers_leave(world: World) -> None:
         world.run("WORKER", "HERE", f"old-{i}")
         world.pass_ms(1)
     world.pass_ms(8_000)
-    crew = world.server.crew
-    crew.drop_lost(world.n.now_ms)
-    assert sorted(crew.by_name)[0] == b"old-10"
-    assert {b"old-0", b"old-1", b"old-2"}.isdisjoint(crew.by_name)
-    assert (len(crew.by_name), b"old-3" in crew.by_name) == (1_000, True)
+    workers = world.server.workers
+    workers.drop_lost(world.n.now_ms)
+    assert sorted(workers.by_name)[0] == b"old-10"
+    assert {b"old-0", b"old-1", b"old-2"}.isdisjoint(workers.by_name)
+    assert (len(workers.by_name), b"old-3" in workers.by_name) == (1_000, True)
     world.pass_ms(3_600_000 - 8_000)
     world.run("WORKER", "HERE", "new")
-    crew.drop_lost(world.n.now_ms)
-    assert list(crew.by_name) == [b"new"]
+    workers.drop_lost(world.n.now_ms)
+    assert list(workers.by_name) == [b"new"]
     for i in range(WORKERS_MAX - 1):
         assert world.run("WORKER", "HERE", f"more-{i}") == b"none"
     refused = world.run("WORKER", "HERE", "late")
@@ -203,7 +203,7 @@ def test_runs_of_a_lost_worker(world: World) -> None:
 def test_a_restarted_node_hears_of_runs_again(world: World) -> None:
     """O11.5 known again with their next HERE, and a run with its next WORKING"""
     id, run = begin(world)
-    world.server.crew = WorkerRegistry()  # all that was in memory
+    world.server.workers = WorkerRegistry()  # all that was in memory
     world.run(*HERE)
     assert listed(world)[0]["runs"] == []
     world.run("WORKING", id, run)
@@ -229,18 +229,18 @@ def test_those_who_never_say_here_leave(world: World) -> None:
     """O12.5 The node keeps them for the last 1,000 names that begin jobs so."""
     id = world.add(RETRY=600)
     world.get()
-    crew = world.server.crew
+    workers = world.server.workers
     world.run("START", id)
-    assert (len(crew.early), crew.bytes) == (0, 0), "a client without a name is no worker"
+    assert (len(workers.early), workers.bytes) == (0, 0), "a client without a name is no worker"
     for i in range(EARLY_MAX + 1):
-        crew.note(world.n, b"early-%d" % i, [id])
-    assert len(crew.early) == EARLY_MAX and b"early-0" not in crew.early
+        workers.note(world.n, b"early-%d" % i, [id])
+    assert len(workers.early) == EARLY_MAX and b"early-0" not in workers.early
     world.run("WORKER", "HERE", "early-1")
-    assert len(crew.early) == EARLY_MAX - 1
+    assert len(workers.early) == EARLY_MAX - 1
     world.pass_ms(8_000)
-    crew.drop_lost(world.n.now_ms)
+    workers.drop_lost(world.n.now_ms)
     world.run("WORKER", "BYE", "early-1")
-    assert (len(crew.early), crew.bytes) == (0, 0)
+    assert (len(workers.early), workers.bytes) == (0, 0)
 
 
 def test_ended_runs_cost_nothing(world: World) -> None:
@@ -250,7 +250,7 @@ def test_ended_runs_cost_nothing(world: World) -> None:
     for _ in range(500):
         id, run = begin(world)
         world.run("DONE", id, run)
-    assert len(world.server.crew.by_name[b"w1"].ids) <= 2 + SPARE_IDS
+    assert len(world.server.workers.by_name[b"w1"].ids) <= 2 + SPARE_IDS
     assert run_of(world)[0] == kept
 
 
@@ -314,9 +314,11 @@ def test_a_worker_from_another_node_is_no_deploy(world: World) -> None:
     assert deploys(world)[2:] == [[START_MS + 100_000, b"43", [b"q"]]]
     here("back", 42, START_MS + 100_000)
     assert deploys(world)[3:] == [[START_MS + 100_000, b"42", [b"q"]]]
-    crew = world.server.crew
-    assert crew.deploy_bytes == sum(one.bytes for one in crew.deploys)
-    assert crew.bytes == crew.deploy_bytes + sum(one.bytes for one in crew.by_name.values())
+    workers = world.server.workers
+    assert workers.deploy_bytes == sum(one.bytes for one in workers.deploys)
+    assert workers.bytes == workers.deploy_bytes + sum(
+        one.bytes for one in workers.by_name.values()
+    )
 
 
 def test_few_deploys_are_kept(world: World) -> None:
@@ -326,10 +328,10 @@ def test_few_deploys_are_kept(world: World) -> None:
     for i in range(DEPLOYS_MAX + 5):
         world.run("WORKER", "HERE", f"w{i}", "APP", i, "QUEUES", "q")
     assert [row[1] for row in deploys(world)] == [b"%d" % i for i in range(5, 105)]
-    before = world.server.crew.deploy_bytes
+    before = world.server.workers.deploy_bytes
     for i in range(20):
         world.run("WORKER", "HERE", f"l{i}", "APP", i, "QUEUES", *["q" * 80] * 100)
-    assert len(deploys(world)) < 10 and before < world.server.crew.deploy_bytes <= DEPLOYS_BYTES
+    assert len(deploys(world)) < 10 and before < world.server.workers.deploy_bytes <= DEPLOYS_BYTES
 
 
 def test_orders(world: World) -> None:
@@ -371,7 +373,7 @@ def test_a_costly_glob_is_done_in_slices(world: World) -> None:
         world.run("WORKER", "HERE", "a" * 250 + str(i))
     words = "*" + "?a" * 60 + "b*"
     assert world.run("WORKER", "LIST", "MATCH", words) == [b"0", []]
-    hands = workers.hands_after(world.server.crew, 0)
+    hands = workers.hands_after(world.server.workers, 0)
     roll = workers.Roll(world.server, world.run.c, hands, 100, Glob(words))
     assert not roll.step(1_000)
     assert 0 < roll.at <= 16  # of 200

@@ -10,7 +10,7 @@ from test_w_work import TRIES, fields, start
 from own_log import own_lines
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.queues.procedures import memory_level
-from tuque.server.loop.housekeeping import keep_house
+from tuque.server.loop.housekeeping import run_housekeeping
 from world import World
 
 
@@ -115,11 +115,11 @@ def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> No
     one_done(world, "r" * 9_000)
     world.n.base_bytes = 1_000_000
     world.run("PING")  # its connection counts from now on
-    keep_house(world.server)
+    run_housekeeping(world.server)
     for percent in (80, 900, 50, 80, 50):
         fill(world, percent)
         world.run("PING")
-        keep_house(world.server)
+        run_housekeeping(world.server)
     assert [line.split(":")[0] for line in own_lines(caplog)] == [
         "memory level 1",
         "memory level 3",
@@ -127,7 +127,7 @@ def test_levels_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> No
     ]
     assert "by results" in own_lines(caplog)[0] and "are used" in own_lines(caplog)[0]
     world.n.now_ms += 5_000
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert own_lines(caplog)[-1].startswith("memory level 0 again: ")
     assert "all is well" in own_lines(caplog)[-1]
 
@@ -139,17 +139,17 @@ def test_what_goes_for_memory_is_logged(world: World, caplog: pytest.LogCaptureF
     caplog.set_level("INFO")
     world.n.base_bytes = 1_000_000
     world.run("PING")  # its connection counts from now on
-    keep_house(world.server)
+    run_housekeeping(world.server)
     for _ in range(5):
         one_done(world, "r" * 9_000)
         world.n.limits.memory_bytes = (world.n.used_bytes() - 5_000) * 100 // 75
-        keep_house(world.server)
+        run_housekeeping(world.server)
         world.pass_ms(30_000)
     assert [line.split(":")[0] for line in own_lines(caplog)] == ["memory is short"]
     world.n.limits.memory_bytes = 0
     world.pass_ms(60_000)
     for _ in range(2):
-        keep_house(world.server)
+        run_housekeeping(world.server)
     said = "memory was short: 5 results and details of dead letters were dropped"
     assert own_lines(caplog)[1:] == [said]
 
@@ -162,7 +162,7 @@ def test_results_go_before_jobs_are_refused(world: World) -> None:
     """
     world.n.base_bytes = 1_000_000
     world.run("PING")  # its connection counts from now on
-    keep_house(world.server)
+    run_housekeeping(world.server)
     letter = one_dead(world, "d" * 9_000)
     results = [one_done(world, "r" * 9_000) for _ in range(3)]
     world.n.limits.memory_bytes = (world.n.used_bytes() - 10_000) * 100 // 75
@@ -171,13 +171,13 @@ def test_results_go_before_jobs_are_refused(world: World) -> None:
     assert [one["result"] for one in told] == [None, None, b"r" * 9_000]
     assert fields(world.run("DEAD", "SHOW", letter))["detail"] == b"d" * 9_000
     world.n.limits.memory_bytes = (world.n.used_bytes() - 12_000) * 100 // 75
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert memory_level(world.n) == 0
     shown = fields(world.run("DEAD", "SHOW", letter))
     assert (shown["body"], shown["detail"]) == (b"the body", b"(dropped: memory was short)")
     kept = one_done(world, "r" * 1_000)
     fill(world, 90)
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert world.run("ADDJOB", "q", "b", 0).startswith("OOM")
     assert fields(world.run("RESULT", kept))["result"] == b"r" * 1_000, "it would not help"
     fill(world, 98)
@@ -223,7 +223,7 @@ def test_full_of_letters_is_told(world: World, caplog: pytest.LogCaptureFixture)
     world.run("FAIL", big, world.run("START", big)[0][0])
     words = "MB are dead letters, replay or purge them, or raise maxmemory"
     fill(world, 90)
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert own_lines(caplog)[-1].endswith(
         "without its dead letters this node would take jobs, replay or purge them"
     )
@@ -295,7 +295,7 @@ def test_a_result_above_the_bound_drops_no_other(
     assert waiter("RESULT", brief, "WAIT", 0) is None
     assert world.run("DONE", brief, "-", "RESULT", "x" * 10_000) == 1
     assert fields(waiter.take())["reason"].endswith(b"too large for results-max-bytes")
-    keep_house(world.server)
+    run_housekeeping(world.server)
     assert own_lines(caplog)[-1].startswith("1 results were larger than results-max-bytes")
     assert "results_too_large:1\r" in world.run("INFO", "jobs").decode()
     assert world.run("DEBUG", "CHECK") == b"OK"

@@ -13,7 +13,7 @@ from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.queues.merge_work import STANDS, settle
 from tuque.server.commands.dispatch import execute
-from tuque.server.loop.housekeeping import keep_house
+from tuque.server.loop.housekeeping import run_housekeeping
 from tuque.server.observe.queue_walk import oldest_ms
 from tuque.tubes.policy import tubes_of
 from world import World
@@ -476,7 +476,7 @@ def test_two_ends_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> 
         other = Outcome(id, DONE, world.n.now_ms + 60_000, world.n.now_ms)
         for _ in range(2):
             assert settle(world.n, world.n.life.kept[id], other) != STANDS
-        keep_house(world.server)
+        run_housekeeping(world.server)
 
     for _ in range(3):
         meet()

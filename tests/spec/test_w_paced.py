@@ -85,7 +85,7 @@ def test_what_is_not_queued_yet_stays(world: World) -> None:
     assert replayed_in(world, 1_500) == 1
     wire.close()
     assert replayed_in(world, 5_000) == 0
-    assert world.qlen("q.dead") == 3 and not world.server.chores and not world.server.resting
+    assert world.qlen("q.dead") == 3 and not world.server.long_commands and not world.server.resting
 
 
 def test_a_client_that_stops_sending_stops_it(world: World) -> None:

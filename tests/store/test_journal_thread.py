@@ -16,7 +16,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.server.journal.thread import BEGIN, FINISH, FRAME, SLICE, Bell, Item, JournalThread
+from tuque.server.journal.thread import BEGIN, FINISH, FRAME, SLICE, Item, JournalThread, Wakeup
 from tuque.store.disk import Disk, MemoryDisk
 from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal
@@ -127,7 +127,7 @@ def test_a_frame_never_overtakes_one_that_waits_for_the_thread(tmp_path: Path) -
     path = str(tmp_path)
     journal = Journal(Disk(), path, NODE_ID, Boot(START_MS, b"", 0))
     journal.start(Manifest(), 0, START_MS)
-    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)  # not started: it is busy
+    thread = JournalThread(journal, "everysec", Wakeup(), 1 << 20)  # not started: it is busy
     records = Records()
     for queue in (b"first", b"second", b"third"):
         records.pause(queue, 1, 0)
@@ -307,7 +307,7 @@ def test_slices_of_a_failed_rewrite_are_not_in_the_next(tmp_path: Path) -> None:
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
     journal = Journal(Disk(), str(tmp_path), NODE_ID, Boot(START_MS, b"", 0))
     journal.start(Manifest(), 0, START_MS)
-    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)
+    thread = JournalThread(journal, "everysec", Wakeup(), 1 << 20)
     thread.put(Item(BEGIN, b"", 0, START_MS, 0, 1))
     thread._turn()
     journal.abort_rewrite("the disk failed")
@@ -328,7 +328,7 @@ def test_a_snapshot_without_all_its_records_is_not_taken(tmp_path: Path) -> None
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced."""
     journal = Journal(Disk(), str(tmp_path), NODE_ID, Boot(START_MS, b"", 0))
     journal.start(Manifest(), 0, START_MS)
-    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)
+    thread = JournalThread(journal, "everysec", Wakeup(), 1 << 20)
     thread.put(Item(BEGIN, b"", 0, START_MS, 0, 1))
     thread.put(Item(SLICE, b"one", 1, START_MS, 1, 1))
     thread.put(Item(FINISH, b"", 0, START_MS, 2, 1))

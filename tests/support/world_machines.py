@@ -437,7 +437,7 @@ class HandShell(Shell):
         """Open the doors, load the journal if there is one, and open the bus."""
         s, cfg = self.s, self.s.cfg
         iproto = Place(self.kernel, IPROTO_PORT)
-        self.pump.doors.listen_iproto(cast(Any, iproto))
+        self.pump.acceptors.listen_iproto(cast(Any, iproto))
         self.doors = {BUS: self.nodes, IPROTO: iproto}
         prepare_tubes(s)
         if cfg.cluster_enabled:

@@ -33,7 +33,7 @@ def console(cluster: WebCluster, tmp_path_factory: pytest.TempPathFactory) -> It
     """A console that has heard these nodes."""
     from web_console import console_of
 
-    deeds = tmp_path_factory.mktemp("console") / "deeds.jsonl"
-    with console_of(cluster, deeds) as one:
+    actions = tmp_path_factory.mktemp("console") / "actions.jsonl"
+    with console_of(cluster, actions) as one:
         one.until(lambda: len(one.site.watch.facts) == 3, "hear all nodes")
         yield one

@@ -87,7 +87,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNodes]:
 @pytest.fixture(scope="module")
 def console(cluster: RealNodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A console at a port, as it ships."""
-    with Served(cluster.url, tmp_path_factory.mktemp("console") / "deeds.jsonl") as one:
+    with Served(cluster.url, tmp_path_factory.mktemp("console") / "actions.jsonl") as one:
         yield one
 
 
@@ -237,7 +237,7 @@ def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
     tab.page.wait_for_selector("dialog[open] h2:has-text('Retry 35 jobs?')")
     tab.page.click("dialog[open] button:has-text('Retry 35')")  # two
 
-    tab.page.wait_for_selector("[data-deed] h2:has-text('Done')")
+    tab.page.wait_for_selector("[data-action] h2:has-text('Done')")
     tab.open("/dead")
     tab.page.wait_for_selector(f'{total}[data-value="65"]')
     replayed = dead = 0
@@ -256,8 +256,8 @@ def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
         return tab.number('[data-metric="dead_copies"]') == cluster.summed("jobs", "dead")
 
     until(copies_agree, "count the copies as INFO does")
-    deed = console.site.log.latest[0]
-    assert (deed.who, deed.what, deed.jobs) == ("admin", "Retrying", 35)
+    action = console.site.log.latest[0]
+    assert (action.who, action.what, action.jobs) == ("admin", "Retrying", 35)
 
 
 def agree(tab: Tab, cluster: RealNodes) -> bool:

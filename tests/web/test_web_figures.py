@@ -1,4 +1,4 @@
-"""Every figure of a page is that of the nodes; every deed does what its dialog said."""
+"""Every figure of a page is that of the nodes; every action does what its dialog said."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_job_is_added_changed_and_deleted(admin: Reader, still: WebCluster) ->
     assert page.status_code == 404 and "This job was deleted" in page.text
 
 
-def test_a_deed_whose_count_has_changed_asks_again(
+def test_an_action_whose_count_has_changed_asks_again(
     admin: Reader, console: Console, still: WebCluster
 ) -> None:
     page = admin.asked("retry-dead").text
@@ -177,7 +177,7 @@ def test_a_deed_whose_count_has_changed_asks_again(
     assert still.length("bad.dead") == 3
 
 
-def test_deeds_are_logged_with_user_and_count(
+def test_actions_are_logged_with_user_and_count(
     admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("pause", queue="mail", to="in").status_code == 303

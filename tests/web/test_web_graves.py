@@ -60,7 +60,7 @@ def test_the_first_dialog_says_how_far_its_reading_is(
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
     monkeypatch.setattr(dead_letters, "FEW_WAIT_S", 0.5)
-    with console_of(full, tmp_path / "deeds") as console:
+    with console_of(full, tmp_path / "actions") as console:
         admin = console.client()
         console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
         with full[2].standing_still():
@@ -211,7 +211,7 @@ def test_a_retry_is_in_the_events_of_the_nodes(tmp_path: Path) -> None:
     cluster = WebCluster(3, events=True)
     die(cluster, BATCH)
     half = BATCH // 2
-    with console_of(cluster, tmp_path / "deeds") as console:
+    with console_of(cluster, tmp_path / "actions") as console:
         admin = console.client()
         until(lambda: shown(admin) == BATCH, "read them")
         letters = console.site.graves.latest.letters

@@ -207,8 +207,8 @@ def test_a_cancel_asks_and_is_logged(
         cluster.until(lambda: client.result(two).state == "cancelled", "cancel the child")
         again = admin.get("/ask/cancel-group", **words).text
         assert "was cancelled: there is nothing to cancel" in again
-    deed = console.site.log.latest[0]
-    assert (deed.what, deed.about, deed.jobs) == ("Cancel a group", f"{id} of bills", 1)
+    action = console.site.log.latest[0]
+    assert (action.what, action.about, action.jobs) == ("Cancel a group", f"{id} of bills", 1)
     text = admin.get("/group", tube="bills", id=id).text
     assert "It does not run" in text and "its group has ended" in text
 

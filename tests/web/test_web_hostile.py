@@ -30,7 +30,7 @@ SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 @pytest.fixture
 def fresh(cluster: WebCluster, tmp_path: Path) -> Iterator[Console]:
     """A console that nobody has tried yet."""
-    with console_of(cluster, tmp_path / "deeds.jsonl") as one:
+    with console_of(cluster, tmp_path / "actions.jsonl") as one:
         yield one
 
 

@@ -1,4 +1,4 @@
-"""The page of schedules, its deeds, and the page of their queue (SPEC O14)."""
+"""The page of schedules, its actions, and the page of their queue (SPEC O14)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_all_schedules_are_listed(admin: Reader, console: Console, cluster: WebC
     assert "No schedule fits" in admin.get("/schedules", kind="paused").text
 
 
-def test_each_deed_asks_and_is_logged(admin: Reader, console: Console, cluster: WebCluster) -> None:
+def test_each_action_asks_and_is_logged(
+    admin: Reader, console: Console, cluster: WebCluster
+) -> None:
     """O14.24 An admin may pause, resume, run or delete a schedule. Each asks, is sent to the leader
     of its tube, and is logged with the schedule and its queue.
     """
@@ -105,8 +107,8 @@ def test_each_deed_asks_and_is_logged(admin: Reader, console: Console, cluster: 
             assert title in admin.asked(name, **words).text
             reply = admin.do(name, **words)
             assert reply.status_code == 303, reply.text
-            deed = console.site.log.latest[0]
-            assert (deed.what, deed.about, deed.came_of_it) == (
+            action = console.site.log.latest[0]
+            assert (action.what, action.about, action.came_of_it) == (
                 f"{what} a schedule",
                 "hourly of bills",
                 "done",

@@ -257,7 +257,7 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
     held: WebCluster, tmp_path: Path
 ) -> None:
     """Nothing is gone, empty or unknown only because nobody could be asked."""
-    with console_of(held, tmp_path / "deeds") as console:
+    with console_of(held, tmp_path / "actions") as console:
         admin = console.client()
         until(lambda: figures(admin.get("/dead").text)["dead", ""] == JOBS, "read the letters")
         with held[0].client() as client:
@@ -306,7 +306,7 @@ def test_a_console_that_nodes_refuse_says_why(held: WebCluster, tmp_path: Path) 
     """
     fail_log_ins(held)
     url = held.url.replace("tuque://", "tuque://nobody:wrong@")
-    with console_of(held, tmp_path / "deeds", url) as console:
+    with console_of(held, tmp_path / "actions", url) as console:
         admin = console.client()
         until(lambda: "The last error: WRONGPASS" in admin.get("/").text, "say it")
         text = admin.get("/").text

@@ -1,4 +1,4 @@
-"""The page of topics, and the deeds on subscriptions (SPEC O14)."""
+"""The page of topics, and the actions on subscriptions (SPEC O14)."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_a_queue_is_subscribed_and_unsubscribed(
     assert admin.do("subscribe", **words, filters="shop=eu-*\nkind=paid\n").status_code == 303
     until(lambda: "log" in subscriptions(cluster), "tell all nodes")
     assert subscriptions(cluster)["log"].filters == {"shop": "eu-*", "kind": "paid"}
-    deed = console.site.log.latest[0]
+    action = console.site.log.latest[0]
     about = "log to orders, shop=eu-*, kind=paid"
-    assert (deed.what, deed.about, deed.came_of_it) == ("Subscribe", about, "done")
+    assert (action.what, action.about, action.came_of_it) == ("Subscribe", about, "done")
     assert "shop=eu-*\nkind=paid" in admin.asked("subscribe", **words).text, "what it has now"
     admin.do("subscribe", **words, filters="kind=*")
     until(lambda: subscriptions(cluster)["log"].filters == {"kind": "*"}, "change them")
@@ -74,8 +74,8 @@ def test_a_queue_is_subscribed_and_unsubscribed(
     assert "Unsubscribe log from orders?" in admin.asked("unsubscribe", **words).text
     assert admin.do("unsubscribe", **words).status_code == 303
     until(lambda: "log" not in subscriptions(cluster), "tell all nodes")
-    deed = console.site.log.latest[0]
-    assert (deed.what, deed.about) == ("Unsubscribe", "log from orders")
+    action = console.site.log.latest[0]
+    assert (action.what, action.about) == ("Unsubscribe", "log from orders")
     assert "No node knows this subscription" in admin.get("/ask/unsubscribe", **words).text
     reader = console.client("reader")
     assert reader.get("/ask/subscribe").status_code == 403

@@ -1,4 +1,4 @@
-"""What the console says when a deed comes to nothing: why, and about what."""
+"""What the console says when an action comes to nothing: why, and about what."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def token(reader: Reader) -> str:
     return found[1]
 
 
-def test_a_deed_that_is_not_there(admin: Reader, console: Console) -> None:
+def test_an_action_that_is_not_there(admin: Reader, console: Console) -> None:
     for reader in (admin, console.client("reader")):
         assert reader.get("/ask/nope").status_code == 404
         assert reader.http.post("/do/nope").status_code == 404
@@ -44,7 +44,7 @@ def test_who_may_not_hears_why(admin: Reader, console: Console) -> None:
     assert (reply.status_code, reply.text) == (403, "This needs the role admin.")
 
 
-def test_a_refused_deed_is_logged_with_its_subject(admin: Reader, console: Console) -> None:
+def test_a_refused_action_is_logged_with_its_subject(admin: Reader, console: Console) -> None:
     reply = admin.http.post("/do/delete", data={"csrf": token(admin), "id": ID})
     assert reply.status_code == 409
     latest = console.site.log.latest[0]
@@ -74,7 +74,7 @@ def test_dialogs_about_nothing_and_about_one(
     assert reply.status_code == 409 and "Meanwhile it is 1 job, not 7." in reply.text
 
 
-def test_a_deed_without_a_number_of_jobs_is_logged_without(
+def test_an_action_without_a_number_of_jobs_is_logged_without(
     admin: Reader, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tuque.web.deeds")

@@ -154,7 +154,7 @@ def test_a_node_that_is_away_takes_no_deploy_with_it() -> None:
     marks = asyncio.run(deploys.marks(Nodes(settings("tuque://127.0.0.1"))))
     assert [(mark.at_s, mark.text) for mark in marks] == [(2.0, "42")]
     deploys.learn(Deploy(at, str(at), ("b",)) for at in range(DEPLOYS_KEPT))
-    assert len(deploys._heard) == DEPLOYS_KEPT
+    assert len(deploys._received) == DEPLOYS_KEPT
 
 
 def test_lost_workers_with_jobs_come_first() -> None:

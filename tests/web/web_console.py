@@ -50,10 +50,10 @@ class Console:
 
     base = BASE
 
-    def __init__(self, cluster: WebCluster, deeds: Path | None = None, url: str = "") -> None:
+    def __init__(self, cluster: WebCluster, actions: Path | None = None, url: str = "") -> None:
         self.world = cluster.world
         self.loop = WorldLoop(self.world)
-        self.site = Site(parse(url or cluster.url), known(), b"s" * 32, ActionLog(deeds), "test")
+        self.site = Site(parse(url or cluster.url), known(), b"s" * 32, ActionLog(actions), "test")
         self.app = made(self.site)
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -129,8 +129,8 @@ class Http:
 class Served:
     """A console that serves on a port until `stop`."""
 
-    def __init__(self, url: str, deeds: Path | None = None) -> None:
-        self.site = Site(parse(url), known(), b"s" * 32, ActionLog(deeds), "test")
+    def __init__(self, url: str, actions: Path | None = None) -> None:
+        self.site = Site(parse(url), known(), b"s" * 32, ActionLog(actions), "test")
         self.site.watch.nodes.call_s = SLOW_S
         config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
         self.server = uvicorn.Server(config)
@@ -177,7 +177,7 @@ class Reader:
         return figures(self.get(path).text)[metric, labels]
 
     def asked(self, name: str, **words: str) -> Any:
-        """The dialog of a deed, when all that it is about has been read."""
+        """The dialog of an action, when all that it is about has been read."""
         found: list[Any] = []
 
         def is_read() -> bool:
@@ -221,9 +221,11 @@ def until(fact: Callable[[], T], what: str) -> T:
 
 
 @contextlib.contextmanager
-def console_of(cluster: WebCluster, deeds: Path | None = None, url: str = "") -> Iterator[Console]:
+def console_of(
+    cluster: WebCluster, actions: Path | None = None, url: str = ""
+) -> Iterator[Console]:
     """A console that has looked at the nodes once."""
-    console = Console(cluster, deeds, url)
+    console = Console(cluster, actions, url)
     try:
         console.look()
         yield console

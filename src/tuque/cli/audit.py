@@ -70,8 +70,8 @@ def shown(row: Row) -> str:
     if "missing" in row:
         return f"{stamp}  {row['missing']} lines are missing here"
     words = " ".join(map(str, row["words"]))
-    told = f"{row['user']}  {row['from']}  {row['act']}  {row['outcome']}  {words}"
-    return f"{stamp}  {printable(told)}"
+    line = f"{row['user']}  {row['from']}  {row['act']}  {row['outcome']}  {words}"
+    return f"{stamp}  {printable(line)}"
 
 
 def fits(row: Row, user: str | None, act: str | None, since_ms: int) -> bool:

@@ -12,15 +12,18 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-import hiredis
 
 from tuque import terminal
 from tuque.cli.prompt.cli import target_of
-from tuque.client.transport.raw_link import Target, encode
+from tuque.client.api import Reply
+from tuque.client.transport.conn import INFINITE, Lines, login, pack
+from tuque.client.transport.raw_link import CONNECT_TIMEOUT_S, Target
+from tuque.client.transport.streams import Link
+from tuque.errors import Closed, ConnectionError, ReplyError
 from tuque.nodeoptions import NodeOptions, node_options
 
 STAGES = ("add", "get", "ack")
@@ -35,7 +38,7 @@ class Load:
         self.connections = connections
         self.pipeline = pipeline
         self.body = b"x" * size
-        self.queue = queue.encode()
+        self.queue = queue
         self.done = dict.fromkeys(STAGES, 0)
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.batch_ms: dict[str, list[float]] = {stage: [] for stage in STAGES}
@@ -43,62 +46,60 @@ class Load:
         self.progress = Progress(jobs)
 
 
-class Wire:
-    """A connection that sends a batch and waits for all replies."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self.replies = hiredis.Reader()
-
-    async def batch(self, commands: list[bytes]) -> list[Any]:
-        """Send encoded commands as one write; the first error reply ends the run."""
-        self.writer.write(b"".join(commands))
-        got: list[Any] = []
-        while len(got) < len(commands):
-            reply = self.replies.gets()
-            if reply is False:
-                data = await self.reader.read(65536)
-                if not data:
-                    raise click.ClickException("the node closed the connection")
-                self.replies.feed(data)
-                continue
-            if isinstance(reply, hiredis.ReplyError):
-                raise click.ClickException(f"the node answered: {reply}")
-            got.append(reply)
-        return got
+async def count(link: Link, packed: bytes, count: int) -> int:
+    """Send commands whose replies have one line, as one write; an error reply ends the run."""
+    lines = Lines(count)
+    try:
+        await link.count(packed, lines, INFINITE)
+    except Closed:
+        refuse(lines.errors().values())
+        raise click.ClickException("the node closed the connection") from None
+    refuse(lines.errors().values())
+    return count
 
 
-async def add_batch(load: Load, wire: Wire, number: int, count: int) -> int:
-    command = encode([b"ADDJOB", load.queue, load.body, b"5000"])
-    return len(await wire.batch([command] * count))
+def refuse(replies: Iterable[Reply]) -> None:
+    """ClickException for the first error among the replies."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise click.ClickException(f"the node answered: {reply}")
 
 
-async def get_batch(load: Load, wire: Wire, number: int, count: int) -> int:
-    command = encode([b"GETJOB", b"NOHANG", b"COUNT", b"%d" % count, b"FROM", load.queue])
-    taken = (await wire.batch([command]))[0] or []
+async def add_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    return await count(link, pack(("ADDJOB", load.queue, load.body, 5000)) * jobs, jobs)
+
+
+async def get_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    replies: list[Reply] = []
+    asked = ("GETJOB", "NOHANG", "COUNT", jobs, "FROM", load.queue)
+    try:
+        await link.exchange([asked], replies, INFINITE)
+    except Closed:
+        raise click.ClickException("the node closed the connection") from None
+    refuse(replies)
+    taken = replies[0] or []
     load.ids[number].extend(job[1] for job in taken)
     return len(taken)
 
 
-async def ack_batch(load: Load, wire: Wire, number: int, count: int) -> int:
-    ids = load.ids[number][-count:]
-    del load.ids[number][-count:]
-    if ids:
-        await wire.batch([encode([b"ACKJOB", one]) for one in ids])
-    return len(ids)
+async def ack_batch(load: Load, link: Link, number: int, jobs: int) -> int:
+    ids = load.ids[number][-jobs:]
+    del load.ids[number][-jobs:]
+    acks = [pack(("ACKJOB", one)) for one in ids]
+    return await count(link, b"".join(acks), len(acks)) if acks else 0
 
 
-async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[..., Any]) -> None:
+async def run_stage(load: Load, links: list[Link], stage: str, one: Callable[..., Any]) -> None:
     """Let all connections work until the stage has done every job or nothing is left."""
     left = load.jobs
 
-    async def work(number: int, wire: Wire) -> None:
+    async def work(number: int, link: Link) -> None:
         nonlocal left
         while left > 0:
             count = min(load.pipeline, left)
             left -= count
             began = time.perf_counter()
-            done = await batch(load, wire, number, count)
+            done = await one(load, link, number, count)
             load.batch_ms[stage].append((time.perf_counter() - began) * 1000)
             load.done[stage] += done
             load.progress.show(stage, load.done[stage])
@@ -107,39 +108,38 @@ async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[.
                 return
 
     began = time.perf_counter()
-    await asyncio.gather(*(work(number, wire) for number, wire in enumerate(wires)))
+    await asyncio.gather(*(work(number, link) for number, link in enumerate(links)))
     load.seconds[stage] = time.perf_counter() - began
 
 
-async def connected(target: Target) -> Wire:
+async def connected(target: Target) -> Link:
     """A connection to the node, logged in."""
-    if target.unixsocket:
-        wire = Wire(*await asyncio.open_unix_connection(target.unixsocket))
-    else:
-        wire = Wire(*await asyncio.open_connection(target.host, target.port))
+    try:
+        link = await Link.open(target.address, None, time.monotonic() + CONNECT_TIMEOUT_S)
+    except ConnectionError as err:
+        cause = err.__cause__
+        why = (cause.strerror or str(cause)) if isinstance(cause, OSError) else ""
+        raise click.ClickException(
+            f"Could not connect to Tuque at {target}: {why or 'timed out'}. "
+            "Is the node running? `tuque server` starts one."
+        ) from None
     if target.password:
-        user = [target.user.encode()] if target.user else []
-        await wire.batch([encode([b"AUTH", *user, target.password.encode()])])
-    return wire
+        await count(link, pack(login(target.user, target.password)), 1)
+    return link
 
 
 async def run_load(load: Load, target: Target) -> None:
     """Connect, run the three stages, close."""
-    wires = []
+    links = []
     try:
         for _ in range(load.connections):
-            wires.append(await connected(target))
-        for stage, batch in zip(STAGES, (add_batch, get_batch, ack_batch), strict=True):
-            await run_stage(load, wires, stage, batch)
-    except OSError as err:
-        raise click.ClickException(
-            f"Could not connect to Tuque at {target}: {err.strerror or err}. "
-            "Is the node running? `tuque server` starts one."
-        ) from None
+            links.append(await connected(target))
+        for stage, one in zip(STAGES, (add_batch, get_batch, ack_batch), strict=True):
+            await run_stage(load, links, stage, one)
     finally:
         load.progress.end()
-        for wire in wires:
-            wire.writer.close()
+        for link in links:
+            link.close()
 
 
 def percentile(values: list[float], share: float) -> float:

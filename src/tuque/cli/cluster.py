@@ -52,7 +52,7 @@ from tuque.clusterview.health import (
     votes_of,
     voting,
 )
-from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.smallfile import is_weak_secret
 
@@ -114,11 +114,11 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
             join_nodes(programs, ports)
             show(urls, ports[0], directory)
             while programs.names:
-                for said in programs.ended():
-                    name = said.split()[0]
+                for ended in programs.ended():
+                    name = ended.split()[0]
                     at = ports[int(name.rpartition("-")[2]) - 1]
                     again = [*words_of(at, directory / name), *options]
-                    click.echo(f"{said}; again: tuque {shlex.join(again)}")
+                    click.echo(f"{ended}; again: tuque {shlex.join(again)}")
                 time.sleep(POLL_S)
             trouble = click.ClickException("no node is left")
         except Ended:
@@ -153,7 +153,7 @@ def show(urls: list[str], port: int, directory: Path) -> None:
 HEADS: Final = {
     "name": "NODE",
     "address": "ADDRESS",
-    "said": "STATE",
+    "shown_state": "STATE",
     "reaches": "REACHES",
     "jobs": "JOBS",
     "queued": "QUEUED",
@@ -181,9 +181,9 @@ def table(rows: list[Row]) -> str:
 
 def color_of(row: Row) -> str:
     """The color of a node's state: up, changing or failed."""
-    if row.said in LEAVES or row.is_meeting:
+    if row.shown_state in LEAVES or row.is_meeting:
         return terminal.WARNING
-    return terminal.GOOD if row.said == "up" else terminal.BAD
+    return terminal.GOOD if row.shown_state == "up" else terminal.BAD
 
 
 def cell(value: object) -> str:
@@ -208,13 +208,9 @@ def limit_option(command: F) -> F:
     )(command)
 
 
-@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
-@node_options
-def cluster(**_node: object) -> None:
-    """Start, show and change a cluster.
-
-    The options name the node to ask; they may also follow the command.
-    """
+@click.group(context_settings={"help_option_names": ["--help"]})
+def cluster() -> None:
+    """Start, show and change a cluster."""
 
 
 cluster.add_command(dev)
@@ -309,8 +305,8 @@ def meet(
                 if "leaving" in found[0].flags:
                     raise click.ClickException(how_to_stay(str(there)))
                 return
-            said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
-            reason = said[-1] if said else reason
+            reasons = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
+            reason = reasons[-1] if reasons else reason
             if reason.startswith(CLASH):
                 raise click.ClickException(f"{there} cannot join: {reason}")
             time.sleep(POLL_S)
@@ -436,13 +432,13 @@ def repair(node: NodeOptions, wait: bool, as_json: bool, timeout: float) -> None
     problems = unwell(rows)
     if as_json:
         left = {row.address: row.to_repair for row in rows}
-        told = {"left": total, "left_at_least": least, "nodes": left, "problems": problems}
-        click.echo(json.dumps(told))
+        figures = {"left": total, "left_at_least": least, "nodes": left, "problems": problems}
+        click.echo(json.dumps(figures))
     else:
         width = max(len(row.address) for row in rows)
         for row in rows:
-            said = "no answer" if row.to_repair is None else row.to_repair or "done"
-            click.echo(f"{row.address:<{width}}  {said}")
+            count = "no answer" if row.to_repair is None else row.to_repair or "done"
+            click.echo(f"{row.address:<{width}}  {count}")
         click.echo("\n".join(problems) or ("done" if total == 0 else to_repair(least, total)))
     sys.exit(0 if total == 0 and not problems else 1)
 
@@ -555,13 +551,9 @@ def leaving(rows: list[Row]) -> list[str]:
     ]
 
 
-@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
-@node_options
-def node(**_node: object) -> None:
-    """Stop a node by plan.
-
-    The options name the node; they may also follow the command.
-    """
+@click.group(context_settings={"help_option_names": ["--help"]})
+def node() -> None:
+    """Stop a node by plan."""
 
 
 @node.command()

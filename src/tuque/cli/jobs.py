@@ -21,7 +21,7 @@ from tuque.client.sync import Client
 from tuque.clusterview.view import letters_of
 from tuque.completion import queue_names
 from tuque.errors import Error, NoTube, ReplyError
-from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
 from tuque.worker import App
@@ -86,7 +86,7 @@ def plain(data: bytes) -> Any:
         return {"base64": msgspec.to_builtins(data)}
 
 
-def told(value: msgspec.Struct) -> str:
+def lines_of(value: msgspec.Struct) -> str:
     """A value, one field a line."""
     rows = []
     for name, one in fields(value).items():
@@ -116,7 +116,7 @@ def row(one: DeadLetter) -> str:
     return printable("  ".join(words))
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def dead() -> None:
     """Dead letters: jobs that were given up, in queues such as mail.dead.
 
@@ -157,7 +157,7 @@ def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
     """Show all of one dead letter."""
     with letters_of(node, here) as letters:
         found = letters.show(id)
-    click.echo(json_line(fields(found)) if as_json else told(found))
+    click.echo(json_line(fields(found)) if as_json else lines_of(found))
 
 
 @dead.command(context_settings=HELP)
@@ -331,11 +331,11 @@ def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> N
     if found.state == "scheduled":  # it may be a group, whose end RESULT does not tell
         with client_of(node, is_here=False) as client:
             found = App(client).handle(id).outcome(wait_s or 0)
-    click.echo(json_line(fields(found)) if as_json else told(found))
+    click.echo(json_line(fields(found)) if as_json else lines_of(found))
     sys.exit(0 if found.state == "done" else 1)
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def schedule() -> None:
     """Schedules: jobs that a queue gets at times of day, or at intervals.
 
@@ -391,7 +391,7 @@ def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> No
     """Show all of one schedule."""
     with client_of(node, is_here=False) as client:
         found = client.schedule_show(queue, name)
-    click.echo(json_line(fields(found)) if as_json else told(found))
+    click.echo(json_line(fields(found)) if as_json else lines_of(found))
 
 
 @schedule.command("add", context_settings=HELP)
@@ -431,19 +431,19 @@ def of_one(word: str, text: str) -> None:
     def command(node: NodeOptions, queue: str, name: str) -> None:
         with client_of(node, is_here=False) as client:
             done = getattr(client, f"schedule_{word}")(queue, name)
-        click.echo(said(word, done))
+        click.echo(outcome_of(word, done))
         if word in ("run", "drop") and not done:
             sys.exit(1)
 
 
-def said(word: str, done: str | bool | None) -> str:
+def outcome_of(word: str, done: str | bool | None) -> str:
     """The outcome, for people; of `run` the id of the job."""
     if word == "run":
         return str(done or "not added: a job has its unique key")
     if word == "drop":
         return "dropped" if done else "there is no such schedule"
-    told_now = {"pause": "paused", "resume": "continues"}[word]
-    return told_now if done else "nothing to change"
+    state = {"pause": "paused", "resume": "continues"}[word]
+    return state if done else "nothing to change"
 
 
 of_one("pause", "Make no more jobs until `resume`.")

@@ -17,12 +17,8 @@ from typing import Final
 
 import click
 
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Target
 
 START_LIMIT_S: Final = 30.0
 STOP_LIMIT_S: Final = 30.0
@@ -74,13 +70,13 @@ class Programs:
 
     def ended(self) -> list[str]:
         """Programs that ended by themselves since the last call, each with how; forgets them."""
-        said = []
+        found = []
         for name, process in list(self._running.items()):
             code = process.poll()
             if code is not None:
                 del self._running[name]
-                said.append(f"{name} {how(code)}")
-        return said
+                found.append(f"{name} {how(code)}")
+        return found
 
     def check(self) -> None:
         """ClickException with the end of its log if a program ended by itself."""
@@ -185,20 +181,20 @@ def join_nodes(programs: Programs, ports: list[int]) -> None:
     """Makes the nodes meet and waits until each is linked to all others."""
     first = Link(Target(port=ports[0]), ANSWER_S)
     for port in ports[1:]:
-        with told(programs, node_name(1)):
-            said = first.call([b"CLUSTER", b"MEET", b"127.0.0.1", str(port).encode()])
-        if isinstance(said, ErrorReply):
-            raise click.ClickException(f"CLUSTER MEET 127.0.0.1 {port}: {said}")
+        with with_log(programs, node_name(1)):
+            reply = first.call([b"CLUSTER", b"MEET", b"127.0.0.1", str(port).encode()])
+        if isinstance(reply, ErrorReply):
+            raise click.ClickException(f"CLUSTER MEET 127.0.0.1 {port}: {reply}")
     first.close()
     for number, port in enumerate(ports, 1):
         name, link = node_name(number), Link(Target(port=port), ANSWER_S)
-        with told(programs, name):
+        with with_log(programs, name):
             wait_until(programs, name, "find the others", partial(sees, link, len(ports)))
         link.close()
 
 
 @contextlib.contextmanager
-def told(programs: Programs, name: str) -> Iterator[None]:
+def with_log(programs: Programs, name: str) -> Iterator[None]:
     """Waits for a reply; ClickException with the end of the program's log if none comes."""
     try:
         yield

@@ -22,8 +22,8 @@ from tuque.cli.shown import (
 from tuque.client.commands.operate import QueueOrder
 from tuque.clusterview.view import Board
 from tuque.errors import Error
-from tuque.lazygroup import FiniteRange, OptionsAnywhere, missing_extra
-from tuque.nodeoptions import NodeOptions, node_options
+from tuque.lazygroup import FiniteRange, missing_extra
+from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import json_line, printable
 
 HELP: Final = {"help_option_names": ["--help"]}
@@ -115,7 +115,7 @@ def repeat(show: Callable[[], None], board: Board, every_s: float | None) -> Non
             return
 
 
-@click.group(cls=OptionsAnywhere, invoke_without_command=True, context_settings=HELP)
+@click.group(invoke_without_command=True, context_settings=HELP)
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
@@ -125,6 +125,7 @@ def workers(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     Below the table stand the jobs of lost workers, and when each is due again.
     """
     if context.invoked_subcommand is not None:
+        refuse_before(context)
         return
     with board_of(node) as board:
         rows = board.workers()
@@ -191,7 +192,7 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
         queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
         count = board.count
     if as_json:
-        click.echo(told(queues=queues, workers=workers, nodes=nodes))
+        click.echo(as_document(queues=queues, workers=workers, nodes=nodes))
         return
     line = tasks_line(nodes)
     parts = [summary(queues, workers, count) + (f"\n{line}" if line else ""), node_table(nodes)]
@@ -213,6 +214,6 @@ def watch(node: NodeOptions, every_s: float) -> None:
     Top(node, every_s).run()
 
 
-def told(**parts: Any) -> str:
+def as_document(**parts: Any) -> str:
     """Parts of a picture as one line of JSON."""
     return json_line({name: [as_fields(row) for row in rows] for name, rows in parts.items()})

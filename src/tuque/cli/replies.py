@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from tuque import terminal
-from tuque.client.transport.raw_link import ErrorReply, Reply, Status
+from tuque.client.transport.conn import ErrorReply, Status
+from tuque.client.transport.raw_link import Reply
 from tuque.errors import TubeHome, reply_error
 from tuque.terminal import json_line, printable
 
@@ -366,7 +367,7 @@ def advice(error: str, words: list[bytes]) -> str:
         host = host.strip("[]")
         command = f"tuque cli -h {host} -p {port}"
         return f"ask the leader: `{command}`, in the prompt `connect {host} {port}`"
-    for said, what in TUBE_ADVICE.items():
-        if name == "TUBE" and said in error:
+    for fragment, what in TUBE_ADVICE.items():
+        if name == "TUBE" and fragment in error:
             return what
     return refusal.advice

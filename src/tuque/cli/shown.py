@@ -232,20 +232,20 @@ def tasks_line(nodes: Iterable[NodeRow]) -> str:
     waited = sum(row.keys_waited for row in rows)
     topics = max((row.topics for row in rows), default=0)
     unheard = sum(row.unheard for row in rows)
-    said = []
+    parts = []
     if groups or failed:
         more = f" ({terminal.number(failed)} failed or cancelled so far)" if failed else ""
-        said.append(some(groups, "group") + more)
+        parts.append(some(groups, "group") + more)
     if schedules or late:
         more = f" (missed times {some(late, 'time')})" if late else ""
-        said.append(some(schedules, "schedule") + more)
+        parts.append(some(schedules, "schedule") + more)
     if waited:
         wait_ms = max(row.keys_wait_ms for row in rows)
-        said.append(f"{some(waited, 'key')} waited for, up to {span(wait_ms)}")
+        parts.append(f"{some(waited, 'key')} waited for, up to {span(wait_ms)}")
     if topics or unheard:
         more = f" ({some(unheard, 'ADD')} to no queue)" if unheard else ""
-        said.append(some(topics, "topic") + more)
-    return ", ".join(said)
+        parts.append(some(topics, "topic") + more)
+    return ", ".join(parts)
 
 
 def node_color(row: NodeRow) -> str:
@@ -295,7 +295,7 @@ def summary(queues: list[QueueRow], workers: Iterable[WorkerInfo], count: int = 
     """One line: what there is, and the worst; `count` queues are there, if not all are given."""
     live = [row for row in queues if row.type != "dead"]
     states = [one.state for one in workers]
-    said = [
+    parts = [
         f"{terminal.number(sum(row.ready for row in live))} ready",
         f"{terminal.number(sum(row.at_work for row in live))} at work",
         f"{sum(row.in_s for row in live):,.1f}/s in",
@@ -303,13 +303,13 @@ def summary(queues: list[QueueRow], workers: Iterable[WorkerInfo], count: int = 
         f"{len(states) - states.count('lost')} workers",
     ]
     if "lost" in states:
-        said.append(f"{states.count('lost')} lost")
+        parts.append(f"{states.count('lost')} lost")
     worst = max(live, key=lambda row: row.oldest_ms, default=None)
     if worst is not None and worst.oldest_ms > BEHIND_MS:
-        said.insert(0, f"{named(worst.name)} is {span(worst.oldest_ms)} behind")
+        parts.insert(0, f"{named(worst.name)} is {span(worst.oldest_ms)} behind")
     if count > len(queues):
-        said.insert(0, f"of {terminal.number(len(queues))} of {terminal.number(count)} queues")
-    return ", ".join(said)
+        parts.insert(0, f"of {terminal.number(len(queues))} of {terminal.number(count)} queues")
+    return ", ".join(parts)
 
 
 def as_fields(row: msgspec.Struct) -> dict[str, Any]:

@@ -70,10 +70,10 @@ class Question(ModalScreen[bool]):
     AUTO_FOCUS = "#cancel"  # the harmless one
     BINDINGS: ClassVar = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, text: str, deed: str) -> None:
+    def __init__(self, text: str, action: str) -> None:
         super().__init__()
         self._text = text
-        self._deed = deed
+        self._action_text = action
 
     def compose(self) -> ComposeResult:
         """The text and two buttons."""
@@ -81,11 +81,11 @@ class Question(ModalScreen[bool]):
             yield Static(Text(self._text), id="question")
             with Horizontal():
                 yield Button("Cancel", id="cancel")
-                yield Button(self._deed, id="deed", variant="warning")
+                yield Button(self._action_text, id="action", variant="warning")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """The answer."""
-        self.dismiss(event.button.id == "deed")
+        self.dismiss(event.button.id == "action")
 
     def action_cancel(self) -> None:
         """No."""
@@ -335,10 +335,10 @@ class Top(App[None]):
         rows = [row for row in picture.nodes if not row.error]
         tabs.get_tab("groups").label = f"Groups {sum(row.groups for row in rows)}"
         tabs.get_tab("keys").label = f"Keys {sum(row.keys_waited for row in rows)}"
-        said = [f"{'held' if self._is_held else 'live'} {picture.at}", f"by {SORTS[self._sort]}"]
+        message = [f"{'held' if self._is_held else 'live'} {picture.at}", f"by {SORTS[self._sort]}"]
         if self._filter:
-            said.append(f"only {self._filter}")
-        self._base.query_one("#status", Static).update(Text("  ".join(said)))
+            message.append(f"only {self._filter}")
+        self._base.query_one("#status", Static).update(Text("  ".join(message)))
 
     def _grid(self, id: str) -> Grid:
         grid: Grid = self._base.query_one(f"#{id}", Grid)
@@ -394,7 +394,7 @@ class Top(App[None]):
         self._is_held = False
         self.refresh_soon()
 
-    # Deeds
+    # Actions
 
     def _chosen(self) -> QueueRow | None:
         if self.picture is None or self._base.query_one("#tabs", TabbedContent).active != "queues":
@@ -438,20 +438,20 @@ class Top(App[None]):
         done = letters.replay(name, (), None, lambda done, seen: None)
         return f"{done:,} dead letters of {name} run again"
 
-    def _ask(self, text: str, deed: str, do: Callable[[], str]) -> None:
+    def _ask(self, text: str, action: str, do: Callable[[], str]) -> None:
         def answered(is_yes: bool | None) -> None:
             if is_yes:
                 self.run_worker(lambda: self._do(do), thread=True)
 
-        self.push_screen(Question(text, deed), answered)
+        self.push_screen(Question(text, action), answered)
 
     def _do(self, do: Callable[[], str]) -> None:
         with self._busy:
             try:
-                said, severity = do(), "information"
+                message, severity = do(), "information"
             except Error as err:
-                said, severity = str(err), "error"
-        self.call_from_thread(self.notify, said, severity=severity, markup=False)
+                message, severity = str(err), "error"
+        self.call_from_thread(self.notify, message, severity=severity, markup=False)
         self.call_from_thread(self._again)
 
     def on_unmount(self) -> None:

@@ -10,12 +10,11 @@ import click
 from tuque.cli.jobs import HELP, client_of, fields
 from tuque.client.commands.topics import Subscription
 from tuque.completion import queue_names
-from tuque.lazygroup import OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def topics() -> None:
     """Topics: a job that is added to a topic goes to each queue that is subscribed."""
 

@@ -17,24 +17,16 @@ from tuque.cli.jobs import (
     at,
     client_of,
     fields,
-)
-from tuque.cli.jobs import (
-    told as lines_of,
+    lines_of,
 )
 from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.client.commands.operate import KeyRow
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.health import ANSWER_S, ask, known_nodes
 from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error
-from tuque.lazygroup import OptionsAnywhere
-from tuque.nodeoptions import NodeOptions, node_options
+from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import echo_each, json_line, printable
 
 # ---- Leaders of tubes, as the commands show and changes them.
@@ -80,8 +72,8 @@ class Nodes:
         for address in dict.fromkeys(places):
             if address:
                 at = [i for i, place in enumerate(places) if place == address]
-                told = self.calls(address, [commands[i] for i in at])
-                for i, reply in zip(at, told, strict=True):
+                answer = self.calls(address, [commands[i] for i in at])
+                for i, reply in zip(at, answer, strict=True):
                     replies[i] = reply
         return replies
 
@@ -122,28 +114,28 @@ def homes_of(nodes: Nodes, names: list[bytes]) -> list[dict[str, Reply]]:
     """`home_of` for each of the tubes, with a few requests for all."""
     commands = [[b"TUBE", b"HOME", name] for name in names]
     asked = nodes.calls(str(nodes.first.target), commands)
-    told = [names_and_values(reply) for reply in asked]
-    places = [far_place(one) for one in told]
+    answer = [names_and_values(reply) for reply in asked]
+    places = [far_place(one) for one in answer]
     far = nodes.calls_at(places, commands)
     return [
         names_and_values(reply) or {**one, "state": NO_ANSWER} if place else one
-        for one, place, reply in zip(told, places, far, strict=True)
+        for one, place, reply in zip(answer, places, far, strict=True)
     ]
 
 
-def far_place(told: dict[str, Reply]) -> str:
+def far_place(answer: dict[str, Reply]) -> str:
     """The address of the leader in a reply of another node; "" if that node leads, or none."""
-    address = text(told.get("address", b""))
-    is_here = not told or told.get("state") == b"RUNNING"
+    address = text(answer.get("address", b""))
+    is_here = not answer or answer.get("state") == b"RUNNING"
     return "" if is_here or not address.rpartition(":")[0] else address
 
 
-def lag_of(told: dict[str, Reply]) -> str:
+def lag_of(answer: dict[str, Reply]) -> str:
     """The largest lag of a replica; `-` if there is none, `+` marks incomplete replicas.
 
     Only the leader knows it: `-` if that does not answer.
     """
-    copies = None if told.get("state") == NO_ANSWER else told.get("copies")
+    copies = None if answer.get("state") == NO_ANSWER else answer.get("copies")
     if not isinstance(copies, list) or not copies:
         return "-"
     rows = [one for one in copies if isinstance(one, list)]
@@ -151,16 +143,17 @@ def lag_of(told: dict[str, Reply]) -> str:
     return f"{most}+" if any(one[3] == 0 for one in rows) else str(most)
 
 
-def shown_home(told: dict[str, Reply]) -> str:
+def shown_home(answer: dict[str, Reply]) -> str:
     """Lines about one tube: its leader, and each replica."""
-    home, address = text(told["home"])[:8], text(told["address"])
+    home, address = text(answer["home"])[:8], text(answer["address"])
     lines = [
-        f"{printable(text(told['tube']))}: leader {home} at {address}, {text(told['state'])}, "
-        f"epoch {text(told['epoch'])}, sync {text(told['sync'])}, {text(told['changes'])} changes"
+        f"{printable(text(answer['tube']))}: leader {home} at {address}, {text(answer['state'])}, "
+        f"epoch {text(answer['epoch'])}, sync {text(answer['sync'])}, "
+        f"{text(answer['changes'])} changes"
     ]
-    if told["conflict"]:
-        lines.append(f"  CONFLICT: node {text(told['conflict'])} claims to lead the tube")
-    copies = told["copies"]
+    if answer["conflict"]:
+        lines.append(f"  CONFLICT: node {text(answer['conflict'])} claims to lead the tube")
+    copies = answer["copies"]
     for one in copies if isinstance(copies, list) else []:
         assert isinstance(one, list)
         state = "complete" if one[3] == 1 else "incomplete"
@@ -168,10 +161,10 @@ def shown_home(told: dict[str, Reply]) -> str:
     return "\n".join(lines)
 
 
-def as_fields(told: dict[str, Reply]) -> dict[str, object]:
+def as_fields(answer: dict[str, Reply]) -> dict[str, object]:
     """A reply about a leader as names and values; replicas as one object each."""
     fields: dict[str, object] = {}
-    for key, value in told.items():
+    for key, value in answer.items():
         if key == "copies" and isinstance(value, list):
             rows = [one for one in value if isinstance(one, list)]
             fields[key] = [
@@ -223,20 +216,20 @@ def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
         raise click.ClickException(f"{what} called {node!r}; `tuque cluster status` shows them")
     one, target = fits[0]
     asked = Link(target, MOVE_S)
-    told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
+    answer = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
     asked.close()
     return {
         "tube": name.encode("utf-8", "surrogateescape"),
         "address": str(target).encode(),
-        **told,
+        **answer,
     }
 
 
-def shown_failover(told: dict[str, Reply], count: int) -> str:
+def shown_failover(answer: dict[str, Reply], count: int) -> str:
     """Lines about a failover in a cluster of so many nodes."""
-    name, home = printable(text(told["tube"])), text(told["home"])[:8]
-    lines = [f"the leader of {name} is {home} at {text(told['address'])}"]
-    for key, value in told.items():
+    name, home = printable(text(answer["tube"])), text(answer["home"])[:8]
+    lines = [f"the leader of {name} is {home} at {text(answer['address'])}"]
+    for key, value in answer.items():
         if key not in ("tube", "home", "address") and value != b"":
             lines.append(f"  {key}: {printable(text(value))}")
     lines.append("it runs after twice cluster-node-timeout, or as soon as all nodes know of it")
@@ -297,7 +290,7 @@ def rate_words(token_us: int) -> str:
 # Decides what a line shows; the leader of the tube does the work.
 
 
-@click.group(cls=OptionsAnywhere, context_settings=HELP)
+@click.group(context_settings=HELP)
 def group() -> None:
     """Groups of jobs: a callback is added when all children have ended."""
 
@@ -372,7 +365,6 @@ TIMES: Final = ("ttl", "ttr")
 
 
 @click.group(
-    cls=OptionsAnywhere,
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help"]},
 )
@@ -388,6 +380,7 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     STOPPED, and a line below says why. Exit status 1 when the node does not answer.
     """
     if context.invoked_subcommand is not None:
+        refuse_before(context)
         return
     with node_asked(node) as link:
         rows = rows_of(link)
@@ -427,23 +420,23 @@ def home(
         raise click.UsageError("--force needs NODE: the node that takes over")
     with node_asked(node) as link:
         if force:
-            told = take_over(link, name, leader)
-            said = shown_failover(told, len(known_nodes(link)))
+            answer = take_over(link, name, leader)
+            shown_lines = shown_failover(answer, len(known_nodes(link)))
         else:
             if leader:
                 move(link, name, leader)
-            told = shown(link, name)
-            said = f"the leader of {name} is {leader}" if leader else shown_home(told)
-    click.echo(json_line(as_fields(told)) if as_json else said)
+            answer = shown(link, name)
+            shown_lines = f"the leader of {name} is {leader}" if leader else shown_home(answer)
+    click.echo(json_line(as_fields(answer)) if as_json else shown_lines)
 
 
 def shown(link: Link, name: str) -> dict[str, Reply]:
     """HOME of the tube, from its leader. ClickException if there is no such tube."""
     ask(link, "TUBE", "HOME", name)
     nodes = Nodes(link)
-    told = home_of(nodes, name.encode("utf-8", "surrogateescape"))
+    answer = home_of(nodes, name.encode("utf-8", "surrogateescape"))
     nodes.close()
-    return told
+    return answer
 
 
 def rows_of(link: Link) -> list[dict[str, object]]:
@@ -455,13 +448,13 @@ def rows_of(link: Link) -> list[dict[str, object]]:
     homes = homes_of(nodes, names)
     commands = [[b"TUBE", b"INFO", name] for name in names]
     infos = nodes.calls_at([text(where.get("address", b"")) for where in homes], commands)
-    unknown = [i for i, told in enumerate(infos) if not isinstance(told, list)]
-    for i, told in zip(unknown, link.calls([commands[i] for i in unknown]), strict=True):
-        infos[i] = told
+    unknown = [i for i, answer in enumerate(infos) if not isinstance(answer, list)]
+    for i, answer in zip(unknown, link.calls([commands[i] for i in unknown]), strict=True):
+        infos[i] = answer
     rows = []
-    for where, told in zip(homes, infos, strict=True):
-        if isinstance(told, list):
-            row = fields_of(told)
+    for where, answer in zip(homes, infos, strict=True):
+        if isinstance(answer, list):
+            row = fields_of(answer)
             lag = "-" if row["temporary"] else lag_of(where)  # T18.1: it has no replicas
             row.update(address=value_of(where.get("address")), lag=lag)
             row["state"] = value_of(where["state"]) if where else row["state"]
@@ -516,12 +509,12 @@ def table(rows: list[dict[str, object]]) -> str:
     def color(at: int, head: str, text: str) -> str:
         return terminal.paint(text, color_of(rows[at])) if head == "STATE" else text
 
-    said = [terminal.table([*HEADS, *map(str.upper, TIMES)], lines, 4, LEAST, color)]
+    shown_lines = [terminal.table([*HEADS, *map(str.upper, TIMES)], lines, 4, LEAST, color)]
     for row in rows:
         if row["state"] == "RUNNING" and row.get("stopped"):
             name, why = printable(str(row["name"])), printable(str(row["stopped"]))
-            said.append(f"{name} delivers no task: {why}")
-    return "\n".join(said)
+            shown_lines.append(f"{name} delivers no task: {why}")
+    return "\n".join(shown_lines)
 
 
 FAIL_OVER_FROM: Final = 3  # nodes

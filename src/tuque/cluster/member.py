@@ -43,8 +43,8 @@ class Member:
         self.is_loading = False
         self.is_suspected = False
         self.is_failed = False
-        self.twins_ms: i64 = 0  # when two nodes with this id were seen last (K1.3)
-        self.has_rival = False  # its twin was refused since its last heartbeat
+        self.duplicate_ms: i64 = 0  # when two nodes with this id were seen last (K1.3)
+        self.has_rival = False  # another with its id was refused since its last heartbeat
         self.rival: Gossip | None = None  # where that one is
         self.refused_ms: i64 = 0  # when another incarnation of it was refused
         self.heard_ms: i64 = now_ms  # its latest heartbeat, or when it became known
@@ -80,7 +80,7 @@ class Member:
             or self.is_failed
             or self.is_loading
             or self.is_forgotten()
-            or self.twins_ms != 0
+            or self.duplicate_ms != 0
         )
 
     def is_expected(self) -> bool:
@@ -90,7 +90,7 @@ class Member:
             or self.is_failed
             or self.is_leaving
             or self.is_forgotten()
-            or self.twins_ms != 0
+            or self.duplicate_ms != 0
         )
 
     def flags(self) -> i64:
@@ -102,22 +102,22 @@ class Member:
             bits |= SUSPECTED
         if self.is_failed:
             bits |= FAILED
-        if self.twins_ms != 0:
+        if self.duplicate_ms != 0:
             bits |= TWINS
         return bits
 
     def priority(self) -> i64:
         """[K8] Its priority in HELLO; a higher one means that clients should avoid it (K8.1)."""
-        if self.is_failed or self.is_leaving or self.twins_ms != 0:
+        if self.is_failed or self.is_leaving or self.duplicate_ms != 0:
             return PRIORITY_AVOID
         if self.is_suspected:
             return PRIORITY_SUSPECTED
         return PRIORITY_UP if self.is_linked else PRIORITY_NO_LINK
 
-    def line(self, fails: bool = False, twins: bool = False) -> str:
+    def line(self, fails: bool = False, duplicates: bool = False) -> str:
         """Its line in CLUSTER NODES; `fails`: its journal cannot be written (K4.5).
 
-        `twins`: whether to show a conflict (K1.3).
+        `duplicates`: whether to show a conflict (K1.3).
         """
         words: list[str] = []
         if self.is_failed:
@@ -130,7 +130,7 @@ class Member:
             words.append("leaving")
         if fails:
             words.append("journal-fails")
-        if twins and self.twins_ms != 0:
+        if duplicates and self.duplicate_ms != 0:
             words.append("conflict")
         flags = ",".join(words) if len(words) > 0 else "noflags"
         host = f"[{self.host}]" if ":" in self.host else self.host

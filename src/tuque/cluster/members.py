@@ -10,7 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.cluster.meetings import Meetings
+from tuque.cluster.duplicate_ids import DuplicateId, Refused, check_life, gossip_of_duplicate, shown
+from tuque.cluster.meets import Meetings
 from tuque.cluster.member import (
     DIAL_MIN_MS,
     FAILED,
@@ -22,7 +23,6 @@ from tuque.cluster.member import (
     TWINS,
     Member,
 )
-from tuque.cluster.twins import Conflict, Refused, check_life, shown, told_twin
 from tuque.core.copies.federation import look_again
 from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.dispatch.messages import on_link_down, on_link_up
@@ -80,7 +80,7 @@ class Members:
         self.said_flags: i64 = 0  # in the last heartbeat
         self.turn: i64 = 0  # start of the next part of the gossip
         self.stale: list[int] = []  # slots whose links the shell must close
-        self.twin = Conflict(timeout_ms)  # why this node must not serve (K1.3)
+        self.duplicate_id = DuplicateId(timeout_ms)  # why this node must not serve (K1.3)
         self.is_changed = False  # nodes.conf must be written
         self.sent: i64 = 0
         self.received: i64 = 0
@@ -154,7 +154,8 @@ class Members:
         self.life = life
         self.mark = mark
         self.n.lives[0] = life_number(life, mark)
-        self.twin = Conflict(self.timeout_ms)  # what was heard is of the former one (K1.3)
+        # what was received is of the former one (K1.3)
+        self.duplicate_id = DuplicateId(self.timeout_ms)
         self.work_or_not()
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
@@ -187,7 +188,7 @@ class Members:
 
     def next_ms(self) -> i64:
         """The instant at which `tick` next has work."""
-        if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.twin.where:
+        if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.duplicate_id.where:
             return (1 << 62) - 1
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
@@ -208,12 +209,12 @@ class Members:
         begin_round(self.n)
         gossip = self.gossip()
         for one in self.alive():
-            if one.twins_ms != 0 and now_ms - one.twins_ms > self.timeout_ms // 2:
-                one.twins_ms = 0  # K1.3
+            if one.duplicate_ms != 0 and now_ms - one.duplicate_ms > self.timeout_ms // 2:
+                one.duplicate_ms = 0  # K1.3
                 self.reach(one)
             if one.is_linked:
                 self.look_at(one, now_ms)
-                news = gossip if one.twins_ms == 0 else told_twin(one, gossip)  # K1.3
+                news = gossip if one.duplicate_ms == 0 else gossip_of_duplicate(one, gossip)  # K1.3
                 beat = Heartbeat(self.n.round, one.round, flags, self.port, news)
                 if say(self.n, one.slot, beat):
                     self.sent += 1
@@ -221,7 +222,7 @@ class Members:
                         one.said_ms = now_ms
             elif now_ms - one.heard_ms > self.timeout_ms:
                 self.suspect(one, now_ms)
-        if self.twin.is_over(now_ms):
+        if self.duplicate_id.is_over(now_ms):
             self.work_or_not()
         return self.to_dial(now_ms)
 
@@ -279,7 +280,7 @@ class Members:
             if one.is_linked or not one.host or one.bus_port == 0 or now_ms < one.dial_ms:
                 continue
             one.dial_ms = now_ms + one.backoff_ms
-            one.backoff_ms = self.twin.dial_again_ms(one.backoff_ms * 2)
+            one.backoff_ms = self.duplicate_id.dial_again_ms(one.backoff_ms * 2)
             found.append((one.host, one.bus_port))
         found += self.meetings.to_dial(now_ms)
         return found
@@ -368,7 +369,7 @@ class Members:
         if life == self.life and mark == self.mark:
             raise Refused("that is this node itself")
         if life >= self.life:
-            self.on_twin(address, self.timeout_ms)
+            self.on_duplicate_id(address, self.timeout_ms)
         where = shown("", self.port) if life <= self.life else ""
         raise Refused("another node has the id of this one", where)
 
@@ -450,7 +451,7 @@ class Members:
         one.hear(m, now_ms)
         if one.has_rival:  # K1.3
             one.has_rival = False
-            one.twins_ms = now_ms
+            one.duplicate_ms = now_ms
         if m.echo <= self.n.round:
             self.n.peers[slot].echoed_round = m.echo
         self.n.peers[slot].is_leaving = one.is_leaving
@@ -468,7 +469,7 @@ class Members:
         if told.node_id == self.n.node_id:
             self.on_own_number(told.removal)
             if told.flags & TWINS:
-                self.on_twin(shown(told.host, told.port), self.timeout_ms // 2)
+                self.on_duplicate_id(shown(told.host, told.port), self.timeout_ms // 2)
             return
         one = self.by_id.get(told.node_id)
         if one is None:
@@ -527,9 +528,9 @@ class Members:
             set_expected(self.n, one.slot, is_expected)
             on_reach_changed(self.n)
 
-    def on_twin(self, where: str, span_ms: i64) -> None:
+    def on_duplicate_id(self, where: str, span_ms: i64) -> None:
         """[K1] Another node, at that address, uses this node's id: stop serving (K1.3)."""
-        if self.twin.begin(where, self.n.now_ms + span_ms):
+        if self.duplicate_id.begin(where, self.n.now_ms + span_ms):
             self.work_or_not()
             for one in self.alive():
                 one.backoff_ms = DIAL_MIN_MS
@@ -545,6 +546,6 @@ class Members:
         """Why this node does no work, in a word of CLUSTER INFO (S6.5); empty: it does."""
         if self.number % 2 == 1:
             return FORGOTTEN
-        if self.twin.where:
+        if self.duplicate_id.where:
             return "conflict"
         return UNMET if self.is_unmet else ""

@@ -133,12 +133,12 @@ async def letters_of(
     wanted: Wanted,
     known: Mapping[str, Letter] = EMPTY,
     count: Callable[[int], object] = bool,
-    heard: set[str] | None = None,
+    received: set[str] | None = None,
 ) -> list[Letter]:
     """The letters that are meant, each once, from the nodes that answer.
 
     `known` are those of an earlier time, by id, and `count` hears of each part that was read.
-    `heard` gets the ids of the nodes that answered.
+    `received` gets the ids of the nodes that answered.
     """
     found: dict[str, Letter] = {}
     kept: dict[str, str] = {}
@@ -158,8 +158,8 @@ async def letters_of(
             return rows
 
         for node, rows in (await nodes.ask(question)).items():
-            if heard is not None:
-                heard.add(node)
+            if received is not None:
+                received.add(node)
             for at, row in enumerate(rows):
                 if at % SLICE == 0:
                     await asyncio.sleep(0)  # others have their turn
@@ -274,7 +274,7 @@ class DeadLetterCache:
         self._free_s = 0.0
         self._is_over = False  # the letters of the latest reading have changed since
         self.seen = 0  # letters of the reading that goes on
-        self._heard: frozenset[str] = frozenset()  # the nodes that answered when a page asked
+        self._received: frozenset[str] = frozenset()  # the nodes that answered when a page asked
 
     async def now(self, queues: Iterable[str], about: int) -> Reading | None:
         """A reading that begins now, if there are `about` so few; else as for a page."""
@@ -288,9 +288,9 @@ class DeadLetterCache:
 
     async def of(self, queues: Iterable[str], wait_s: float = WAIT_S) -> Reading | None:
         """The latest reading, of the nodes that answer; None while the first one goes on."""
-        heard = frozenset(node.id for node in self._nodes.up())
-        if heard != self._heard:  # what is away may be elsewhere now
-            self._heard, self._is_over = heard, True
+        received = frozenset(node.id for node in self._nodes.up())
+        if received != self._received:  # what is away may be elsewhere now
+            self._received, self._is_over = received, True
         names = frozenset(queues)
         if self.latest is not None and not names <= self.latest.of:  # O14.8
             self._is_over = True
@@ -300,7 +300,7 @@ class DeadLetterCache:
             self._task = asyncio.create_task(self._read(names))
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=wait_s)
-        return self.latest.at(heard) if self.latest and heard else self.latest
+        return self.latest.at(received) if self.latest and received else self.latest
 
     def expire(self) -> None:
         """They have changed: the next page reads them again."""
@@ -312,19 +312,19 @@ class DeadLetterCache:
         known = {one.row.id: one for one in self.latest.letters} if self.latest else {}
         self.seen = 0
         try:
-            heard: set[str] = set()
+            received: set[str] = set()
             lists = await self._nodes.ask(lambda client: page_of(client, GRAVES))
             # [O14] also those that the page does not know: its node may be just back (O14.8)
             queues |= {row.name for one in lists.values() for row in one.rows}
             tubes = await self._nodes.ask(lambda client: page_of(client, MOST_DEAD))
             queues |= {row.name for one in tubes.values() for row in one.rows if has_letters(row)}
             asked = sorted(queues)
-            found = await letters_of(self._nodes, asked, Wanted(), known, self._count, heard)
+            found = await letters_of(self._nodes, asked, Wanted(), known, self._count, received)
             up = {node.id for node in self._nodes.up()}
-            if heard or (lists and not queues):
+            if received or (lists and not queues):
                 self.latest = Reading(found, at_s, queues)
                 self.latest.meant(Wanted())
-            if queues and heard != up:
+            if queues and received != up:
                 self._is_over = True
         finally:
             now_s = time.monotonic()

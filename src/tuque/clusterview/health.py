@@ -12,13 +12,8 @@ from urllib.parse import unquote
 
 import click
 
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.terminal import printable
 
 ANSWER_S: Final = 5.0  # a slower node is shown as not responding
@@ -104,11 +99,11 @@ class Row:
         return str(Target(self.host, self.port))
 
     @property
-    def said(self) -> str:
+    def shown_state(self) -> str:
         """The state, with its reason if known."""
-        said = f"{self.state}: {self.reason}" if self.reason else self.state
+        text = f"{self.state}: {self.reason}" if self.reason else self.state
         is_silent = self.state == "up" and not self.answers
-        return f"{said}, no answer" if is_silent else said
+        return f"{text}, no answer" if is_silent else text
 
 
 def ask(link: Link, *words: str) -> Reply:
@@ -236,17 +231,17 @@ def unwell(rows: list[Row]) -> list[str]:
 
     A failing meeting is no fault of the cluster.
     """
-    said = []
-    up = sum(row.said == "up" for row in rows)
+    lines = []
+    up = sum(row.shown_state == "up" for row in rows)
     for row in rows:
-        others = up - (row.said == "up")
+        others = up - (row.shown_state == "up")
         if row.is_meeting:
             continue
-        if row.said not in ("up", *LEAVES):
-            said.append(f"{row.address}: {row.said}")
+        if row.shown_state not in ("up", *LEAVES):
+            lines.append(f"{row.address}: {row.shown_state}")
         elif row.reaches is not None and row.reaches < others:
-            said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
-    return said
+            lines.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
+    return lines
 
 
 def failing(rows: list[Row]) -> list[str]:
@@ -303,12 +298,12 @@ def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:
 
 def lost_home(name: str, is_by_vote: bool | None) -> str:
     """What to do about a tube whose leader cannot be reached; None: it may fail over by itself."""
-    said = f"tube {printable(name)}: its leader is unreachable"
+    what = f"tube {printable(name)}: its leader is unreachable"
     if is_by_vote:
-        return f"{said}; a majority of the voters chooses another one: see CLUSTER VOTERS"
+        return f"{what}; a majority of the voters chooses another one: see CLUSTER VOTERS"
     unless = "it does not fail over automatically and " if is_by_vote is None else ""
     command = f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
-    return f"{said}; if {unless}that is lost for good: {command}"
+    return f"{what}; if {unless}that is lost for good: {command}"
 
 
 def voting(rows: list[Row]) -> list[str]:

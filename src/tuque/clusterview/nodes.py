@@ -348,13 +348,13 @@ class View(msgspec.Struct):
     old: frozenset[str]
 
     @property
-    def heard(self) -> list[NodeFacts]:
+    def received(self) -> list[NodeFacts]:
         """The facts that count."""
-        return heard_of(self.facts, self.old)
+        return received_of(self.facts, self.old)
 
     def sum(self, name: str) -> int:
         """A figure of INFO over the nodes that count."""
-        return sum(one.number(name) for one in self.heard)
+        return sum(one.number(name) for one in self.received)
 
     @property
     def work(self) -> list[Queue]:
@@ -375,8 +375,8 @@ class View(msgspec.Struct):
         """[O14] Jobs in the queue of dead letters of a queue (O14.17)."""
         if queue.type:
             return queue.dead
-        grave = self.queues.get(queue.name + DEAD)
-        return grave.ready if grave is not None and grave.is_dead else queue.dead
+        dead_letter = self.queues.get(queue.name + DEAD)
+        return dead_letter.ready if dead_letter is not None and dead_letter.is_dead else queue.dead
 
     @property
     def ready(self) -> int:
@@ -398,20 +398,20 @@ class View(msgspec.Struct):
     @property
     def is_whole(self) -> bool:
         """Whether `queues` has all queues; else those that are most behind, and the graves."""
-        return all(one.queue_count <= len(one.queues) for one in self.heard)
+        return all(one.queue_count <= len(one.queues) for one in self.received)
 
     @property
     def count(self) -> int:
         """How many queues there are, at least."""
-        return max([len(self.queues), *(one.queue_count for one in self.heard)])
+        return max([len(self.queues), *(one.queue_count for one in self.received)])
 
     @property
     def clock_s(self) -> float:
         """The clock of the nodes (the latest)."""
-        return max((one.clock_s for one in self.heard), default=self.at_s)
+        return max((one.clock_s for one in self.received), default=self.at_s)
 
 
-def heard_of(facts: list[NodeFacts], old: frozenset[str]) -> list[NodeFacts]:
+def received_of(facts: list[NodeFacts], old: frozenset[str]) -> list[NodeFacts]:
     """The facts that are fresh, or all if none is."""
     return [one for one in facts if one.id not in old] or facts
 
@@ -419,7 +419,7 @@ def heard_of(facts: list[NodeFacts], old: frozenset[str]) -> list[NodeFacts]:
 def merged(at_s: float, facts: list[NodeFacts], old: frozenset[str]) -> View:
     """The view of what the nodes said."""
     queues: dict[str, Queue] = {}
-    for one in heard_of(facts, old):
+    for one in received_of(facts, old):
         for name, here in one.queues.items():
             queues.setdefault(name, Queue(name, {})).here[one.id] = here
     return View(at_s, facts, queues, old)

@@ -341,8 +341,8 @@ class Behind:
         if level is not None:
             at = points.at_s.index(level)
             before_s = points.at_s[at - 1] if at else 0.0
-            is_heard = view.old <= {one.id for one in view.facts}
-            is_seen = is_heard and before_s > max(level - NEAR_S, *begun_s(view))
+            has_all = view.old <= {one.id for one in view.facts}
+            is_seen = has_all and before_s > max(level - NEAR_S, *begun_s(view))
             found.append(Since(level, is_seen))
         seen = [one for one in found if one.is_seen]
         return min(seen or found, key=lambda one: one.at_s)
@@ -479,7 +479,7 @@ class KeyRows(msgspec.Struct, frozen=True):
     is_all: bool = True
 
 
-class Keys:
+class TubeKeys:
     """The keys of tubes that pages look at, as they were read last."""
 
     def __init__(self, nodes: Nodes) -> None:

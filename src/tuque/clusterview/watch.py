@@ -34,10 +34,10 @@ from tuque.clusterview.queues import (
     FIRST,
     GRAVES,
     Behind,
-    Keys,
     Lists,
     Rows,
     Schedules,
+    TubeKeys,
     Tubes,
     Wish,
     filled,
@@ -61,7 +61,7 @@ class Watch:
         self.nodes = Nodes(settings)
         self.lists = Lists(self.nodes)
         self.tubes = Tubes(self.nodes)
-        self.keys = Keys(self.nodes)
+        self.keys = TubeKeys(self.nodes)
         self.schedules = Schedules(self.nodes, self.lists)
         self.groups = Groups(self.nodes, self.lists)
         self.topics = Topics(self.nodes)

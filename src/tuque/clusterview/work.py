@@ -150,11 +150,11 @@ async def outcome_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[Result
         except ReplyError:
             return ""
 
-    heard = (await nodes.ask(question, holders or nodes.up())).values()
-    results = [one for one in heard if isinstance(one, Result)]
+    received = (await nodes.ask(question, holders or nodes.up())).values()
+    results = [one for one in received if isinstance(one, Result)]
     if results:
         return max(results, key=lambda one: one.ended_ms), ""
-    return None, max((one for one in heard if isinstance(one, str)), key=len, default="")
+    return None, max((one for one in received if isinstance(one, str)), key=len, default="")
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -298,7 +298,7 @@ class Deploys:
     """What the nodes told of deploys: one that is away, or began anew, takes none with it."""
 
     def __init__(self) -> None:
-        self._heard: dict[tuple[int, str, tuple[str, ...]], Deploy] = {}
+        self._received: dict[tuple[int, str, tuple[str, ...]], Deploy] = {}
 
     async def marks(self, nodes: Nodes) -> list[Mark]:
         """All that is known now (SPEC O12.6), oldest first."""
@@ -308,16 +308,16 @@ class Deploys:
 
         for some in (await nodes.ask(question)).values():
             self.learn(some)
-        return changes(self._heard.values())
+        return changes(self._received.values())
 
     def learn(self, told: Iterable[Deploy]) -> None:
         """Adds what a node told; the latest stay."""
-        self._heard |= {(one.at_ms, one.app, one.queues): one for one in told}
-        for key in sorted(self._heard)[:-DEPLOYS_KEPT]:
-            del self._heard[key]
+        self._received |= {(one.at_ms, one.app, one.queues): one for one in told}
+        for key in sorted(self._received)[:-DEPLOYS_KEPT]:
+            del self._received[key]
 
 
-def changes(heard: Iterable[Deploy]) -> list[Mark]:
+def changes(received: Iterable[Deploy]) -> list[Mark]:
     """What of that changed the version of a queue, which another node may have known before.
 
     Nodes and workers of other queues that say the same within ROLL_S are one deploy; a queue that
@@ -325,7 +325,7 @@ def changes(heard: Iterable[Deploy]) -> list[Mark]:
     """
     marks: list[Mark] = []
     known: dict[str, str] = {}
-    for one in sorted(heard, key=lambda one: one.at_ms):
+    for one in sorted(received, key=lambda one: one.at_ms):
         new = {queue for queue in one.queues if known.get(queue, one.app) != one.app}
         known.update(dict.fromkeys(one.queues, one.app))
         if not new:
@@ -346,11 +346,11 @@ async def workers_of(nodes: Nodes) -> list[WorkerRow]:
     async def question(client: Client) -> list[WorkerInfo]:
         return [one async for one in client.workers(count=WORKERS_PAGE)]
 
-    heard: dict[str, list[tuple[str, WorkerInfo]]] = {}
+    received: dict[str, list[tuple[str, WorkerInfo]]] = {}
     for id, infos in (await nodes.ask(question)).items():
         for one in infos:
-            heard.setdefault(one.name, []).append((id, one))
-    rows = [worker_row(some) for some in heard.values()]
+            received.setdefault(one.name, []).append((id, one))
+    rows = [worker_row(some) for some in received.values()]
     return sorted(rows, key=need)
 
 
@@ -359,10 +359,10 @@ def need(one: WorkerRow) -> tuple[int, bool, str]:
     return ORDER.index(one.state), one.state == "lost" and not one.runs, one.name
 
 
-def worker_row(heard: list[tuple[str, WorkerInfo]]) -> WorkerRow:
+def worker_row(received: list[tuple[str, WorkerInfo]]) -> WorkerRow:
     """One worker out of what the nodes that heard it say (SPEC O12.4)."""
-    node, _ = min(heard, key=lambda one: one[1].heard_ms)
-    info = merged_worker([one for _, one in heard])
+    node, _ = min(received, key=lambda one: one[1].heard_ms)
+    info = merged_worker([one for _, one in received])
     return WorkerRow(
         name=info.name,
         host=info.host,

@@ -22,7 +22,7 @@ from tuque.server.config.options import Config
 from tuque.server.loop.housekeeping import next_turn_ms
 from tuque.server.loop.pump import Pump
 from tuque.server.net.system import IN, OUT, System
-from tuque.server.replies.long_commands import next_chore_ms
+from tuque.server.replies.long_commands import next_long_command_ms
 from tuque.server.state.server import SYNCED, Server, apply_settings
 
 LISTENER_FD: Final = 1  # descriptors here are numbers of our own
@@ -234,7 +234,7 @@ class Broker:
         """When it has something to do next, in unix ms."""
         at_ms = min(next_timer_ms(self.node), next_turn_ms(self.server))
         at_ms = min(at_ms, self.server.alarms.at(SYNCED))
-        return int(min(at_ms, next_chore_ms(self.server)))
+        return int(min(at_ms, next_long_command_ms(self.server)))
 
     def advance(self, until_ms: int) -> None:
         """Lets time pass until then, and runs what becomes due, in order."""

@@ -1,4 +1,4 @@
-"""What a reader of the pages may change: what the dialog says, how long deeds run, their log."""
+"""What a reader of the pages may change: what the dialog says, how long actions run, their log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SLACK: Final = 0.01  # a count that changed by more is asked again
 
 
 class Refused(Exception):
-    """A deed that is not done, and why, for people."""
+    """An action that is not done, and why, for people."""
 
 
 class NotYet(Refused):
-    """What the deed is about is still being read: the dialog asks again by itself."""
+    """What the action is about is still being read: the dialog asks again by itself."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct):
-    """A deed as the dialog asks for it; `count` None: it is about no number of jobs."""
+    """An action as the dialog asks for it; `count` None: it is about no number of jobs."""
 
     name: str
     title: str
@@ -58,15 +58,15 @@ class Proposal(msgspec.Struct):
     typed: str = ""
     changed: str = ""
 
-    def is_as_said(self, said: str) -> bool:
+    def is_as_shown(self, shown_count: str) -> bool:
         """Whether the count is still that which the dialog said."""
         if self.count is None:
             return True
-        return said.isdigit() and abs(int(said) - self.count) <= SLACK * self.count
+        return shown_count.isdigit() and abs(int(shown_count) - self.count) <= SLACK * self.count
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a deed, and the address to go on with."""
+    """What came of an action, and the address to go on with."""
 
     note: str
     goto: str
@@ -75,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     is_long: bool = False  # it goes on, and is logged when it has ended
 
 
-# ---- The log of deeds: who changed what, when, and how many jobs it was
+# ---- The log of actions: who changed what, when, and how many jobs it was
 
 
 log: Final = logging.getLogger("tuque.web.deeds")
@@ -94,7 +94,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class ActionLog:
-    """The latest deeds, and a file of all if there is one. One JSON object a line."""
+    """The latest actions, and a file of all if there is one. One JSON object a line."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.latest: deque[Action] = deque(maxlen=KEPT)
@@ -106,24 +106,24 @@ class ActionLog:
                     f"{path}: everybody on this machine can write it: {closing(path)}"
                 )
 
-    def add(self, deed: Action) -> None:
-        """Keeps a deed. OSError if the file does not take it."""
-        self.latest.appendleft(deed)
-        jobs = "" if deed.jobs is None else f", jobs {deed.jobs}"
-        log.info(visible(f"{deed.who}: {deed.what} {deed.about}{jobs}: {deed.came_of_it}"))
+    def add(self, action: Action) -> None:
+        """Keeps an action. OSError if the file does not take it."""
+        self.latest.appendleft(action)
+        jobs = "" if action.jobs is None else f", jobs {action.jobs}"
+        log.info(visible(f"{action.who}: {action.what} {action.about}{jobs}: {action.came_of_it}"))
         if self._path is not None:
             with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(json.dumps(msgspec.structs.asdict(deed)) + "\n")
+                file.write(json.dumps(msgspec.structs.asdict(action)) + "\n")
 
 
-# ---- Deeds that take long: they go on in the console when their page is left, and can be stopped
+# ---- Actions that take long: they go on in the console when their page is left, and can be stopped
 
 
 KEPT_S: Final = 30.0  # how long one that has ended is shown
 
 
 class Long:
-    """One deed: how far it is."""
+    """One action: how far it is."""
 
     def __init__(self, number: int, who: str, what: str, about: str, total: int) -> None:
         self.number = number
@@ -160,52 +160,54 @@ class Long:
 
 
 class Running:
-    """The long deeds of now, and those that ended in the last half a minute."""
+    """The long actions of now, and those that ended in the last half a minute."""
 
     def __init__(self, log: ActionLog) -> None:
         self._log = log
         self._numbers = itertools.count(1)
-        self._deeds: dict[int, Long] = {}
+        self._actions: dict[int, Long] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(
         self, who: str, what: str, about: str, total: int, work: Callable[[Long], Awaitable[None]]
     ) -> Long:
         """Starts one; `work` counts up `seen` and `done`, and ends early when it is stopped."""
-        deed = Long(next(self._numbers), who, what, about, total)
-        self._deeds[deed.number] = deed
-        task = asyncio.create_task(self._run(deed, work))
+        action = Long(next(self._numbers), who, what, about, total)
+        self._actions[action.number] = action
+        task = asyncio.create_task(self._run(action, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return deed
+        return action
 
-    async def _run(self, deed: Long, work: Callable[[Long], Awaitable[None]]) -> None:
+    async def _run(self, action: Long, work: Callable[[Long], Awaitable[None]]) -> None:
         try:
-            await work(deed)
+            await work(action)
         except Error as err:
-            deed.error = str(err)
+            action.error = str(err)
         finally:
-            deed.ended_s = time.time()
-            end = deed.error or ("stopped" if deed.is_stopped else "done")
-            came = f"{end}: {deed.done} done, {deed.refused} refused of {deed.total}"
-            self._log.add(Action(deed.ended_s, deed.who, deed.what, deed.about, deed.done, came))
+            action.ended_s = time.time()
+            end = action.error or ("stopped" if action.is_stopped else "done")
+            came = f"{end}: {action.done} done, {action.refused} refused of {action.total}"
+            self._log.add(
+                Action(action.ended_s, action.who, action.what, action.about, action.done, came)
+            )
 
     def find(self, number: int) -> Long | None:
-        return self._deeds.get(number)
+        return self._actions.get(number)
 
     def shown(self, who: str) -> list[Long]:
         """What the pages of a user show: theirs, and what others run now."""
         now_s = time.time()
-        for number in [n for n, one in self._deeds.items() if is_old(one, now_s)]:
-            del self._deeds[number]
-        return [one for one in self._deeds.values() if one.who == who or not one.ended_s]
+        for number in [n for n, one in self._actions.items() if is_old(one, now_s)]:
+            del self._actions[number]
+        return [one for one in self._actions.values() if one.who == who or not one.ended_s]
 
     async def close(self) -> None:
         """Stops all, and waits for the pages on their way."""
-        for deed in self._deeds.values():
-            deed.stop()
+        for action in self._actions.values():
+            action.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def is_old(deed: Long, now_s: float) -> bool:
-    return bool(deed.ended_s) and now_s - deed.ended_s > KEPT_S
+def is_old(action: Long, now_s: float) -> bool:
+    return bool(action.ended_s) and now_s - action.ended_s > KEPT_S

@@ -254,22 +254,22 @@ class Web:
         return RedirectResponse(await find(self.asked(request, session)), 303)
 
     async def ask(self, request: Request, session: Session) -> Response:
-        """The dialog before a deed."""
+        """The dialog before an action."""
         name = request.path_params["name"]
         if name not in asking.DEEDS:
-            return PlainTextResponse("There is no such deed.", 404)
+            return PlainTextResponse("There is no such action.", 404)
         if not session.may_act:
             return PlainTextResponse("This needs the role admin.", 403)
         page = await asking.dialog(self.asked(request, session), name)
         return part_of(request, page)
 
     async def act(self, request: Request, session: Session) -> Response:
-        """A deed."""
+        """An action."""
         pairs = await self.form(request)
         ask = self.asked(request, session, pairs)
         name = request.path_params["name"]
         if name not in asking.DEEDS:
-            return PlainTextResponse("There is no such deed.", 404)
+            return PlainTextResponse("There is no such action.", 404)
         is_ours = self.is_ours(request, ask)
         if not is_ours or not session.may_act:
             asking.noted(ask, None, None, "not allowed")
@@ -281,13 +281,13 @@ class Web:
         return part_of(request, done)
 
     async def stop(self, request: Request, session: Session) -> Response:
-        """Stops a long deed."""
+        """Stops a long action."""
         ask = self.asked(request, session, await self.form(request))
         if not self.is_ours(request, ask) or not session.may_act:
             return PlainTextResponse("This needs the role admin.", 403)
-        deed = self.site.running.find(ask.number("deed", 0))
-        if deed is not None:
-            deed.stop()
+        action = self.site.running.find(ask.number("action", 0))
+        if action is not None:
+            action.stop()
         return RedirectResponse(came_from(request), 303)
 
     def is_ours(self, request: Request, ask: Ask) -> bool:

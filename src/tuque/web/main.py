@@ -93,7 +93,7 @@ def console(
             return
         users, password = users_of(users_file)
         secret = secret_of(secret_file)
-        deeds = ActionLog(action_log)
+        actions = ActionLog(action_log)
         proxies = proxies_of(trusted_proxies)
         contexts = None if cert is None and key is None else contexts_of(cert, key)
     except (ConfigError, OSError) as err:
@@ -106,7 +106,7 @@ def console(
     if is_secure and not proxies:
         log.warning("without --trusted-proxies all users have the address of the proxy")
     try:
-        site = Site(node.settings(), users, secret, deeds, name, has_tls, ended)
+        site = Site(node.settings(), users, secret, actions, name, has_tls, ended)
     except ConfigError as err:
         raise click.ClickException(str(err)) from None
     serve(site, listen, web_port, password, proxies, contexts)

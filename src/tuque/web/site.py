@@ -1,4 +1,4 @@
-"""What all pages share: the watch over the nodes, users, sessions, the log of deeds."""
+"""What all pages share: the watch over the nodes, users, sessions, the log of actions."""
 
 from __future__ import annotations
 

@@ -17,13 +17,8 @@ from click.core import ParameterSource
 from tuque import terminal
 from tuque.cli import replies as show
 from tuque.cli.replies import advice, answers_facts, as_facts, describe
-from tuque.client.transport.raw_link import (
-    ErrorReply,
-    Link,
-    LinkError,
-    Reply,
-    Target,
-)
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import HOST, PORT, NodeOptions, came_from, node_options
 
@@ -114,7 +109,7 @@ def run_times(
         if done and interval_s > 0:
             time.sleep(interval_s)
         good = run_words(link, output, words)
-        if not good and link.sock is None:
+        if not good and link.wire is None:
             return False
         done += 1
     return good

@@ -47,7 +47,7 @@ def run_prompt(link: Link, output: Output) -> bool:
     read_line = _reader() if interactive else _plain_reader
     good = True
     while True:
-        prompt = f"{link.target}> " if link.sock is not None else "not connected> "
+        prompt = f"{link.target}> " if link.wire is not None else "not connected> "
         try:
             text = read_line(prompt if interactive else "")
         except EOFError:

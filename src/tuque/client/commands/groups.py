@@ -191,21 +191,21 @@ def _groups(reply: Reply) -> tuple[str, list[JobGroup]]:
 
 
 def _group(reply: Reply) -> JobGroup:
-    told = pairs(reply)
-    state: Any = to_text(told["state"])
+    fields = pairs(reply)
+    state: Any = to_text(fields["state"])
     return JobGroup(
-        id=to_text(told["id"]),
-        queue=to_text(told["queue"]),
+        id=to_text(fields["id"]),
+        queue=to_text(fields["queue"]),
         state=state,
-        children=told["children"],
-        added=told["added"],
-        done=told["done"],
-        failed=told["failed"],
-        on_fail=to_text(told["onfail"]),
-        has_callback=bool(told["callback"]),
-        created_ms=told["created-ms"],
-        over_ms=told["over-ms"],
-        dead=told.get("dead", 0),
+        children=fields["children"],
+        added=fields["added"],
+        done=fields["done"],
+        failed=fields["failed"],
+        on_fail=to_text(fields["onfail"]),
+        has_callback=bool(fields["callback"]),
+        created_ms=fields["created-ms"],
+        over_ms=fields["over-ms"],
+        dead=fields.get("dead", 0),
     )
 
 

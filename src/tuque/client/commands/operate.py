@@ -368,21 +368,21 @@ def _limits(reply: Reply) -> tuple[str, list[KeyRow]]:
     return to_text(cursor), [_key_row(pairs(row)) for row in rows]
 
 
-def _key_row(told: dict[str, Reply]) -> KeyRow:
+def _key_row(row: dict[str, Reply]) -> KeyRow:
     return KeyRow(
-        kind=_kind(told["kind"]),
-        key=to_text(told["key"]),
-        waiting=told["waiting"],
-        since_ms=told["since-ms"],
-        next_ms=told["next-ms"],
-        places=told.get("places", 0),
-        used=told.get("used", 0),
-        token_us=told.get("token-us", 0),
-        burst=told.get("burst", 0),
-        tokens=told.get("tokens", 0),
-        token_ms=told.get("token-ms", 0),
-        weight=told.get("weight", 0),
-        weights=told.get("weights", 0),
+        kind=_kind(row["kind"]),
+        key=to_text(row["key"]),
+        waiting=row["waiting"],
+        since_ms=row["since-ms"],
+        next_ms=row["next-ms"],
+        places=row.get("places", 0),
+        used=row.get("used", 0),
+        token_us=row.get("token-us", 0),
+        burst=row.get("burst", 0),
+        tokens=row.get("tokens", 0),
+        token_ms=row.get("token-ms", 0),
+        weight=row.get("weight", 0),
+        weights=row.get("weights", 0),
     )
 
 

@@ -155,20 +155,20 @@ def _schedules(reply: Reply) -> tuple[str, list[Schedule]]:
 
 
 def _schedule(reply: Reply) -> Schedule:
-    told = pairs(reply)
+    fields = pairs(reply)
     return Schedule(
-        name=to_text(told["name"]),
-        queue=to_text(told["queue"]),
-        cron=to_text(told["cron"]),
-        tz=to_text(told["tz"]),
-        every_s=told["every-ms"] / 1000,
-        missed=to_text(told["missed"]),
-        paused=bool(told["paused"]),
-        next_ms=told["next-ms"],
-        last_ms=told["last-ms"],
-        fired=told["fired"],
-        late=told["late"],
-        id=to_text(told["id"]),
-        waits=to_text(told.get("waits", b"")),
-        body=told.get("body"),
+        name=to_text(fields["name"]),
+        queue=to_text(fields["queue"]),
+        cron=to_text(fields["cron"]),
+        tz=to_text(fields["tz"]),
+        every_s=fields["every-ms"] / 1000,
+        missed=to_text(fields["missed"]),
+        paused=bool(fields["paused"]),
+        next_ms=fields["next-ms"],
+        last_ms=fields["last-ms"],
+        fired=fields["fired"],
+        late=fields["late"],
+        id=to_text(fields["id"]),
+        waits=to_text(fields.get("waits", b"")),
+        body=fields.get("body"),
     )

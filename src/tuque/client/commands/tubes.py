@@ -440,36 +440,36 @@ def _some_seconds(value: Reply) -> float | None:
 
 
 def _info(reply: Reply) -> TubeInfo:
-    told = pairs(reply)
+    fields = pairs(reply)
     return TubeInfo(
-        name=to_text(told["name"]),
-        type=to_text(told["type"]),
-        temporary=told["temporary"] == 1,
-        ttl=_some_seconds(told["ttl"]),
-        ttr=_some_seconds(told["ttr"]),
-        pri=told["pri"],
-        capacity=told["capacity"],
-        ready=told["ready"],
-        taken=told["taken"],
-        delayed=told["delayed"],
-        buried=told["buried"],
-        next_number=told["next-id"],
-        waiting_takes=told["waiting-takes"],
-        waiting_puts=told["waiting-puts"],
-        changes=told["changes"],
-        home=to_text(told.get("home", b"")),
-        epoch=told.get("epoch", 0),
-        state=to_text(told.get("state", b"RUNNING")),
-        sync=told.get("sync", 1),
-        conflict=to_text(told.get("conflict", b"")),
-        stopped=to_text(told.get("stopped", b"")),
-        failover=bool(told.get("failover", 0)),
+        name=to_text(fields["name"]),
+        type=to_text(fields["type"]),
+        temporary=fields["temporary"] == 1,
+        ttl=_some_seconds(fields["ttl"]),
+        ttr=_some_seconds(fields["ttr"]),
+        pri=fields["pri"],
+        capacity=fields["capacity"],
+        ready=fields["ready"],
+        taken=fields["taken"],
+        delayed=fields["delayed"],
+        buried=fields["buried"],
+        next_number=fields["next-id"],
+        waiting_takes=fields["waiting-takes"],
+        waiting_puts=fields["waiting-puts"],
+        changes=fields["changes"],
+        home=to_text(fields.get("home", b"")),
+        epoch=fields.get("epoch", 0),
+        state=to_text(fields.get("state", b"RUNNING")),
+        sync=fields.get("sync", 1),
+        conflict=to_text(fields.get("conflict", b"")),
+        stopped=to_text(fields.get("stopped", b"")),
+        failover=bool(fields.get("failover", 0)),
     )
 
 
 def _statistics(reply: Reply) -> TubeStatistics:
-    told = pairs(reply)
-    return {"tasks": pairs(told["tasks"]), "calls": pairs(told["calls"])}
+    fields = pairs(reply)
+    return {"tasks": pairs(fields["tasks"]), "calls": pairs(fields["calls"])}
 
 
 def _all_of(reply: Reply) -> dict[str, TubeStatistics]:
@@ -495,8 +495,8 @@ def pushed_change(message: list[Reply]) -> TubeChange:
 
 
 def _settings(reply: Reply) -> TubeSettings:
-    told = pairs(reply)
-    return TubeSettings(_some_seconds(told["ttr"]), told["in-replicaset"] == b"yes")
+    fields = pairs(reply)
+    return TubeSettings(_some_seconds(fields["ttr"]), fields["in-replicaset"] == b"yes")
 
 
 # ---- The method table, tubes: which IPROTO users may call them, and the types that a node knows.
@@ -711,32 +711,32 @@ def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call
 
 
 def _home(reply: Reply) -> HomeInfo:
-    told = pairs(reply)
+    fields = pairs(reply)
     copies = tuple(
         TubeCopy(to_text(node), to_text(address), lag, complete == 1)
-        for node, address, lag, complete in told["copies"]
+        for node, address, lag, complete in fields["copies"]
     )
     return HomeInfo(
-        tube=to_text(told["tube"]),
-        home=to_text(told["home"]),
-        address=to_text(told["address"]),
-        epoch=told["epoch"],
-        state=to_text(told["state"]),
-        sync=told["sync"],
-        changes=told["changes"],
-        conflict=to_text(told["conflict"]),
+        tube=to_text(fields["tube"]),
+        home=to_text(fields["home"]),
+        address=to_text(fields["address"]),
+        epoch=fields["epoch"],
+        state=to_text(fields["state"]),
+        sync=fields["sync"],
+        changes=fields["changes"],
+        conflict=to_text(fields["conflict"]),
         copies=copies,
     )
 
 
 def _loss(reply: Reply) -> TubeLoss:
-    told = pairs(reply)
+    fields = pairs(reply)
     return TubeLoss(
-        home=to_text(told["home"]),
-        epoch=int(told["epoch"]),
-        complete=told["copy"] == b"complete",
-        missing=int(told["changes-missing"]),
-        last_heard_ms=int(told["last-heard-ms"]),
-        next_number=int(told["next-id"]),
-        stopped=to_text(told.get("stopped", b"")),
+        home=to_text(fields["home"]),
+        epoch=int(fields["epoch"]),
+        complete=fields["copy"] == b"complete",
+        missing=int(fields["changes-missing"]),
+        last_heard_ms=int(fields["last-heard-ms"]),
+        next_number=int(fields["next-id"]),
+        stopped=to_text(fields.get("stopped", b"")),
     )

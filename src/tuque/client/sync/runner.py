@@ -13,22 +13,22 @@ from tuque.client.api import Hello, Reply, to_text
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.routing.nodes import LIMIT_S
-from tuque.client.transport.conn import greeting, joining, read_greeting, why_closed
+from tuque.client.transport.conn import INFINITE, Lineage, joining, why_closed
 from tuque.client.transport.face import (
     IDLE_S,
-    INFINITE,
     JOIN_S,
     PROOF_S,
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
-    Lineage,
     Sent,
     Slots,
+    greeting,
     log,
     no_answers,
     no_node,
     raise_if_same,
+    read_greeting,
 )
 from tuque.client.transport.sockets import Link, Waiter
 from tuque.client.url import Address, Settings

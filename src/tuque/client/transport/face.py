@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401  # else the first look-up of a name imports it
 import functools
 import inspect
 import logging
-import math
-import os
 import random
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
+from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.retry import FULL, NOT_NOW, Tries
 from tuque.client.routing.leaders import Homes, homeless_hint
 from tuque.client.routing.nodes import LEAVING_REST_S, REST_S, Follow, Route
+from tuque.client.transport.conn import INFINITE, SHORTEST_CONNECT_S, login
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
@@ -73,35 +71,35 @@ def _refuse() -> str:
     raise ConfigError("keyfile has a passphrase: take a key without one")
 
 
-# ---- Forks: what a client has opened is of its own process
+# ---- The first commands of a connection
 
 
-class Held(Protocol):
-    """A connection."""
+def greeting(settings: Settings, hears: bool = False) -> list[Call[Any]]:
+    """The first commands of a new connection, in one write; HELLO is the last.
 
-    def leave(self) -> None:
-        """Closes the copy that a forked process has, and nothing else."""
-
-
-class Lineage:
-    """[U14] How many forks made this process, which tells it from those that it came from (U14.3).
-
-    A pid does not: the first process of a container has that of its parent, which has it outside.
+    `hears`: the node shall push messages, which it does over RESP3 only.
     """
-
-    forks = 0
-    links: Final[weakref.WeakSet[Held]] = weakref.WeakSet()  # that are open
-
-
-def _begin_fork() -> None:
-    """Else the node would not see the end of the parent's connections, and hold its tasks."""
-    Lineage.forks += 1
-    for link in list(Lineage.links):
-        link.leave()
-    Lineage.links.clear()
+    calls: list[Call[Any]] = []
+    if settings.password:
+        calls.append(admin.execute(*login(settings.user, settings.password)))
+    if settings.name:
+        calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
+    if hears:
+        calls.append(admin.execute("HELLO", 3))
+    calls.append(admin.hello())
+    return calls
 
 
-os.register_at_fork(after_in_child=_begin_fork)
+def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
+    """The node's HELLO, None from a server without it; raises if the connection is useless."""
+    for call, reply in zip(calls, replies, strict=True):
+        is_unknown = call.name == "HELLO" and type(reply) is ReplyError and reply.code == "ERR"
+        if isinstance(reply, ReplyError) and not is_unknown:
+            raise reply
+    if isinstance(replies[-1], ReplyError):
+        return None
+    found: Hello = calls[-1].read(replies[-1])
+    return found
 
 
 # ---- face
@@ -112,10 +110,8 @@ T = TypeVar("T")
 log = logging.getLogger("tuque.client")
 log.addFilter(VisibleMessages())  # errors quote other programs
 
-INFINITE = math.inf
 # A long wait is cut into slices, so that a dead link is noticed.
 SLICE_S = 30.0
-SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the reply to joining a session of tubes
 TASK_WORDS = 6  # in a reply that is a task
 AWAY = (Leaving, Conflict, Loading)  # refusals of a node that serves nobody now
@@ -514,16 +510,6 @@ def raise_if_same(replies: list[Reply]) -> None:
     found = [one for one in replies if isinstance(one, ConnectionError)]
     if len(found) == len(replies) and len({one.may_be_done for one in found}) == 1:
         raise found[-1]
-
-
-def connect_error(address: Address, error: OSError) -> ConnectionError:
-    """An operating system error as ours, with the node's name."""
-    reason = error.strerror or str(error) or type(error).__name__
-    if isinstance(error, TimeoutError):
-        reason = "timed out"
-    return ConnectionError(
-        f"cannot connect to {address}: {reason}", node=str(address), retryable=True
-    )
 
 
 def as_method(

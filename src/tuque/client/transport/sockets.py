@@ -1,4 +1,7 @@
-"""Blocking sockets for the client for threads; `streams` has the same names for asyncio."""
+"""Blocking sockets, for the client for threads and for programs that wait for each reply.
+
+`streams` has the same names for asyncio.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,113 @@ import select
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuque.client.api import Arg, Reply
-from tuque.client.transport.conn import Conn
-from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, Lineage, connect_error
-from tuque.client.transport.raw_link import keep_alive
-from tuque.client.url import Address
+from tuque.client.transport.conn import (
+    INFINITE,
+    SHORTEST_CONNECT_S,
+    Conn,
+    Lineage,
+    connect_error,
+)
 from tuque.errors import Error
 
 if TYPE_CHECKING:
     import ssl
 
+    from tuque.client.url import Address
+
 RECEIVE_BYTES = 65536
+KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
+PROBES: Final = 3
+PROBE_S: Final = 15  # between two probes
 
 
-class Link(Conn):
-    """A connected socket with its protocol state."""
+def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+    """Connects to a node; each step takes up to `timeout_s`. Raises OSError."""
+    if address.port == 0:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:
+        sock = socket.create_connection(address, timeout_s)
+    try:
+        if address.port == 0:
+            sock.settimeout(timeout_s)
+            sock.connect(address.host)
+            return sock
+        prepare(sock)
+        if tls is not None:
+            return tls.wrap_socket(sock, server_hostname=address.host)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
-    def __init__(self, address: Address, sock: socket.socket) -> None:
-        super().__init__(address)
+
+def prepare(sock: socket.socket) -> None:
+    """Sends at once, notices a node that is silent and gone, and is remembered on the way to it.
+
+    The same as that of the node, server/net/listen.py, which does not import the client.
+    """
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    limit_ms = 1000 * (KEEP_ALIVE_S + PROBES * PROBE_S)
+    for option, value in (
+        ("TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE", KEEP_ALIVE_S),
+        ("TCP_KEEPINTVL", PROBE_S),
+        ("TCP_KEEPCNT", PROBES),
+        ("TCP_USER_TIMEOUT", limit_ms),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Wire:
+    """A connected socket: bytes out, bytes in. Raises OSError."""
+
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         Lineage.links.add(self)
 
+    def send(self, data: bytes, limit_s: float | None) -> None:
+        """Sends everything; `limit_s` bounds this, and each wait for bytes from now on."""
+        self._sock.settimeout(limit_s)
+        self._sock.sendall(data)
+
+    def receive(self) -> bytes:
+        """Some bytes; none at the end of the connection."""
+        return self._sock.recv(RECEIVE_BYTES)
+
+    def peek(self) -> bytes | None:
+        """The next byte, which stays; none at the end of the connection; None: nothing came."""
+        return self._sock.recv(1, socket.MSG_PEEK) if self.has_input() else None
+
+    def has_input(self) -> bool:
+        """Whether bytes came, or the connection ended: of an idle one, that it is of no use."""
+        return bool(self._poll.poll(0))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def leave(self) -> None:
+        self._sock.close()  # TLS says nothing then
+
+
+class Link(Wire, Conn):
+    """A connected socket with its protocol state."""
+
+    def __init__(self, address: Address, sock: socket.socket) -> None:
+        Conn.__init__(self, address)
+        Wire.__init__(self, sock)
+
     @classmethod
     def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
         """Connects to a node; ConnectionError says why it failed."""
+        timeout_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
         try:
-            return cls(address, _connected(address, tls, deadline_s - time.monotonic()))
+            return cls(address, dial(address, tls, timeout_s))
         except OSError as e:
             raise connect_error(address, e) from e
 
@@ -75,22 +155,16 @@ class Link(Conn):
         Who hears of cancelled jobs expects input at any time: reads what there is.
         """
         if not self.hears:
-            return bool(self._poll.poll(0))
+            return self.has_input()
         try:
-            while self._poll.poll(0):
+            while self.has_input():
                 self.feed(self._received())  # an error if it holds more than pushed messages
         except (Error, OSError):
             return True
         return False
 
-    def close(self) -> None:
-        self._sock.close()
-
-    def leave(self) -> None:
-        self._sock.close()  # TLS says nothing then
-
     def _received(self) -> bytes:
-        received = self._sock.recv(RECEIVE_BYTES)
+        received = self.receive()
         if not received:
             raise self.closed("it closed the connection")
         return received
@@ -121,24 +195,3 @@ class Waiter:
         if not self._granted.wait(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError
         return self.link
-
-
-def _connected(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
-    timeout_s = max(SHORTEST_CONNECT_S, timeout_s)
-    if address.port == 0:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    else:
-        sock = socket.create_connection(address, timeout_s)
-    try:
-        if address.port == 0:
-            sock.settimeout(timeout_s)
-            sock.connect(address.host)
-            return sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(sock)
-        if tls is not None:
-            return tls.wrap_socket(sock, server_hostname=address.host)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

@@ -12,14 +12,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from tuque.client.api import Arg, Reply
-from tuque.client.transport.conn import Conn
-from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, Lineage, connect_error
-from tuque.client.transport.raw_link import keep_alive
-from tuque.client.url import Address
+from tuque.client.transport.conn import (
+    INFINITE,
+    SHORTEST_CONNECT_S,
+    Conn,
+    Lineage,
+    Lines,
+    connect_error,
+)
+from tuque.client.transport.sockets import prepare
 from tuque.errors import Error, ProtocolError
 
 if TYPE_CHECKING:
     import ssl
+
+    from tuque.client.url import Address
 
 ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
@@ -36,6 +43,7 @@ class Link(Conn, asyncio.Protocol):
         self._poll = select.poll()
         self._replies: list[Reply] = []
         self._due = 0
+        self._lines: Lines | None = None  # what counts replies, instead of reading them
         self._answered: asyncio.Future[None] | None = None
         self._arrived = asyncio.Event()  # a message was pushed, or the connection has ended
 
@@ -72,12 +80,28 @@ class Link(Conn, asyncio.Protocol):
         self, commands: list[tuple[Arg, ...]], replies: list[Reply], deadline_s: float
     ) -> None:
         """Sends commands and appends their replies; on an error, those that came before it."""
+        transport = self._ready()
+        self._replies, self._due = replies, len(replies) + len(commands)
+        await self._ask(transport, self.pack(commands), deadline_s)
+
+    async def count(self, packed: bytes, lines: Lines, deadline_s: float) -> None:
+        """Sends packed commands, whose replies of one line each `lines` counts."""
+        transport = self._ready()
+        self._lines = lines
+        try:
+            await self._ask(transport, packed, deadline_s)
+        finally:
+            self._lines = None
+
+    def _ready(self) -> asyncio.Transport:
         if self._lost is not None or self._transport is None:
             raise self._lost or self.closed("it is not connected")
-        packed = self.pack(commands)
-        self._replies, self._due = replies, len(replies) + len(commands)
+        return self._transport
+
+    async def _ask(self, transport: asyncio.Transport, packed: bytes, deadline_s: float) -> None:
+        """Sends the bytes, and waits until all replies have come."""
         self._answered = asyncio.get_running_loop().create_future()
-        self._transport.write(packed)
+        transport.write(packed)
         try:
             async with _limit(deadline_s):
                 await self._answered
@@ -147,10 +171,14 @@ class Link(Conn, asyncio.Protocol):
             return
         self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
         if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(sock)
+            prepare(sock)
 
     def data_received(self, data: bytes) -> None:
+        if self._lines is not None:
+            self._lines.feed(data)
+            if self._lines.is_complete:
+                self._wake()
+            return
         try:
             self._replies += self.feed(data)
         except ProtocolError as e:
@@ -158,7 +186,11 @@ class Link(Conn, asyncio.Protocol):
             self.close()
             return
         self._arrived.set()
-        if len(self._replies) >= self._due and self._answered and not self._answered.done():
+        if len(self._replies) >= self._due:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._answered and not self._answered.done():
             self._answered.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -32,7 +32,11 @@ def end_sessions(s: Server, accounts: list[Account], caller: Client | None = Non
         if c.user is None or c.user not in accounts:
             continue
         is_waiting = c.is_blocked or c.is_monitor or len(c.watched) > 0
-        if c.user.is_gone or not c.user.is_on or (is_waiting and not isinstance(c.chore, LogIn)):
+        if (
+            c.user.is_gone
+            or not c.user.is_on
+            or (is_waiting and not isinstance(c.long_command, LogIn))
+        ):
             c.is_closing = True
             if c is not caller:
                 s.doomed.append(c)

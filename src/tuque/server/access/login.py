@@ -11,7 +11,7 @@ from tuque.logtext import facts
 from tuque.server.access.tenant import no_room
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.replies.long_commands import begin
-from tuque.server.state.client import Chore, Client, Connection
+from tuque.server.state.client import Client, Connection, LongCommand
 from tuque.server.state.notices import leave_notices
 from tuque.server.state.server import Server
 from tuque.server.users.passwords import Work, fits
@@ -65,7 +65,7 @@ class Proof(Work):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Slow(Chore):
+class Slow(LongCommand):
     """A command that waits for the thread that works on passwords."""
 
     def __init__(self, s: Server, c: Client) -> None:
@@ -290,6 +290,10 @@ def wake_slow(s: Server) -> None:
     if hasher is None:
         return
     hasher.bell.quiet()
-    for chore in s.resting:
-        if isinstance(chore, Slow) and chore.work is not None and chore.work.is_done:
-            chore.wake_ms = 0
+    for long_command in s.resting:
+        if (
+            isinstance(long_command, Slow)
+            and long_command.work is not None
+            and long_command.work.is_done
+        ):
+            long_command.wake_ms = 0

@@ -211,9 +211,9 @@ def queue_of(s: Server, id: bytes) -> bytes | None:
 
 def denied_of_worker(s: Server, account: Account, name: bytes) -> Denied | None:
     """A queue of the worker that the user may not see; a lost one's name is free (O11.2)."""
-    hand = s.crew.by_name.get(name)
+    hand = s.workers.by_name.get(name)
     if hand is not None and not hand.is_lost(s.n.now_ms):
-        for queue in hand.said.queues:
+        for queue in hand.reported.queues:
             if not account.may_see(queue):
                 return Denied(queue, name)
     return None
@@ -297,7 +297,7 @@ def note_act(
     outcome = OK
     if len(c.out) > written and c.out[written].startswith(b"-"):
         outcome = first_word(c.out[written])
-    elif c.chore is not None or c.is_blocked:
+    elif c.long_command is not None or c.is_blocked:
         outcome = BEGUN
     if command.name == UNSHOWN:
         words = args[:1]

@@ -139,7 +139,7 @@ def lock_out(s: Server, c: Client) -> None:
         c.is_monitor = False
         s.monitors.remove(c)
     leave_notices(s, c, list(c.watched))
-    if c.is_blocked and c.chore is None:
+    if c.is_blocked and c.long_command is None:
         s.unblock(c)
         c.error(NOAUTH)
         s.touch(c)

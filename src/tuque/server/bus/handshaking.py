@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from tuque.server.bus.reasons import is_no_tls
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.tlsstream import TlsStream
 
 BEGIN_MAX: Final = 5  # handshakes of a stranger's address in BEGIN_S: each costs a signature
@@ -54,7 +54,7 @@ class PendingLink:
 
 
 @final
-class Strangers:
+class PendingByHost:
     """Those that have not begun, by address. Times are in seconds of one clock."""
 
     def __init__(self) -> None:
@@ -62,20 +62,20 @@ class Strangers:
         self.begun: dict[str, int] = {}  # of an address, until `until_s`
         self.until_s = 0.0
 
-    def add(self, guest: PendingLink) -> None:
+    def add(self, pending_link: PendingLink) -> None:
         """It waits."""
-        of_host = self.waiting.get(guest.host)
+        of_host = self.waiting.get(pending_link.host)
         if of_host is None:
-            of_host = self.waiting[guest.host] = {}
-        of_host[guest.fd] = guest
+            of_host = self.waiting[pending_link.host] = {}
+        of_host[pending_link.fd] = pending_link
 
-    def drop(self, guest: PendingLink) -> None:
+    def drop(self, pending_link: PendingLink) -> None:
         """It is given up, if it waits."""
-        of_host = self.waiting.get(guest.host)
-        if of_host is not None and of_host.get(guest.fd) is guest:
-            del of_host[guest.fd]
+        of_host = self.waiting.get(pending_link.host)
+        if of_host is not None and of_host.get(pending_link.fd) is pending_link:
+            del of_host[pending_link.fd]
             if len(of_host) == 0:
-                del self.waiting[guest.host]
+                del self.waiting[pending_link.host]
 
     def take(self, now_s: float) -> PendingLink | None:
         """The next to begin; None: nobody, for `patience_s`.
@@ -99,10 +99,10 @@ class Strangers:
             return None
         self.begun[next_host] = least + 1
         of_host = self.waiting[next_host]
-        guest = of_host.popitem()[1]
+        pending_link = of_host.popitem()[1]
         if len(of_host) == 0:
             del self.waiting[next_host]
-        return guest
+        return pending_link
 
     def patience_s(self, now_s: float, most_s: float) -> float:
         """How long `take` will find nobody, at most `most_s`."""
@@ -115,7 +115,9 @@ class Strangers:
 
     def all(self) -> list[PendingLink]:
         """All that wait."""
-        return [guest for of_host in self.waiting.values() for guest in of_host.values()]
+        return [
+            pending_link for of_host in self.waiting.values() for pending_link in of_host.values()
+        ]
 
 
 # ---- The thread
@@ -127,19 +129,19 @@ class Handshaking:
 
     def __init__(self, context: Callable[[bool], ssl.SSLContext], loads: Callable[[], int]) -> None:
         """`context`: of the dialling end, or of the other one; `loads`: counts the certificates."""
-        self.bell = Bell()
+        self.bell = Wakeup()
         self.loads = 0  # as the bus has heard of it
         self._context = context
         self._count = loads
         self._asked: deque[PendingLink] = deque()  # to begin, or to give up
         self._done: deque[PendingLink] = deque()
-        self._guests: dict[int, PendingLink] = {}  # of the thread alone
+        self._shaking: dict[int, PendingLink] = {}  # of the thread alone
         self._near: dict[
             int, PendingLink
         ] = {}  # have not begun, as those in `_far`; of the thread alone
-        self._far = Strangers()
+        self._far = PendingByHost()
         self._poll = selectors.DefaultSelector()
-        self._wake = Bell()
+        self._wake = Wakeup()
         self._is_closing = False
         self._loads = self.loads = loads()
         self._worker = threading.Thread(target=self._run, name="tls-bus", daemon=True)
@@ -156,15 +158,15 @@ class Handshaking:
 
         `is_near`: it begins before those of strangers; `host`: the address of the other end.
         """
-        guest = PendingLink(sock, is_dialer, is_near, host)
-        self._asked.append(guest)
+        pending_link = PendingLink(sock, is_dialer, is_near, host)
+        self._asked.append(pending_link)
         self._wake.ring()
-        return guest
+        return pending_link
 
-    def end(self, guest: PendingLink) -> None:
+    def end(self, pending_link: PendingLink) -> None:
         """Give it up: it is closed soon."""
-        guest.is_gone = True
-        self._asked.append(guest)
+        pending_link.is_gone = True
+        self._asked.append(pending_link)
         self._wake.ring()
 
     def take(self) -> list[PendingLink]:
@@ -172,11 +174,11 @@ class Handshaking:
         self.bell.quiet()
         found: list[PendingLink] = []
         while len(self._done) > 0:
-            guest = self._done.popleft()
-            if guest.is_gone:
-                guest.close()
+            pending_link = self._done.popleft()
+            if pending_link.is_gone:
+                pending_link.close()
             else:
-                found.append(guest)
+                found.append(pending_link)
         return found
 
     def has_new(self) -> bool:
@@ -192,8 +194,8 @@ class Handshaking:
         self._wake.ring()
         if self._worker.is_alive():
             self._worker.join(5)
-        for guest in [*self._done, *self._asked]:
-            guest.close()
+        for pending_link in [*self._done, *self._asked]:
+            pending_link.close()
         self.bell.close()
 
     # ---- the thread
@@ -201,9 +203,9 @@ class Handshaking:
     def _run(self) -> None:
         while not self._is_closing:
             for key, _ in self._poll.select(self._patience_s()):
-                guest = self._guests.get(key.fd)
-                if guest is not None:
-                    self._go_on(guest)
+                pending_link = self._shaking.get(key.fd)
+                if pending_link is not None:
+                    self._go_on(pending_link)
                 elif key.fd == self._wake.fd:
                     self._wake.quiet()
             while len(self._asked) > 0:
@@ -218,34 +220,34 @@ class Handshaking:
             if loads != self._loads:
                 self._loads = loads
                 self.bell.ring()
-        for guest in [*self._guests.values(), *self._near.values(), *self._far.all()]:
-            guest.close()
+        for pending_link in [*self._shaking.values(), *self._near.values(), *self._far.all()]:
+            pending_link.close()
         self._poll.close()
         self._wake.close()
 
-    def _hear(self, guest: PendingLink) -> None:
+    def _hear(self, pending_link: PendingLink) -> None:
         """Begin a handshake, or end one; one that is over meanwhile is closed by `take`.
 
         To begin costs a signature. An accepted connection waits until nothing else is to be done,
         and the newest one is the first: in a flood the others have lost their place.
         """
-        if self._guests.get(guest.fd) is guest:
-            if guest.is_gone:
-                self._forget(guest)
-                guest.close()
-        elif guest.stream is None:
-            if guest.is_gone:
-                if not guest.is_near:
-                    self._far.drop(guest)
-                elif self._near.get(guest.fd) is guest:
-                    del self._near[guest.fd]
-                self._close_once(guest)
-            elif guest.is_dialer:
-                self._start(guest)
-            elif guest.is_near:
-                self._near[guest.fd] = guest
+        if self._shaking.get(pending_link.fd) is pending_link:
+            if pending_link.is_gone:
+                self._forget(pending_link)
+                pending_link.close()
+        elif pending_link.stream is None:
+            if pending_link.is_gone:
+                if not pending_link.is_near:
+                    self._far.drop(pending_link)
+                elif self._near.get(pending_link.fd) is pending_link:
+                    del self._near[pending_link.fd]
+                self._close_once(pending_link)
+            elif pending_link.is_dialer:
+                self._start(pending_link)
+            elif pending_link.is_near:
+                self._near[pending_link.fd] = pending_link
             else:
-                self._far.add(guest)
+                self._far.add(pending_link)
 
     def _patience_s(self) -> float:
         """How long to wait for bytes: not at all while connections may begin."""
@@ -253,43 +255,43 @@ class Handshaking:
             return 0.0
         return self._far.patience_s(time.monotonic(), LOOK_S)
 
-    def _start(self, guest: PendingLink) -> None:
+    def _start(self, pending_link: PendingLink) -> None:
         """Begin a handshake."""
-        context = self._context(guest.is_dialer)
-        guest.stream = TlsStream(guest.sock, context, guest.is_dialer)
-        self._guests[guest.fd] = guest
-        self._poll.register(guest.fd, READ)
-        self._go_on(guest)
+        context = self._context(pending_link.is_dialer)
+        pending_link.stream = TlsStream(pending_link.sock, context, pending_link.is_dialer)
+        self._shaking[pending_link.fd] = pending_link
+        self._poll.register(pending_link.fd, READ)
+        self._go_on(pending_link)
 
-    def _close_once(self, guest: PendingLink) -> None:
+    def _close_once(self, pending_link: PendingLink) -> None:
         """It was given up before it began; it is asked twice, and its number may be another's."""
-        if guest.fd >= 0:
-            guest.fd = -1
-            guest.close()
+        if pending_link.fd >= 0:
+            pending_link.fd = -1
+            pending_link.close()
 
-    def _go_on(self, guest: PendingLink) -> None:
+    def _go_on(self, pending_link: PendingLink) -> None:
         """The next step."""
-        stream = guest.stream
+        stream = pending_link.stream
         assert stream is not None
         try:
             is_over = stream.handshake()
         except OSError as error:
-            guest.error = error
+            pending_link.error = error
             is_over = True
-            if not guest.is_dialer and is_no_tls(error):
+            if not pending_link.is_dialer and is_no_tls(error):
                 with contextlib.suppress(OSError):
-                    guest.sock.send(ALERT)  # OpenSSL says nothing then
-        if is_over and (guest.error is not None or not stream.wants_write):
-            self._forget(guest)
-            self._done.append(guest)
+                    pending_link.sock.send(ALERT)  # OpenSSL says nothing then
+        if is_over and (pending_link.error is not None or not stream.wants_write):
+            self._forget(pending_link)
+            self._done.append(pending_link)
             self.bell.ring()
             return
         wanted = BOTH if stream.wants_write else READ
-        if wanted != guest.watches:
-            guest.watches = wanted
-            self._poll.modify(guest.fd, wanted)
+        if wanted != pending_link.watches:
+            pending_link.watches = wanted
+            self._poll.modify(pending_link.fd, wanted)
 
-    def _forget(self, guest: PendingLink) -> None:
-        del self._guests[guest.fd]
+    def _forget(self, pending_link: PendingLink) -> None:
+        del self._shaking[pending_link.fd]
         with contextlib.suppress(KeyError, ValueError):
-            self._poll.unregister(guest.fd)
+            self._poll.unregister(pending_link.fd)

@@ -63,7 +63,7 @@ def first_bytes(pieces: list[bytes]) -> i64:
 
 
 @final
-class Held:
+class HeldFrame:
     """The payload of a frame that waits for a record: it gets its code when it leaves."""
 
     def __init__(self, seq: i64, parts: list[bytes], total: i64) -> None:
@@ -97,25 +97,26 @@ class Link:
         self.dialed = dialed  # requested address; ("", 0): the link was accepted
         self.deadline_ms = deadline_ms  # of the handshake
         self.is_connecting = False  # not connected yet, or in the TLS handshake
-        self.guest: PendingLink | None = None  # the TLS handshake, while its thread has the socket
+        # the TLS handshake, while its thread has the socket
+        self.pending_link: PendingLink | None = None
         self.tls: TlsStream | None = None  # then it is `sock`, too
         self.is_tls = False
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once known
         self.has_met = False  # what must not clash is said (K3.4)
         self.number: i64 = 0  # order of creation
-        self.gated: list[Held] = []  # in their order
+        self.gated: list[HeldFrame] = []  # in their order
         self.wire: list[bytes] = []  # can be sent, not taken by the socket yet
         self.wire_at: i64 = 0  # bytes taken of the first of them
         self.heads: list[Head] = []  # of large frames; an empty piece is in the place of each
         self.waiting_bytes: i64 = 0  # of both
         self.wants_write = False
 
-    def take_over(self, guest: PendingLink) -> None:
+    def take_over(self, pending_link: PendingLink) -> None:
         """[B1] Its TLS handshake is over (B1.8)."""
-        self.tls = guest.stream
+        self.tls = pending_link.stream
         # it has all that a link asks of its socket
-        self.sock = cast(socket.socket, guest.stream)
+        self.sock = cast(socket.socket, pending_link.stream)
         self.is_plain = False
         self.is_tls = True
 
@@ -150,7 +151,7 @@ class Link:
         if seq < 0 and len(self.gated) == 0:
             self.frame(parts, total)
             return
-        held = Held(max(seq, 0), parts, total)
+        held = HeldFrame(max(seq, 0), parts, total)
         self.waiting_bytes += held.size
         self.gated.append(held)
 
@@ -249,8 +250,8 @@ class Link:
     def close(self, shaking: Handshaking | None, poller: Poller) -> None:
         """Close the socket and drop waiting frames."""
         self.is_closed = True
-        if self.guest is not None and shaking is not None:
-            shaking.end(self.guest)
+        if self.pending_link is not None and shaking is not None:
+            shaking.end(self.pending_link)
         else:
             poller.drop(int(self.fd))
             self.sock.close()

@@ -13,8 +13,8 @@ from typing import Final, final
 import msgspec
 from mypy_extensions import i64
 
+from tuque.cluster.duplicate_ids import Refused
 from tuque.cluster.members import Members
-from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
 from tuque.core.msgs.bus import AnyMessage, Belongings, Heartbeat, Refusal
 from tuque.core.node.node import Node
@@ -54,7 +54,7 @@ REASON_MAX: Final = 200  # characters of the other end's refusal
 
 
 @final
-class Young:
+class Unauthenticated:
     """The links that nobody has proved yet, in the order of their creation."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class Bus(Sending):
         self.sockets: list[socket.socket] = []  # listening
         self.listeners: dict[int, socket.socket] = {}  # by descriptor, once the bus is open
         self.begun: i64 = 0  # number of links, dialled or accepted
-        self.young = Young()  # in their handshake
+        self.young = Unauthenticated()  # in their handshake
         self.resolver = system.open_resolver()
         self.lookups = Lookups(self.resolver)
         self.bugs = Bugs()
@@ -223,7 +223,7 @@ class Bus(Sending):
         now_ms = self.n.now_ms
         for link in self.young.late(now_ms):
             what = "no connection" if link.is_connecting else "no handshake"
-            what = what if link.guest is None else "no TLS handshake"
+            what = what if link.pending_link is None else "no TLS handshake"
             self.drop(link, f"{what} within 2 s")
         for host, port in self.members.tick(now_ms):
             self.dial(host, port)
@@ -355,7 +355,7 @@ class Bus(Sending):
             link.is_connecting = True
             is_dialer = link.dialed[1] != 0
             is_near = is_dialer or self.young.is_near(link.host)
-            link.guest = self.shaking.begin(link.sock, is_dialer, is_near, link.host)
+            link.pending_link = self.shaking.begin(link.sock, is_dialer, is_near, link.host)
         elif self.is_tls:
             self.drop(link, "TLS is not ready")
         else:
@@ -365,19 +365,19 @@ class Bus(Sending):
         """[B1] TLS handshakes are over (B1.8)."""
         shaking = self.shaking
         assert shaking is not None
-        for guest in shaking.take():
-            if guest.is_gone:
-                guest.close()
+        for pending_link in shaking.take():
+            if pending_link.is_gone:
+                pending_link.close()
                 continue
-            link = self.links[guest.fd]
-            link.guest = None
+            link = self.links[pending_link.fd]
+            link.pending_link = None
             link.is_connecting = False
             self.poller.add(link.fd)
-            if guest.error is not None:
+            if pending_link.error is not None:
                 self.figures.refused += 1
-                self.drop(link, reasons.why_broken(guest.error))
+                self.drop(link, reasons.why_broken(pending_link.error))
                 continue
-            link.take_over(guest)
+            link.take_over(pending_link)
             self.push(link)
             if link.has_early() and not link.is_closed:
                 self.read(link)
@@ -476,11 +476,11 @@ class Bus(Sending):
         """Handle the dialled node's first message: it accepts or refuses the link."""
         if isinstance(message, Refusal):
             self.figures.refused += 1
-            twin = printable(message.twin)
-            if twin.startswith(":"):  # it is that node itself
-                twin = f"[{link.host}]{twin}" if ":" in link.host else link.host + twin
-            if twin:
-                self.members.on_twin(twin, self.members.timeout_ms)  # K1.3
+            where = printable(message.twin)
+            if where.startswith(":"):  # it is that node itself
+                where = f"[{link.host}]{where}" if ":" in link.host else link.host + where
+            if where:
+                self.members.on_duplicate_id(where, self.members.timeout_ms)  # K1.3
             if message.removal > 0:
                 self.members.on_own_number(message.removal)
             self.drop(link, printable(message.text))
@@ -524,7 +524,8 @@ class Bus(Sending):
         except Refused as error:
             self.figures.refused += 1
             if link.dialed[1] == 0:
-                self.put(link, link.conn.encode([Refusal(str(error), error.twin, error.removal)]))
+                refusal = Refusal(str(error), error.duplicate_id, error.removal)
+                self.put(link, link.conn.encode([refusal]))
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)

@@ -27,7 +27,7 @@ from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.errors import core_words, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_queue, check_tasks
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model.tube import Tube
@@ -307,7 +307,7 @@ def dead_stat(s: Server, c: Client, queue: bytes) -> None:
 
 
 @final
-class Counts(Chore):
+class Counts(LongCommand):
     """[W12] DEAD STAT: the most frequent reasons, found in slices."""
 
     def __init__(self, s: Server, c: Client, queue: bytes) -> None:
@@ -409,7 +409,7 @@ def check_key(s: Server, letter: Letter) -> None:
 
 
 @final
-class LetterChore(Chore):
+class LetterChore(LongCommand):
     """[W12] DEAD REPLAY and PURGE in slices; with RATE some letters now, others in time (W12.7)."""
 
     def __init__(

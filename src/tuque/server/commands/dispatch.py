@@ -336,7 +336,7 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
         least = bound_of(command.name, args).least if command.is_container else command.least
         s.n.work += least - 1  # L2.10: the loop counts the call itself
         HANDLERS[command.wire_name](s, c, args)
-    rest = c.chore
+    rest = c.long_command
     if rest is not None:  # it runs in slices
         rest.words_bytes = memory_of([args])
         weigh(s.n, c)  # M5.1

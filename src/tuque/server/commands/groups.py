@@ -17,7 +17,7 @@ from tuque.server.commands.schedules import packed_options, shown_work, work_in
 from tuque.server.replies.errors import LEAVING, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import tube_named
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
@@ -137,7 +137,7 @@ def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
 
 
 @final
-class Listing(Chore):
+class Listing(LongCommand):
     """[T51] One LIST: it looks at one group after the other, in slices, until it has its rows."""
 
     def __init__(

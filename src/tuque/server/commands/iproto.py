@@ -34,7 +34,7 @@ from tuque.server.replies.tubes import (
 )
 from tuque.server.replies.tubes import OK as STATUS_OK
 from tuque.server.replies.waiting import hold_back_wired
-from tuque.server.state.client import GUEST, Chore, Put, Take, User, Wired
+from tuque.server.state.client import GUEST, LongCommand, Put, Take, User, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.users import Account
 from tuque.tubes.model.errors import TubeError
@@ -256,9 +256,9 @@ class IprotoCall(TubeCall):
         """Reply with a map."""
         self.answer([map_head(int(count)) + b"".join(parts)])
 
-    def begin(self, chore: Chore) -> None:
+    def begin(self, long_command: LongCommand) -> None:
         """Run in slices; other calls run meanwhile."""
-        begin_call(self.s, self.w, self.sync, chore)
+        begin_call(self.s, self.w, self.sync, long_command)
 
     def await_task(self, until_ms: i64) -> None:
         """[I7] Wait under a number of its own (I7.1)."""
@@ -403,7 +403,7 @@ def select(w: Wired, request: Request) -> None:
 
 
 @final
-class LateLogIn(Chore):
+class LateLogIn(LongCommand):
     """[N6] A log-in that waits for its turn (N6.1)."""
 
     def __init__(self, s: Server, w: Wired, request: Request, place: Place) -> None:

@@ -32,7 +32,7 @@ from tuque.server.access.tenant import hide_ids
 from tuque.server.replies.errors import error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_strange, check_tasks
-from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Chore, Client
+from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
     HEADER_MAX,
@@ -177,7 +177,7 @@ def check_queues(s: Server, c: Client, ids: list[bytes]) -> None:
 
 
 @final
-class Ids(Chore):
+class Ids(LongCommand):
     """One of these commands, with many ids."""
 
     def __init__(
@@ -330,7 +330,7 @@ def put_run(s: Server, c: Client, job: Job) -> None:
         c.out.append(b"\r\n$3\r\nrun\r\n_\r\n" if c.resp3 else b"\r\n$3\r\nrun\r\n$-1\r\n")
         return
     if c.begins_as != c.worker:  # it has a name of its own
-        s.crew.note(s.n, c.begins_as, [job.id])
+        s.workers.note(s.n, c.begins_as, [job.id])
     c.out.append(s.tokens.token(life.run).field)
 
 

@@ -49,7 +49,7 @@ from tuque.server.commands.jobs import BADID, check_room
 from tuque.server.commands.queues import flat, rename
 from tuque.server.replies.errors import core_words, error_words, reply_help
 from tuque.server.replies.long_commands import begin as begin_long
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
     ArgError,
@@ -83,7 +83,7 @@ QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
 # ---- NEXT, DEFER, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2)
 
 
-class Taking(Chore):
+class Taking(LongCommand):
     """Fills a batch of a group."""
 
     def __init__(self, s: Server, c: Client, g: Group, seq: i64, count: i64, size: i64) -> None:
@@ -218,7 +218,7 @@ class Deferral(Taking):
 
 
 @final
-class Ending(Chore):
+class Ending(LongCommand):
     """[Y1, Y4, Y5] COMMIT, RELEASE, and OPEN with takeover: process most jobs in slices first."""
 
     def __init__(self, s: Server, c: Client, what: i64, name: bytes, epoch: i64, seq: i64) -> None:
@@ -283,7 +283,7 @@ class Ending(Chore):
 
 
 @final
-class GroupNames(Chore):
+class GroupNames(LongCommand):
     """[Y10] LEASE LIST: the groups whose queues the client may all see."""
 
     def __init__(self, s: Server, c: Client) -> None:

@@ -17,7 +17,7 @@ from tuque.server.commands.dead import shown
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.observe.queue_walk import level_of, oldest_ms
 from tuque.server.replies.long_commands import begin
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import Tube
 from tuque.wire.commands.arguments import (
@@ -126,7 +126,7 @@ def look_for(spec: ListSpec, glob: bytes) -> None:
 
 
 @final
-class Listing(Chore):
+class Listing(LongCommand):
     """One QLIST: what it has found so far."""
 
     def __init__(self, s: Server, c: Client, spec: ListSpec) -> None:

@@ -25,7 +25,7 @@ from tuque.server.commands.jobs import check_ids, check_room
 from tuque.server.commands.tube_slices import Walk
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_queue
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.model.tube import Tube
 from tuque.wire.commands.arguments import (
@@ -155,7 +155,7 @@ def reply_peeked(c: Client, rows: list[object]) -> None:
 
 
 @final
-class Peek(Chore):
+class Peek(LongCommand):
     """[S3] QPEEK of a tube: its first tasks, or its last ones, and the plain jobs behind them.
 
     The first ones are found in the orders of the tube. Otherwise it looks at all tasks, in slices.
@@ -266,7 +266,7 @@ def flat(fields: dict[str, object]) -> list[object]:
 
 
 @final
-class Scan(Chore):
+class Scan(LongCommand):
     """One call and its results so far."""
 
     def __init__(self, s: Server, c: Client, spec: ScanSpec, is_jobs: bool) -> None:

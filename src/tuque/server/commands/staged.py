@@ -18,7 +18,7 @@ from tuque.core.tables.staged import (
 from tuque.server.replies.errors import core_words, error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.waiting import await_copies
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.wire.commands.add_options import BASIC_WORDS, Taker, addjob_options
 from tuque.wire.commands.arguments import ArgError, Misuse, ranged
@@ -42,7 +42,7 @@ NOT_ACK: Final = b"ERR a transaction is not named ACK: that is a word of PUBLISH
 
 
 @final
-class Publication(Chore):
+class Publication(LongCommand):
     """[Z2] PUBLISH of many jobs: check all, publish all, then create them (Z2.11)."""
 
     def __init__(self, s: Server, c: Client, spec: PublishSpec) -> None:

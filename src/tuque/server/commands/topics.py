@@ -34,7 +34,7 @@ from tuque.server.replies.errors import core_words, reply_help
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import HOME, address_of, refusal_text
 from tuque.server.replies.waiting import await_copies, ids_reply, take_lacking
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
@@ -135,7 +135,7 @@ def add(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 @final
-class Adding(Chore):
+class Adding(LongCommand):
     """[T62] One ADD: the filters are compared in slices, then all jobs are added at once."""
 
     def __init__(

@@ -24,7 +24,7 @@ from tuque.server.log.log import log
 from tuque.server.replies.errors import text_of
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.tubes import OK, TubeCall, end_takes
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.notices import Callback, leave_notices, watch
 from tuque.server.state.server import Server
 from tuque.tubes.leadership.create import claim_tube
@@ -86,7 +86,7 @@ WATCHED_MAX: Final = 1_000  # tubes that one connection may subscribe to
 
 
 @final
-class Statistics(Chore):
+class Statistics(LongCommand):
     """The counters of every tube; tubes dropped meanwhile are left out."""
 
     def __init__(self, call: TubeCall) -> None:

@@ -14,7 +14,7 @@ from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.queues.procedures import mark_ready
 from tuque.server.replies.tubes import OK, TubeCall
-from tuque.server.state.client import Chore
+from tuque.server.state.client import LongCommand
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -35,7 +35,7 @@ MERGED: Final = 16  # keys that are merged per unit of work
 
 
 @final
-class TubeChore(Chore):
+class TubeChore(LongCommand):
     """A command that changes many tasks of a tube."""
 
     def __init__(self, call: TubeCall, what: i64) -> None:
@@ -189,7 +189,7 @@ class Walk:
 
 
 @final
-class Tasks(Chore):
+class Tasks(LongCommand):
     """TASKS: the first tasks in a state, in the order of (pri, number)."""
 
     def __init__(self, call: TubeCall) -> None:

@@ -27,7 +27,7 @@ from tuque.server.replies.tubes import (
     put_none,
     put_task,
 )
-from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client
+from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec
@@ -294,9 +294,9 @@ class RespCall(TubeCall):
         self.c.out.append(b"%%%d\r\n" % count if self.c.resp3 else b"*%d\r\n" % (2 * count))
         self.c.out.extend(parts)
 
-    def begin(self, chore: Chore) -> None:
+    def begin(self, long_command: LongCommand) -> None:
         """Run in slices; the client is blocked meanwhile."""
-        begin(self.s, self.c, chore)
+        begin(self.s, self.c, long_command)
 
     def await_task(self, until_ms: i64) -> None:
         """Block the client meanwhile."""

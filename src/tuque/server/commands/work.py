@@ -141,7 +141,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
             words = UNDELIVERED if refused.code == NOTDELIVERED else core_words(refused)
             c.out.append(c.error_bytes(words))
     if len(begun) > 0:  # the worker has a name of its own
-        s.crew.note(n, worker, begun)
+        s.workers.note(n, worker, begun)
 
 
 def why_not(s: Server, refused: Refusal) -> bytes:
@@ -160,10 +160,10 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     if refused is not None:
         c.error(why_not(s, refused))
         return
-    if len(s.crew.by_name) > 0:
+    if len(s.workers.by_name) > 0:
         life = life_of(s.n, words[1])
-        if life is not None and life.worker in s.crew.by_name:
-            s.crew.note(s.n, life.worker, [words[1]])
+        if life is not None and life.worker in s.workers.by_name:
+            s.workers.note(s.n, life.worker, [words[1]])
     c.out.append(int_reply(i64(s.n.jobs[words[1]].retry_s)))
 
 

@@ -12,7 +12,7 @@ from tuque.server.commands.dead import shown, task_of
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.errors import reply_help
 from tuque.server.replies.long_commands import begin
-from tuque.server.state.client import Chore, Client
+from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.server.state.workers import (
     NO_ORDER,
@@ -20,8 +20,8 @@ from tuque.server.state.workers import (
     QUIET,
     STOP,
     WORKERS_MAX,
-    Hand,
-    Said,
+    Reported,
+    WorkerInfo,
     WorkerRegistry,
 )
 from tuque.wire.commands.arguments import (
@@ -63,9 +63,9 @@ def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"HERE" and count > 2:
         worker_here(s, c, args)
     elif word == b"BYE" and count == 3:
-        hand = s.crew.by_name.get(args[2])
-        if hand is not None:
-            s.crew.drop(hand)  # O11.3
+        worker = s.workers.by_name.get(args[2])
+        if worker is not None:
+            s.workers.drop(worker)  # O11.3
         c.ok()
     elif word == b"LIST":
         worker_list(s, c, args)
@@ -83,104 +83,104 @@ def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     """[O11] WORKER HERE: a worker announces itself, or says that it lives (O11.1)."""
     name = worker_name(args[2])
     words = what_it_says(args)
-    n, workers = s.n, s.crew
+    n, workers = s.n, s.workers
     n.work += 1 + len(args) // WORDS_OF_UNIT
     limit = n.limits.memory_bytes
     if limit > 0 and not workers.has_room(name, words, limit // WORKERS_PART):
         raise ArgError(LARGE_WORKERS)  # O11.4
-    hand = workers.enter(name, n.now_ms)
-    if hand is None:
+    worker = workers.enter(name, n.now_ms)
+    if worker is None:
         n.work += len(workers.by_name) // 10
         raise ArgError(MANY_WORKERS)  # O11.4
-    if hand.is_lost(n.now_ms):
-        hand.since_ms = n.now_ms
-        hand.order = NO_ORDER  # another process, under the same name
-    if len(words.app) > 0 and words.app != hand.said.app:  # O12.6
+    if worker.is_lost(n.now_ms):
+        worker.since_ms = n.now_ms
+        worker.order = NO_ORDER  # another process, under the same name
+    if len(words.app) > 0 and words.app != worker.reported.app:  # O12.6
         n.work += 1 + len(workers.deploys)
         workers.deployed(words, n.now_ms)
-    hand.said = words
-    hand.heard_ms = n.now_ms
-    hand.client = c.number
-    workers.weigh(hand)
-    c.reply(ORDER_NAMES[hand.order])
+    worker.reported = words
+    worker.heard_ms = n.now_ms
+    worker.client = c.number
+    workers.weigh(worker)
+    c.reply(ORDER_NAMES[worker.order])
 
 
-def what_it_says(args: list[bytes]) -> Said:
+def what_it_says(args: list[bytes]) -> Reported:
     """The options of WORKER HERE; QUEUES ends them."""
-    said = Said()
+    reported = Reported()
     i: i64 = 3
     while i < len(args):
         word = args[i].upper()
         if word == b"QUIET":
-            said.is_quiet = True
+            reported.is_quiet = True
             i += 1
             continue
         if i + 1 == len(args):
             raise Misuse(args[i])
         value = args[i + 1]
         if word == b"QUEUES":
-            said.queues = args[i + 1 :]
-            if len(said.queues) > QUEUES_MAX:
+            reported.queues = args[i + 1 :]
+            if len(reported.queues) > QUEUES_MAX:
                 raise ArgError(MANY_QUEUES)
-            if len(b"".join(said.queues)) > QUEUES_BYTES:
+            if len(b"".join(reported.queues)) > QUEUES_BYTES:
                 raise ArgError(LONG_QUEUES)
-            return said
+            return reported
         if word == b"HOST" or word == b"VERSION" or word == b"APP":
             if len(value) > TEXT_MAX:
                 raise ArgError(LONG_TEXT)
             if word == b"HOST":
-                said.host = value
+                reported.host = value
             elif word == b"VERSION":
-                said.version = value
+                reported.version = value
             else:
-                said.app = value
+                reported.app = value
         else:
-            take_number(said, word, value)
+            take_number(reported, word, value)
         i += 2
-    return said
+    return reported
 
 
-def take_number(said: Said, word: bytes, value: bytes) -> None:
+def take_number(reported: Reported, word: bytes, value: bytes) -> None:
     """One option of WORKER HERE whose value is a number."""
     if word not in (b"PID", b"SLOTS", b"BUSY", b"DONE", b"FAILED", b"AGE"):
         raise Misuse(word)
     number = ranged(value, 0, NUMBER_MAX, BAD_NUMBER)
     if word == b"PID":
-        said.pid = number
+        reported.pid = number
     elif word == b"SLOTS":
-        said.slots = number
+        reported.slots = number
     elif word == b"BUSY":
-        said.busy = number
+        reported.busy = number
     elif word == b"DONE":
-        said.done = number
+        reported.done = number
     elif word == b"FAILED":
-        said.failed = number
+        reported.failed = number
     else:
-        said.age_ms = number
+        reported.age_ms = number
 
 
 def worker_order(s: Server, c: Client, name: bytes, order: i64) -> None:
     """[O13] WORKER QUIET|STOP name (O13.1)."""
-    hand = s.crew.by_name.get(name)
-    if hand is None or hand.is_lost(s.n.now_ms):
+    worker = s.workers.by_name.get(name)
+    if worker is None or worker.is_lost(s.n.now_ms):
         raise ArgError(NOWORKER)
-    if order > hand.order:
-        hand.order = order
-    its = s.by_number.get(int(hand.client))
+    if order > worker.order:
+        worker.order = order
+    its = s.by_number.get(int(worker.client))
     if its is not None and its.resp3 and not its.is_closing:
         its.out.append(b">3\r\n$12\r\nworker-order\r\n")
-        put_bulk(its.out, its.named(hand.name))
-        put_bulk(its.out, ORDER_NAMES[hand.order])
+        put_bulk(its.out, its.named(worker.name))
+        put_bulk(its.out, ORDER_NAMES[worker.order])
         s.touch(its)
     c.ok()
 
 
 @final
-class Roll(Chore):
+class Roll(LongCommand):
     """One WORKER LIST and its rows so far."""
 
     def __init__(
-        self, s: Server, c: Client, hands: list[Hand], most: i64, glob: Glob | None
+        self, s: Server, c: Client, hands: list[WorkerInfo], most: i64, glob: Glob | None
     ) -> None:
         super().__init__(c)
         self.s = s
@@ -204,31 +204,31 @@ class Roll(Chore):
             if n.work >= until:
                 return False
             n.work += 1
-            hand = self.hands[self.at]
+            worker = self.hands[self.at]
             self.at += 1
-            if self.is_meant(n, hand) and is_shown(self.client, hand):
+            if self.is_meant(n, worker) and is_shown(self.client, worker):
                 self.found += 1
-                self.add(hand)
+                self.add(worker)
         return True
 
-    def is_meant(self, n: Node, hand: Hand) -> bool:
+    def is_meant(self, n: Node, worker: WorkerInfo) -> bool:
         """[O12] Whether its name matches (O12.3)."""
         if self.glob is None:
             return True
-        found = self.glob.matches(shown(self.client.named(hand.name)))
+        found = self.glob.matches(shown(self.client.named(worker.name)))
         n.work += self.glob.units()
         return found
 
-    def add(self, hand: Hand) -> None:
+    def add(self, worker: WorkerInfo) -> None:
         """One worker, with its runs."""
         n = self.s.n
-        is_lost = hand.is_lost(n.now_ms)
+        is_lost = worker.is_lost(n.now_ms)
         runs: list[object] = []
-        for id in list(hand.ids):
+        for id in list(worker.ids):
             if len(runs) >= RUNS_SHOWN:
                 break
             n.work += 1
-            one = standing_of(n, id, hand.name, is_lost)
+            one = standing_of(n, id, worker.name, is_lost)
             if one is None or not self.client.sees(one.job.queue):
                 continue
             due: object = None if one.due_ms == 0 else max(0, int(one.due_ms - n.now_ms))
@@ -243,11 +243,11 @@ class Roll(Chore):
                     due,
                 ]
             )
-        fields = fields_of(self.client, hand, n.now_ms, is_lost)
+        fields = fields_of(self.client, worker, n.now_ms, is_lost)
         fields.append(b"runs")
         fields.append(runs)
         put_value(self.out, fields, self.client.resp3)
-        self.bytes_used += 600 + hand.said.size() + 300 * len(runs)
+        self.bytes_used += 600 + worker.reported.size() + 300 * len(runs)
 
     def tell(self) -> None:
         """Reply with the next cursor (0: done) and the rows."""
@@ -257,52 +257,52 @@ class Roll(Chore):
         out.append(b"".join(self.out))
 
 
-def is_shown(c: Client, hand: Hand) -> bool:
+def is_shown(c: Client, worker: WorkerInfo) -> bool:
     """[N2] Whether the client's user may see the worker: one of its queues, if it names any."""
-    if c.is_tenant() and not c.is_own(hand.name):
+    if c.is_tenant() and not c.is_own(worker.name):
         return False
-    if len(hand.said.queues) == 0 or c.sees_all():
+    if len(worker.reported.queues) == 0 or c.sees_all():
         return True
-    return any(c.sees(queue) for queue in hand.said.queues)
+    return any(c.sees(queue) for queue in worker.reported.queues)
 
 
-def fields_of(c: Client, hand: Hand, now_ms: i64, is_lost: bool) -> list[object]:
+def fields_of(c: Client, worker: WorkerInfo, now_ms: i64, is_lost: bool) -> list[object]:
     """[O12] Names and values of a worker (O12.1)."""
-    said = hand.said
+    reported = worker.reported
     queues: list[object] = []
-    for queue in said.queues:
+    for queue in reported.queues:
         if c.sees(queue):
             queues.append(c.named(queue))
-    state = b"lost" if is_lost else (b"quiet" if said.is_quiet else b"alive")
+    state = b"lost" if is_lost else (b"quiet" if reported.is_quiet else b"alive")
     return [
         b"name",
-        c.named(hand.name),
+        c.named(worker.name),
         b"host",
-        said.host,
+        reported.host,
         b"pid",
-        int(said.pid),
+        int(reported.pid),
         b"version",
-        said.version,
+        reported.version,
         b"app",
-        said.app,
+        reported.app,
         b"queues",
         queues,
         b"slots",
-        int(said.slots),
+        int(reported.slots),
         b"busy",
-        int(said.busy),
+        int(reported.busy),
         b"done",
-        int(said.done),
+        int(reported.done),
         b"failed",
-        int(said.failed),
+        int(reported.failed),
         b"since-ms",
-        int(hand.since_ms),
+        int(worker.since_ms),
         b"heard-ms",
-        max(0, int(now_ms - hand.heard_ms)),
+        max(0, int(now_ms - worker.heard_ms)),
         b"state",
         state,
         b"order",
-        ORDER_NAMES[hand.order],
+        ORDER_NAMES[worker.order],
     ]
 
 
@@ -329,14 +329,14 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
         else:
             raise Misuse(args[i])
         i += 2
-    s.n.work += len(s.crew.by_name) // 10
-    begin(s, c, Roll(s, c, hands_after(s.crew, cursor), most, glob))
+    s.n.work += len(s.workers.by_name) // 10
+    begin(s, c, Roll(s, c, hands_after(s.workers, cursor), most, glob))
 
 
 def worker_deploys(s: Server, c: Client) -> None:
     """[O12] WORKER DEPLOYS (O12.6); of queues that the client's user may see."""
     rows: list[object] = []
-    for one in s.crew.deploys:
+    for one in s.workers.deploys:
         s.n.work += 1
         queues: list[object] = []
         for queue in one.queues:
@@ -347,10 +347,10 @@ def worker_deploys(s: Server, c: Client) -> None:
     put_value(c.out, rows, c.resp3)
 
 
-def hands_after(crew: WorkerRegistry, serial: i64) -> list[Hand]:
+def hands_after(workers: WorkerRegistry, serial: i64) -> list[WorkerInfo]:
     """The workers with a later serial, in order."""
-    found: list[Hand] = []
-    for hand in crew.by_name.values():
-        if hand.serial > serial:
-            found.append(hand)
+    found: list[WorkerInfo] = []
+    for worker in workers.by_name.values():
+        if worker.serial > serial:
+            found.append(worker)
     return found

@@ -1,7 +1,7 @@
 """The identity of this node in nodes.conf, and access to the server's files (SPEC C1.5, C1.6).
 
 Decides when the file is safe: written to a new file, synced, renamed into place. Its contents are
-up to cluster/kept.py, the other nodes to cluster/members.py.
+up to cluster/nodes_conf.py, the other nodes to cluster/members.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 from secrets import token_bytes, token_hex
 from typing import Final
 
-from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import BadNodes, NodesConf, parse_nodes_conf
 from tuque.logtext import facts
 from tuque.server.config.config import announced_port, in_dir
 from tuque.server.config.kinds import ConfigError
@@ -33,7 +33,7 @@ class IdentityError(Exception):
 class Identity:
     """The node's id, incarnation and LEAVING flag, and the file that keeps them (if any)."""
 
-    def __init__(self, kept: Kept, cfg: Config, path: str = "", fd: int = -1) -> None:
+    def __init__(self, kept: NodesConf, cfg: Config, path: str = "", fd: int = -1) -> None:
         self.kept = kept  # as read from the file
         self.cfg = cfg  # its port is 0 until the server listens
         self.path = path
@@ -137,9 +137,9 @@ class Identity:
             self.fd = -1
 
 
-def new_kept() -> Kept:
+def new_nodes_conf() -> NodesConf:
     """The identity of a node at its first start."""
-    kept = Kept()
+    kept = NodesConf()
     kept.node_id = token_hex(20).encode()
     return kept
 
@@ -155,7 +155,7 @@ def open_identity(cfg: Config) -> Identity:
         fd = locked(path)
         text = os.pread(fd, 1 << 20, 0)
         is_new = not text.strip()
-        identity = Identity(new_kept() if is_new else parse_kept(text), cfg, path, fd)
+        identity = Identity(new_nodes_conf() if is_new else parse_nodes_conf(text), cfg, path, fd)
         identity.is_new = is_new
         if is_new:
             identity.save()

@@ -28,10 +28,10 @@ from tuque.server.journal.thread import (
     NUDGE,
     RETRY_S,
     SLICE,
-    Bell,
     Item,
     JournalThread,
     Note,
+    Wakeup,
 )
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.frames import (
@@ -148,7 +148,7 @@ class Committer:
         self.path = path
         if thread is None:
             journal = Journal(disk, path, node_id, boot_record(now_ms))
-            bell = Bell() if threaded else None
+            bell = Wakeup() if threaded else None
             thread = JournalThread(journal, policy, bell, segment_bytes)
         self.thread = thread
         self.journal = thread.journal

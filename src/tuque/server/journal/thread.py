@@ -45,7 +45,7 @@ NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to en
 # ---- The thread wakes the pump: a descriptor becomes readable
 
 
-class Bell:
+class Wakeup:
     """An eventfd, or a pipe where the system has none."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class JournalThread:
         self,
         journal: Journal,
         policy: str,
-        bell: Bell | None,
+        bell: Wakeup | None,
         segment_bytes: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -54,7 +54,6 @@ from tuque.core.records.read import BadRecord, Record, decode, has_id
 from tuque.core.records.staged import NO_ID, StageRecord
 from tuque.core.records.tubes import COMPLETE, GONE, MINE, HomeRecord, TaskRecord
 from tuque.core.records.work import LifeRecord
-from tuque.lazygroup import OptionsAnywhere
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.frames import (
@@ -339,7 +338,7 @@ SLICE_BYTES: Final = 1 << 20
 NOTES_SHOWN: Final = 20
 
 
-@click.group(cls=OptionsAnywhere)
+@click.group()
 def journal() -> None:
     """Check, repair, show or import a journal."""
 

@@ -43,7 +43,7 @@ class Refused:
 
 
 @final
-class Doors:
+class Acceptors:
     """The clients' listening sockets, registered with the pump's poller."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
@@ -85,9 +85,9 @@ class Doors:
                 for one in self.listeners:
                     self.poller.watch(one, 0)
                 return
-            self.let_in(sock, address, fd in self.iproto_fds)
+            self.admit(sock, address, fd in self.iproto_fds)
 
-    def let_in(
+    def admit(
         self, sock: socket.socket, address: object, is_iproto: bool, user: bytes = b""
     ) -> bool:
         """Make a client of an accepted connection, `user` if it proved that; False: impossible."""
@@ -96,14 +96,14 @@ class Doors:
             if is_iproto:
                 self.greet(sock, address)
             else:
-                self.admit(sock, address, user)
+                self.admit_client(sock, address, user)
         except OSError as error:
             told = facts("accept_failed", reason=error)
             say_once(s.n.now_ms, "cannot accept a connection: %(reason)s", told)
             sock.close()
         return sock.fileno() >= 0
 
-    def admit(self, sock: socket.socket, address: object, user: bytes) -> None:
+    def admit_client(self, sock: socket.socket, address: object, user: bytes) -> None:
         """[C1] Make a client of a new connection, or refuse it (C1.1)."""
         s = self.s
         sock.setblocking(False)

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.model.timers import NEVER_MS
 from tuque.core.queues.procedures import FAR
 from tuque.server.loop.housekeeping import log_cut_off, log_notes, log_room
-from tuque.server.loop.output import Outlet
+from tuque.server.loop.output import Output
 from tuque.server.net.system import Poller
 from tuque.server.state.client import Connection
 from tuque.server.state.server import JOURNAL, Server
@@ -26,7 +26,7 @@ EXPECTED: Final = 9  # tenths of the replies that the last sync released: enough
 
 
 @final
-class Gather:
+class ReadBatch:
     """Polls for more input within a turn."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
@@ -78,11 +78,11 @@ class Gather:
 class Gate:
     """What waits for the journal of one server."""
 
-    def __init__(self, s: Server, poller: Poller, outlet: Outlet, gather: Gather) -> None:
+    def __init__(self, s: Server, poller: Poller, output: Output, read_batch: ReadBatch) -> None:
         self.s = s
         self.poller = poller
-        self.outlet = outlet
-        self.gather = gather
+        self.output = output
+        self.read_batch = read_batch
         self.held: list[Connection] = []  # with replies held until their records are durable
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # the journal it belongs to
@@ -129,7 +129,7 @@ class Gate:
                 must_be = is_binding or committer.has_wish(records)
                 committer.commit(records, n.now_ms, must_be)
                 took_ns = s.system.work_ns() - began_ns
-                self.gather.on_synced(records.binding_count - self.binding, took_ns)
+                self.read_batch.on_synced(records.binding_count - self.binding, took_ns)
             committer.note_wish(records)
             if is_binding:
                 self.binding = records.binding_count
@@ -161,7 +161,7 @@ class Gate:
             return self.binding_seq
         return seq
 
-    def let_out(self, c: Connection, seq: i64) -> None:
+    def release(self, c: Connection, seq: i64) -> None:
         """Send the client's output of this turn, or hold it until `seq` is durable."""
         if c.is_closed:
             return
@@ -169,9 +169,9 @@ class Gate:
             if len(c.gated) == 0:
                 self.held.append(c)
             c.hold(seq)
-            self.outlet.limit_output(c)
+            self.output.limit_output(c)
             return
-        self.outlet.send(c)
+        self.output.send(c)
 
     def has_held(self) -> bool:
         """Whether replies or frames wait for the journal."""
@@ -212,10 +212,10 @@ class Gate:
         self.held = []
         for c in held:
             if not c.is_closed and c.release(durable):
-                self.outlet.send_released(c)
+                self.output.send_released(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
                     log_cut_off(c.address, c.held_bytes, committer.error)
-                    self.outlet.close(c)
+                    self.output.close(c)
                 else:
                     self.held.append(c)

@@ -50,25 +50,25 @@ EVICT_MIN: Final = 1_024  # one that holds less frees nothing
 EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 
 
-def keep_house(s: Server) -> None:
+def run_housekeeping(s: Server) -> None:
     """[C2] Close clients past a deadline and take samples.
 
     With many clients each round checks some of them: with 10,000 a deadline is seen 2 s late.
     """
     now_ms = s.n.now_ms
     heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
-    late = s.survey.next(s.clients, heard_ms)
+    late = s.client_check.next(s.clients, heard_ms)
     if len(s.wired) > 0:
-        late += s.wired_survey.next(s.wired, heard_ms)
+        late += s.wired_check.next(s.wired, heard_ms)
     for c in late:
         reason = overdue(s, c, now_ms)
         if reason:
             warn_once(now_ms, c.address, reason)
             s.doomed.append(c)
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
-    buffers += s.slowlog.bytes + s.crew.bytes + s.watch.bytes_used()
-    if s.crew.look_ms <= now_ms and len(s.crew.by_name) + len(s.crew.early) > 0:
-        s.crew.drop_lost(now_ms)
+    buffers += s.slowlog.bytes + s.workers.bytes + s.watch.bytes_used()
+    if s.workers.look_ms <= now_ms and len(s.workers.by_name) + len(s.workers.early) > 0:
+        s.workers.drop_lost(now_ms)
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
     if s.committer is not None:

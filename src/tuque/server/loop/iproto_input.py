@@ -17,7 +17,7 @@ from tuque.server.loop.housekeeping import (
     note_many,
     note_unrun,
 )
-from tuque.server.loop.output import Outlet
+from tuque.server.loop.output import Output
 from tuque.server.state.client import LIGHT, TURN_BYTES, Wired, weigh
 from tuque.server.state.server import Server
 from tuque.wire.commands.rows import LIGHT_WORK
@@ -28,7 +28,7 @@ UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests ca
 VALUES_OF_UNIT: Final = 32  # of a long frame, looked at for a unit of work
 LEAST_READ: Final = 10  # units of it that go on in any turn
 PLAIN_NS: Final = 50_000  # a call that takes less is not long
-CHORES_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
+LONG_COMMANDS_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
 
 
 def answer_timed(s: Server, w: Wired, request: Request) -> None:
@@ -44,9 +44,9 @@ def answer_timed(s: Server, w: Wired, request: Request) -> None:
 class IprotoDoor:
     """Reads IPROTO connections and runs their requests."""
 
-    def __init__(self, s: Server, outlet: Outlet) -> None:
+    def __init__(self, s: Server, output: Output) -> None:
         self.s = s
-        self.outlet = outlet
+        self.output = output
         self.stalled: list[Wired] = []  # with requests still to run
 
     def has_work(self) -> bool:
@@ -61,10 +61,10 @@ class IprotoDoor:
         except BlockingIOError:
             return
         except OSError:
-            self.outlet.close(w)
+            self.output.close(w)
             return
         if len(data) == 0:
-            self.outlet.on_end(w, not w.is_stalled)
+            self.output.on_end(w, not w.is_stalled)
             return
         s.figures.in_bytes += len(data)
         if w.is_closing:
@@ -78,10 +78,10 @@ class IprotoDoor:
                 weigh(s.n, w)
         elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
             note_unrun(s, w, STRANGER_BYTES)
-            self.outlet.close(w)
+            self.output.close(w)
         elif w.reader.held_bytes > UNRUN_BYTES and not w.is_full:
             w.is_full = True
-            self.outlet.watch(w)
+            self.output.watch(w)
 
     def run(self, w: Wired) -> None:
         """Run requests until the turn's share is used, clients are paused, or all are run."""
@@ -94,7 +94,7 @@ class IprotoDoor:
             if s.n.work + w.requests - before >= most:
                 w.spent_turn = s.figures.turns  # L2.10
             is_spent = w.spent_turn == s.figures.turns
-            is_busy = is_spent or w.has_much() or w.chores >= CHORES_MAX
+            is_busy = is_spent or w.has_much() or w.long_commands >= LONG_COMMANDS_MAX
             if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
                 w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
@@ -147,7 +147,7 @@ class IprotoDoor:
             try:
                 self.run(w)
             except Exception as error:
-                self.outlet.on_bug(w, error)
+                self.output.on_bug(w, error)
                 continue
             made += w.out_bytes
             self.s.figures.much_bytes += w.take_much()
@@ -155,10 +155,10 @@ class IprotoDoor:
                 continue
             if w.is_full:
                 w.is_full = False
-                self.outlet.watch(w)
+                self.output.watch(w)
             if w.has_ended:
                 if w.is_waiting():
-                    self.outlet.close(w)
+                    self.output.close(w)
                 else:
                     w.is_closing = True
                     self.s.touch(w)

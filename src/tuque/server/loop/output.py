@@ -16,7 +16,7 @@ DRAIN_BYTES: Final = 1 << 20  # written to one slow client per turn, at most
 
 
 @final
-class Outlet:
+class Output:
     """Writes to clients and closes them."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
@@ -200,16 +200,16 @@ class Outlet:
 # ---- After a standstill: what was not sent is not sent any more (SPEC T19.7)
 
 
-def drop_unsent(s: Server, outlet: Outlet) -> i64:
+def drop_unsent(s: Server, output: Output) -> i64:
     """Close connections with replies not yet sent; how many."""
     count: i64 = 0
     for c in list(s.clients.values()):
         if is_owed(c) or has_answers(c):
-            outlet.close(c)
+            output.close(c)
             count += 1
     for w in list(s.wired.values()):
         if is_owed(w):
-            outlet.close(w)
+            output.close(w)
             count += 1
     return count
 

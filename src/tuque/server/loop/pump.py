@@ -21,24 +21,24 @@ from tuque.core.queues.deliver import serve_ready, wake_all
 from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.loop.accept import Doors
+from tuque.server.loop.accept import Acceptors
 from tuque.server.loop.fairness import Share
-from tuque.server.loop.gate import Gate, Gather
+from tuque.server.loop.gate import Gate, ReadBatch
 from tuque.server.loop.housekeeping import (
     end_turn,
     evict_clients,
     has_left,
-    keep_house,
     leaves_unrun,
     next_turn_ms,
+    run_housekeeping,
     tell_events,
 )
 from tuque.server.loop.iproto_input import IprotoDoor
-from tuque.server.loop.output import Outlet, drop_unsent
+from tuque.server.loop.output import Output, drop_unsent
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.errors import LEAVING
-from tuque.server.replies.long_commands import next_chore_ms, run_chores
+from tuque.server.replies.long_commands import next_long_command_ms, run_long_commands
 from tuque.server.state.client import (
     NOT_HELD,
     SHORT_READ,
@@ -85,7 +85,7 @@ class Patience:
 
 
 @final
-class Lookout:
+class Poll:
     """Waits for sockets on behalf of the pump."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
@@ -139,7 +139,7 @@ class Lookout:
 # No earlier reply about tubes leaves after it: another node may lead them (SPEC T19.7).
 
 
-def begin_turn(s: Server, outlet: Outlet) -> None:
+def begin_turn(s: Server, output: Output) -> None:
     """[G8] Set the node's time, and detect a standstill before any read (G8.4)."""
     n = s.n
     before = n.standstills
@@ -147,7 +147,7 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     n.measure_room()
     if n.standstills == before:
         return
-    closed = drop_unsent(s, outlet) if is_stale else 0
+    closed = drop_unsent(s, output) if is_stale else 0
     if s.bus is not None:
         s.bus.hear_all()
     log.warning(
@@ -157,13 +157,13 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     )
 
 
-def end_replies(s: Server, outlet: Outlet) -> None:
+def end_replies(s: Server, output: Output) -> None:
     """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7)."""
     n = s.n
     if not has_stood(n, s.clock_ms()):
         return
     if run_any(tubes_of(n)):
-        drop_unsent(s, outlet)  # the next turn does the rest
+        drop_unsent(s, output)  # the next turn does the rest
 
 
 # ---- The loop
@@ -176,15 +176,15 @@ class Pump:
     def __init__(self, s: Server) -> None:
         self.s = s
         self.poller = Poller(s.system.open_epoll())
-        self.lookout = Lookout(s, self.poller)
-        self.doors = Doors(s, self.poller)
-        self.outlet = Outlet(s, self.poller)
-        self.gather = Gather(s, self.poller)
-        self.gate = Gate(s, self.poller, self.outlet, self.gather)
+        self.poll = Poll(s, self.poller)
+        self.acceptors = Acceptors(s, self.poller)
+        self.output = Output(s, self.poller)
+        self.read_batch = ReadBatch(s, self.poller)
+        self.gate = Gate(s, self.poller, self.output, self.read_batch)
         self.share = Share(s)
         self.has_had_long = False  # a long command ran in this turn
         self.is_going_on = False  # those that have waited run
-        self.iproto = IprotoDoor(s, self.outlet)
+        self.iproto = IprotoDoor(s, self.output)
         self.signal_fd: i64 = -1
         self.bells: dict[int, Callable[[], None]] = {}  # rung by threads, and what to do then
         self.house_ms: i64 = 0
@@ -193,7 +193,7 @@ class Pump:
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
-        self.doors.listen(sock)
+        self.acceptors.listen(sock)
 
     def watch_signals(self, fd: i64) -> None:
         """A signal handler writes to this descriptor."""
@@ -213,12 +213,12 @@ class Pump:
         `user`: the common name of the client's certificate.
         """
         fd: i64 = sock.fileno()
-        if self.doors.let_in(sock, address, is_iproto, user) and early:
+        if self.acceptors.admit(sock, address, is_iproto, user) and early:
             self.take([(int(fd), IN)])
 
     def clock(self) -> None:
         """[G8] Set the node's time; it never goes back (G8.1)."""
-        begin_turn(self.s, self.outlet)
+        begin_turn(self.s, self.output)
 
     def run(self) -> None:
         """Run turns until asked to stop."""
@@ -242,7 +242,7 @@ class Pump:
             return 0
         if self.iproto.has_work() or len(s.late_wakes) > 0:
             return 0
-        if len(s.chores) > 0 and not s.is_loading and s.paused_until_ms <= s.n.now_ms:
+        if len(s.long_commands) > 0 and not s.is_loading and s.paused_until_ms <= s.n.now_ms:
             return 0
         if s.n.policy is not None and not s.is_loading and has_left(s):
             return 0
@@ -276,7 +276,7 @@ class Pump:
         if s.paused_until_ms > now_ms:
             at_ms = min(at_ms, s.paused_until_ms)
         elif len(s.resting) > 0:
-            at_ms = min(at_ms, next_chore_ms(s))
+            at_ms = min(at_ms, next_long_command_ms(s))
         if s.bus is not None:
             at_ms = min(at_ms, s.bus.next_ms())
             if s.members.is_changed:
@@ -292,7 +292,7 @@ class Pump:
     def turn_in(self, waited_ms: i64) -> None:
         """The turn, after a sleep of so many ms, or as long as nothing happens (-1)."""
         before_ms = self.s.n.now_ms
-        ready = self.lookout.wait(waited_ms)
+        ready = self.poll.wait(waited_ms)
         self.began_ns = self.s.system.work_ns()
         self.hear(ready)
         if 0 <= waited_ms < self.s.n.now_ms - before_ms - DEAF_MS:
@@ -319,7 +319,7 @@ class Pump:
         self.share.begin()
         self.take(ready)
         while s.committer is not None and not s.stop_requested and len(self.share.late) == 0:
-            ready = self.gather.more(self.gate.binding)
+            ready = self.read_batch.more(self.gate.binding)
             if len(ready) == 0:
                 break
             self.take(ready)
@@ -335,13 +335,13 @@ class Pump:
             c = clients.get(fd)
             if c is not None:
                 if mask & OUT and self.share.may_write(c):
-                    self.outlet.drain(c)
+                    self.output.drain(c)
                     s.mark_ns = 0
                 if mask & ~OUT and not c.is_closed and self.share.may_read(c):
                     try:
                         self.read(c)
                     except Exception as error:
-                        self.outlet.on_bug(c, error)
+                        self.output.on_bug(c, error)
                     self.share.note_read(c)
                 continue
             s.mark_ns = 0
@@ -349,9 +349,9 @@ class Pump:
                 self.on_wired(s.wired[fd], mask)
             elif bus is not None and bus.on_ready(fd, mask):
                 pass
-            elif fd in self.doors.listeners:
-                self.doors.accept(fd)
-            elif self.doors.on_refused(fd):
+            elif fd in self.acceptors.listeners:
+                self.acceptors.accept(fd)
+            elif self.acceptors.on_refused(fd):
                 pass
             elif fd == self.gate.wake_fd:
                 self.gate.on_wake()
@@ -374,13 +374,13 @@ class Pump:
         now_ms = s.n.now_ms
         if s.end_ms == 0:
             s.end_ms = now_ms + PART_MS
-            self.doors.shut()  # C11.1
+            self.acceptors.shut()  # C11.1
             wake_all(s.n, NODE_LEAVING)  # C11.2
             set_stopping(s.n, True)  # C11.3
         is_over = tubes_to_move(s.n) == 0
         for w in list(s.wired.values()):
             if w.is_at_rest() and w.last_ms + QUIET_MS <= now_ms:
-                self.outlet.close(w)
+                self.output.close(w)
             else:
                 is_over = False
         for c in s.clients.values():
@@ -402,16 +402,16 @@ class Pump:
         if s.stop_requested:
             return
         if s.is_loading:
-            self.let_in()
+            self.run_logins()
             return
         if s.bus is not None:
-            waiting.look_at_bus(s, s.bus)
+            waiting.run_link_timers(s, s.bus)
         if s.committer is not None and n.records is not None:
             s.committer.grant(n.records)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
-        if len(s.chores) > 0 or len(s.resting) > 0:
-            run_chores(s)
+        if len(s.long_commands) > 0 or len(s.resting) > 0:
+            run_long_commands(s)
         if len(n.ready) > 0:
             serve_ready(n)
         if len(n.wakes) > 0 or len(n.life.calls) > 0:
@@ -431,13 +431,13 @@ class Pump:
         end_turn(s)
         if s.alarms.next_ms() <= n.now_ms:
             self.ring()
-        self.keep_up()
+        self.housekeeping()
 
-    def let_in(self) -> None:
+    def run_logins(self) -> None:
         """[N4] Log-ins go on while the node loads: its clients may ask how far it is (N4.6)."""
         s = self.s
-        if len(s.chores) > 0 or len(s.resting) > 0:
-            run_chores(s)
+        if len(s.long_commands) > 0 or len(s.resting) > 0:
+            run_long_commands(s)
         if len(s.resumed) > 0:
             self.go_on_all()
 
@@ -466,18 +466,18 @@ class Pump:
         s = self.s
         now_ms = s.n.now_ms
         if s.alarms.at(REOPEN) <= now_ms or s.alarms.at(REFUSED) <= now_ms:
-            self.doors.on_time()
+            self.acceptors.on_time()
         if s.alarms.at(WATCH) <= now_ms:
             s.alarms.set(WATCH, s.watch.look(s.n))  # O3.1
 
-    def keep_up(self) -> None:
+    def housekeeping(self) -> None:
         """Housekeeping."""
         s = self.s
         n = s.n
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
             self.house_ms = n.now_ms + HOUSE_MS  # keeps nodes.conf current (K1.1)
         if self.house_ms <= n.now_ms:
-            keep_house(s)
+            run_housekeeping(s)
             busy = s.figures.commands != s.last_house_commands
             s.last_house_commands = s.figures.commands
             self.house_ms = n.now_ms + (HOUSE_MS if busy else IDLE_HOUSE_MS)
@@ -493,13 +493,13 @@ class Pump:
         if s.eventlog is not None:
             tell_events(s, seq, self.gate.binding_seq)
         if s.n.others != 0:
-            end_replies(s, self.outlet)  # T19.7
+            end_replies(s, self.output)  # T19.7
         if len(s.dirty) > 0:
             dirty = s.dirty
             s.dirty = []
             for c in dirty:
                 c.is_dirty = False
-                self.gate.let_out(c, seq)
+                self.gate.release(c, seq)
         if self.gate.has_held() and (seq < 0 or len(s.journal_error) > 0):
             self.gate.open()
         if 0 < s.n.limits.clients_bytes < s.n.held_by_clients():
@@ -508,19 +508,19 @@ class Pump:
             doomed = s.doomed
             s.doomed = []
             for c in doomed:
-                self.outlet.close(c)
+                self.output.close(c)
 
     # ---- sockets
 
     def on_wired(self, w: Wired, mask: i64) -> None:
         """An IPROTO connection is writable, or has input."""
         if mask & OUT and self.share.may_write(w):
-            self.outlet.drain(w)
+            self.output.drain(w)
         if mask & ~OUT and not w.is_closed and self.share.may_read(w):
             try:
                 self.iproto.read(w, self.share.each)
             except Exception as error:
-                self.outlet.on_bug(w, error)
+                self.output.on_bug(w, error)
             self.share.note_read(w)
 
     def read(self, c: Client) -> None:
@@ -532,10 +532,10 @@ class Pump:
         except BlockingIOError:
             return
         except OSError:
-            self.outlet.close(c)
+            self.output.close(c)
             return
         if len(data) == 0:
-            self.outlet.on_end(c, len(c.todo) == 0 and not c.is_busy())
+            self.output.on_end(c, len(c.todo) == 0 and not c.is_busy())
             return
         s.figures.in_bytes += len(data)
         if len(data) >= SHORT_READ:
@@ -554,7 +554,7 @@ class Pump:
             c.half_since_ms = s.n.now_ms
         if c.is_blocked or s.paused_until_ms > s.n.now_ms or len(c.todo) > 0:
             c.put_off(commands, False)
-            self.fill_up(c)
+            self.stop_reading(c)
         else:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
@@ -563,9 +563,9 @@ class Pump:
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         if leaves_unrun(s, c) and (c.is_stuck() or len(c.todo) > 0):
-            self.outlet.close(c)
+            self.output.close(c)
         if c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
-            self.outlet.break_off(c)
+            self.output.break_off(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
         """Run commands until the client blocks, is paused or ends."""
@@ -613,7 +613,7 @@ class Pump:
         try:
             self.run_todo(c)
         except Exception as error:
-            self.outlet.on_bug(c, error)
+            self.output.on_bug(c, error)
 
     def run_todo(self, c: Client) -> None:
         """Run some commands read while the client was blocked or paused; the rest next turn."""
@@ -624,9 +624,9 @@ class Pump:
         self.s.figures.much_bytes += c.take_much()
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
-            self.outlet.watch(c)
+            self.output.watch(c)
         if c.has_ended and c.is_waiting():
-            self.outlet.close(c)
+            self.output.close(c)
             return
         if len(c.todo) > 0:
             self.reschedule(c)
@@ -634,12 +634,12 @@ class Pump:
         if c.is_stuck() or c.is_closing:
             return
         if c.reader.error:
-            self.outlet.break_off(c)
+            self.output.break_off(c)
         elif c.has_ended:
             c.is_closing = True
             self.s.touch(c)
 
-    def fill_up(self, c: Client) -> None:
+    def stop_reading(self, c: Client) -> None:
         """Stop reading from a client whose commands wait for others, or for its share of a turn.
 
         Those of a blocked or paused one are read on, up to its limit (B2.4, L2.10).
@@ -649,12 +649,12 @@ class Pump:
             return
         if c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
-            self.outlet.watch(c)
+            self.output.watch(c)
 
     def close_all(self) -> None:
         """Close every connection and the poller; pending output is sent if possible."""
-        self.outlet.close_all()
-        self.doors.close()
+        self.output.close_all()
+        self.acceptors.close()
         if self.s.bus is not None:
             if self.s.stop_requested:
                 self.s.bus.settle(-1)  # for producers that left with their clients (R7.1)

@@ -16,11 +16,11 @@ from tuque.core.queues.procedures import memory_level
 from tuque.logtext import facts
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
 from tuque.metrics.text import OPEN_TYPE, PLAIN_TYPE, render, wants_open
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics import Snapshot, families, take_snapshot
 from tuque.server.net.listen import ListenError
-from tuque.server.net.tls_keys import Keys
+from tuque.server.net.tls_keys import TlsKeys
 from tuque.server.replies.errors import IDLE
 from tuque.server.state.server import Server, log
 
@@ -32,7 +32,7 @@ class Desk:
 
     def __init__(self, s: Server) -> None:
         self.s = s
-        self.bell = Bell()  # rung for the loop
+        self.bell = Wakeup()  # rung for the loop
         self.listener: Listener | None = None
         self.is_asked = False  # a snapshot is in work (O1.3)
         self.shot: Snapshot | None = None  # handed over by the loop
@@ -130,7 +130,7 @@ def why_no_jobs(s: Server) -> list[str]:
     return faults
 
 
-def open_metrics(pump: Pump, keys: Keys | None = None) -> Desk | None:
+def open_metrics(pump: Pump, keys: TlsKeys | None = None) -> Desk | None:
     """[O1] Listen on `metrics-port`, if it is set (O1.1). Raises ListenError."""
     s = pump.s
     cfg = s.cfg

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 from tuque.logtext import facts
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.server.log.log import log
-from tuque.server.net.tls_keys import Keys
+from tuque.server.net.tls_keys import TlsKeys
 from tuque.tlsstream import TlsStream
 
 OPEN_MAX: Final = 1_024  # handshakes at a time
@@ -80,16 +80,16 @@ def host_of(address: object) -> str:
 class TlsAcceptor:
     """Accepts on bound sockets; finished connections are in `arrived`, and `bell` rings."""
 
-    def __init__(self, keys: Keys, counts: Handshakes) -> None:
+    def __init__(self, keys: TlsKeys, counts: Handshakes) -> None:
         self.keys = keys
         self.counts = counts
-        self.bell = Bell()  # rung for the loop
+        self.bell = Wakeup()  # rung for the loop
         self.arrived: deque[Arrival] = deque()
         self._doors: dict[int, tuple[socket.socket, bool]] = {}
         self._visitors: dict[int, PendingTls] = {}  # by descriptor, the oldest first
         self._hosts: dict[str, int] = {}
         self._poll = selectors.DefaultSelector()
-        self._stop = Bell()
+        self._stop = Wakeup()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="tls", daemon=True)
 

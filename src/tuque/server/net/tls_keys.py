@@ -113,7 +113,7 @@ def date_of(path: str, field: str) -> float | None:
 # ---- Certificate and key for new connections (SPEC X1, X3)
 
 
-class Keys:
+class TlsKeys:
     """The context for new connections; its methods may be called from any thread."""
 
     def __init__(self, cfg: Config) -> None:

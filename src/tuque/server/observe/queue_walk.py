@@ -63,7 +63,7 @@ class Watched:
 
 
 @final
-class Watch:
+class QueueWalk:
     """What is known of the queues, the watched ones first."""
 
     def __init__(self, now_ms: i64) -> None:

@@ -135,7 +135,7 @@ def on_fault(s: Server, c: Client, name: str, written: int, error: Exception) ->
     """The command raised an unexpected exception. AssertionError when the node must stop."""
     look_into(s, f"in {name}, asked by {c.address}", error)
     del c.out[written:]
-    if c.is_blocked and c.chore is None and c.number not in s.n.waiters:
+    if c.is_blocked and c.long_command is None and c.number not in s.n.waiters:
         c.is_blocked = False
         s.blocked -= 1
     c.error(INTERNAL)

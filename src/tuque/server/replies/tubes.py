@@ -17,9 +17,9 @@ from tuque.server.state.client import (
     PUT,
     REPLY_OFF,
     REPLY_SKIPPING,
-    Chore,
     Client,
     Connection,
+    LongCommand,
     Wired,
 )
 from tuque.server.state.server import Server
@@ -366,8 +366,8 @@ class TubeCall(TubeArgs):
     def pairs(self, count: i64, parts: list[bytes]) -> None:
         """Reply with a large map of so many pairs, given in pieces."""
 
-    def begin(self, chore: Chore) -> None:
-        """[L2] Start the chore, which replies now or in a later turn."""
+    def begin(self, long_command: LongCommand) -> None:
+        """[L2] Start the command, which replies now or in a later turn."""
 
     def await_task(self, until_ms: i64) -> None:
         """Let a take wait until then; 0: for ever."""

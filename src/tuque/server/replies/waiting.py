@@ -250,13 +250,13 @@ def wake_stalled(s: Server) -> None:
             go_on(s, c)
 
 
-def look_at_bus(s: Server, bus: Bus) -> None:
+def run_link_timers(s: Server, bus: Bus) -> None:
     """Run the timers of the links, and copy what producers need to know."""
     n = s.n
     if bus.next_ms() <= n.now_ms:
         bus.tick()
     s.is_crowded = bus.crowded > 0
-    if s.conflict != s.members.twin.where:
+    if s.conflict != s.members.duplicate_id.where:
         on_conflict(s)
     if s.idle != s.members.why_idle():
         on_idle(s)
@@ -292,7 +292,7 @@ def on_idle(s: Server) -> None:
 
 def on_conflict(s: Server) -> None:
     """[K1] A conflict has begun or is over: say so, and refuse who waits (K1.3)."""
-    was, s.conflict = s.conflict, s.members.twin.where
+    was, s.conflict = s.conflict, s.members.duplicate_id.where
     if s.conflict and not was:
         wake_all(s.n, NODE_DOUBLE)  # V7.1
         log.warning(

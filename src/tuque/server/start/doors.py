@@ -21,7 +21,7 @@ from tuque.server.log.audit import Audit
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import name_of, open_iproto_listeners, open_tls_listeners
 from tuque.server.net.tls_acceptor import Handshakes, TlsAcceptor
-from tuque.server.net.tls_keys import Keys, make_contexts
+from tuque.server.net.tls_keys import TlsKeys, make_contexts
 from tuque.server.state.client import GUEST, User, Users
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.passwords import Hasher
@@ -140,7 +140,7 @@ def prepare_iproto(pump: Pump) -> None:
         s.users = iproto_users_of(cfg)
     apply_settings(s)
     for sock in open_iproto_listeners(cfg):
-        pump.doors.listen_iproto(sock)
+        pump.acceptors.listen_iproto(sock)
     if not cfg.iproto_port:
         return
     log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))
@@ -162,12 +162,12 @@ def uses_tls(cfg: Config, has_bus: bool) -> bool:
     return cfg.tls_port > 0 or cfg.iproto_tls_port > 0 or (cfg.metrics_port > 0 and cfg.metrics_tls)
 
 
-def open_keys(pump: Pump) -> Keys | None:
+def open_keys(pump: Pump) -> TlsKeys | None:
     """[X1] Read the certificate, if a port or the bus speaks TLS (B1.8). ConfigError."""
     s = pump.s
     if not uses_tls(s.cfg, s.bus is not None):
         return None
-    keys = Keys(s.cfg)
+    keys = TlsKeys(s.cfg)
     s.handshakes = Handshakes(keys.told)
     bus = s.bus
     if bus is not None and s.cfg.tls_cluster:
@@ -177,7 +177,7 @@ def open_keys(pump: Pump) -> Keys | None:
     return keys
 
 
-def open_tls_acceptor(pump: Pump, keys: Keys | None) -> TlsAcceptor | None:
+def open_tls_acceptor(pump: Pump, keys: TlsKeys | None) -> TlsAcceptor | None:
     """[X1] Listen on the clients' ports of TLS, if there are any (X1.1). ListenError."""
     s = pump.s
     listeners = [] if keys is None else open_tls_listeners(s.cfg)

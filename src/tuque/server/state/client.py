@@ -137,7 +137,7 @@ class Connection:
             return False
         return len(self.out) == 0 and len(self.gated) == 0 and len(self.wire) == 0
 
-    def chore_bytes(self) -> i64:
+    def long_command_bytes(self) -> i64:
         """Memory of a long command, and of its reply in the making."""
         return 0
 
@@ -154,7 +154,7 @@ class Connection:
         pieces: i64 = len(self.wire) + len(self.gated)
         held = self.wire_bytes + self.held_bytes + PIECE_BYTES * pieces
         held += self.owed_bytes + self.wire_at  # the first piece stays until its end is sent
-        return held + self.unread_bytes() + self.chore_bytes() + self.words_bytes()
+        return held + self.unread_bytes() + self.long_command_bytes() + self.words_bytes()
 
     def receive(self, most: i64) -> bytes:
         """Read up to `most` bytes or 64 KB; empty at the end of the stream. Raises OSError."""
@@ -346,7 +346,7 @@ class Wired(Connection):
         self.puts: dict[int, Put] = {}  # waiting for room, by serial
         self.claims: dict[int, Put] = {}  # waiting to create a tube, by serial
         self.uncopied: i64 = 0  # calls that wait for copies of their changes
-        self.chores: i64 = 0  # long calls in progress (L2.7)
+        self.long_commands: i64 = 0  # long calls in progress (L2.7)
         self.next_serial: i64 = 1
         self.is_stalled = False  # has more input than one turn runs, or clients are paused
         self.requests: i64 = 0
@@ -409,7 +409,7 @@ class Put:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Chore:
+class LongCommand:
     """The rest of one command. A RESP connection has one at most."""
 
     def __init__(self, c: Connection) -> None:
@@ -461,7 +461,7 @@ class Client(Connection):
         self.todo_bytes: i64 = 0  # their memory, roughly
         self.came_ms = now_ms  # when the commands running now arrived
         self.is_blocked = False
-        self.chore: Chore | None = None  # blocked: the rest of a long command
+        self.long_command: LongCommand | None = None  # blocked: the rest of a long command
         self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: pending
         self.holes_head: i64 = 0  # how many of them are sent
         self.first_serial: i64 = 0  # of the first of them
@@ -532,9 +532,9 @@ class Client(Connection):
             return self.todo_bytes + self.reader.held_bytes()
         return self.todo_bytes
 
-    def chore_bytes(self) -> i64:
+    def long_command_bytes(self) -> i64:
         """Memory of a long command, and of its reply in the making."""
-        return 0 if self.chore is None else self.chore.held_bytes()
+        return 0 if self.long_command is None else self.long_command.held_bytes()
 
     def words_bytes(self) -> i64:
         """Memory of its names, the tubes that it watches, and replies that wait in order."""
@@ -571,9 +571,9 @@ class Client(Connection):
 
     def is_waiting(self) -> bool:
         """Whether the client waits for jobs, for copies of its own, or for the next letter."""
-        if self.chore is not None and self.chore.is_paced:
+        if self.long_command is not None and self.long_command.is_paced:
             return True
-        return (self.is_blocked and self.chore is None) or len(self.holes) > 0
+        return (self.is_blocked and self.long_command is None) or len(self.holes) > 0
 
     def is_stuck(self) -> bool:
         """Whether further commands must wait for a pending reply."""
@@ -581,7 +581,7 @@ class Client(Connection):
 
     def is_busy(self) -> bool:
         """Whether one of the client's commands runs in slices."""
-        return self.chore is not None
+        return self.long_command is not None
 
     def may_run(self) -> bool:
         """Whether commands wait and nothing of the client's own blocks them."""
@@ -630,7 +630,7 @@ class Pending:
 
 
 @final
-class Survey:
+class ClientCheck:
     """Checks clients in rounds, some per call, and weighs them."""
 
     def __init__(self, n: Node) -> None:

@@ -13,8 +13,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.cluster.kept import Kept
 from tuque.cluster.members import Members
+from tuque.cluster.nodes_conf import NodesConf
 from tuque.core.copies.add import settle
 from tuque.core.copies.replicate import on_producer_gone
 from tuque.core.model.job import PLAIN, AddSpec, Job
@@ -32,17 +32,17 @@ from tuque.server.log.log import Bugs, log
 from tuque.server.log.slowlog import Latency, SlowLog
 from tuque.server.net.system import System
 from tuque.server.net.tls_acceptor import Handshakes
-from tuque.server.observe.queue_walk import Watch
+from tuque.server.observe.queue_walk import QueueWalk
 from tuque.server.state.caches import Specs, Tokens
 from tuque.server.state.client import (
     GUEST,
     NOT_HELD,
     STRANGER_BYTES,
-    Chore,
     Client,
+    ClientCheck,
     Connection,
+    LongCommand,
     Pending,
-    Survey,
     Take,
     User,
     Users,
@@ -71,9 +71,9 @@ FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 b
 # something else holds, has none: `Pump.asked_ms` asks for it.
 # fmt: off
 #                   set in                                the turn then runs
-WATCH: Final = 0    # Server, Pump.ring                   Watch.look (O3.1)
-REOPEN: Final = 1   # Doors: accept, reopen, shut         Doors.reopen
-REFUSED: Final = 2  # Doors: refuse, forget               Doors.on_time (C1.7)
+WATCH: Final = 0    # Server, Pump.ring                   QueueWalk.look (O3.1)
+REOPEN: Final = 1   # Acceptors: accept, reopen, shut     Acceptors.reopen
+REFUSED: Final = 2  # Acceptors: refuse, forget           Acceptors.on_time (C1.7)
 SYNCED: Final = 3   # waiting: queue_up, tell_synced      tell_synced (T18.5)
 JOURNAL: Final = 4  # Gate.write                          Gate.write (J4.6)
 EVENTS: Final = 5   # housekeeping: tell_events; app      tell_events (E3.2)
@@ -154,7 +154,7 @@ class Server:
         self.figures = Figures()
         self.bugs = Bugs()
         self.run_id = token_hex(20)
-        kept = Kept()
+        kept = NodesConf()
         kept.node_id = node.node_id
         self.identity = Identity(kept, cfg)  # in memory only, until replaced
         self.members = Members(node, 1, self.identity.mark, cfg.cluster_node_timeout)
@@ -187,8 +187,8 @@ class Server:
         self.long_ns: i64 = 0  # what all but the plainest commands have taken in this turn (L2.11)
         self.mark_ns: i64 = 0  # when the last command ended; 0: something else took time since
         self.specs = Specs()
-        self.chores: list[Chore] = []  # long commands in progress
-        self.resting: list[Chore] = []  # those of them that wait for their time
+        self.long_commands: list[LongCommand] = []  # long commands in progress
+        self.resting: list[LongCommand] = []  # those of them that wait for their time
         self.has_parted = False  # the client of one of them may have gone
         self.woken_bytes: i64 = 0  # of replies to clients whose waits ended in this turn
         self.late_wakes: dict[int, Wake] = {}  # by client: their replies wait for the next turn
@@ -209,7 +209,7 @@ class Server:
         """IPROTO connections and users, subscribers of tubes, and workers."""
         self.end_asked = ""  # reason to stop once calls in flight have ended (C11)
         self.end_ms: i64 = 0  # when to stop in any case; 0: not begun
-        self.crew = WorkerRegistry()  # workers that announced themselves
+        self.workers = WorkerRegistry()  # workers that announced themselves
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
         self.takes: dict[int, Take] = {}  # their waiting takes, by number
@@ -220,12 +220,12 @@ class Server:
 
     def begin_figures(self) -> None:
         """What the server observes about itself and its clients."""
-        self.survey = Survey(self.n)
-        self.wired_survey = Survey(self.n)
+        self.client_check = ClientCheck(self.n)
+        self.wired_check = ClientCheck(self.n)
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.used_peak_bytes = 0
-        self.watch = Watch(self.n.now_ms)  # what is kept of the past (O3)
+        self.watch = QueueWalk(self.n.now_ms)  # what is kept of the past (O3)
         self.alarms = Alarms(ALARMS)
         self.alarms.set(WATCH, self.watch.due_ms)
 
@@ -251,8 +251,8 @@ class Server:
         """End the client's wait (V6.1, R7.1); no effect if it does not wait."""
         if c.is_blocked:
             c.is_blocked = False
-            if c.chore is not None:
-                c.chore = None  # it goes on, or ends when the client is closed (L2.2)
+            if c.long_command is not None:
+                c.long_command = None  # it goes on, or ends when the client is closed (L2.2)
                 self.has_parted = True
                 return
             self.blocked -= 1

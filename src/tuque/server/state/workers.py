@@ -33,7 +33,7 @@ ORDER_NAMES: Final = [b"none", b"quiet", b"stop"]
 
 
 @final
-class Said:
+class Reported:
     """What a worker says of itself."""
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Said:
 
 
 @final
-class Hand:
+class WorkerInfo:
     """One worker."""
 
     def __init__(self, name: bytes, serial: i64, now_ms: i64) -> None:
         self.name = name
         self.serial = serial
-        self.said = Said()
+        self.reported = Reported()
         self.since_ms = now_ms
         self.heard_ms = now_ms
         self.client: i64 = -1  # the connection that it last spoke on
@@ -91,18 +91,18 @@ class Hand:
 
     def size(self) -> i64:
         """Bytes of memory."""
-        return ENTRY_BYTES + 2 * len(self.name) + self.said.size() + len(self.ids) * ID_BYTES
+        return ENTRY_BYTES + 2 * len(self.name) + self.reported.size() + len(self.ids) * ID_BYTES
 
 
 @final
 class Deploy:
     """The begin of an app's version with workers of some queues (O12.6)."""
 
-    def __init__(self, at_ms: i64, said: Said) -> None:
+    def __init__(self, at_ms: i64, reported: Reported) -> None:
         self.at_ms = at_ms
-        self.app = said.app
-        self.queues = said.queues
-        self.bytes = said.size()
+        self.app = reported.app
+        self.queues = reported.queues
+        self.bytes = reported.size()
 
 
 @final
@@ -119,8 +119,8 @@ class WorkerRegistry:
     """All workers that this node knows."""
 
     def __init__(self) -> None:
-        self.by_name: dict[bytes, Hand] = {}
-        self.early: dict[bytes, Hand] = {}  # that have not said HERE, but begin jobs (O12.5)
+        self.by_name: dict[bytes, WorkerInfo] = {}
+        self.early: dict[bytes, WorkerInfo] = {}  # that have not said HERE, but begin jobs (O12.5)
         self.deploys: list[Deploy] = []  # oldest first
         self.deploy_bytes: i64 = 0
         self.serial: i64 = 0
@@ -128,29 +128,29 @@ class WorkerRegistry:
         self.shares: dict[bytes, WorkersShare] = {}  # by tenant
         self.look_ms: i64 = 0  # when to look for those lost long ago
 
-    def weigh(self, hand: Hand) -> None:
+    def weigh(self, info: WorkerInfo) -> None:
         """Count the worker's bytes anew."""
-        self.count(hand, hand.size(), 0)
+        self.count(info, info.size(), 0)
 
-    def count(self, hand: Hand, size: i64, more: i64) -> None:
+    def count(self, info: WorkerInfo, size: i64, more: i64) -> None:
         """The worker has that size, and its tenant so many workers more."""
-        tenant = tenant_of(hand.name)
+        tenant = tenant_of(info.name)
         share = self.shares.get(tenant)
         if share is None:
             share = self.shares[tenant] = WorkersShare()
-        self.bytes += size - hand.bytes
-        share.bytes += size - hand.bytes
+        self.bytes += size - info.bytes
+        share.bytes += size - info.bytes
         share.workers += more
-        hand.bytes = size
+        info.bytes = size
         if share.workers == 0 and share.bytes == 0:
             del self.shares[tenant]
 
-    def has_room(self, name: bytes, words: Said, most: i64) -> bool:
+    def has_room(self, name: bytes, words: Reported, most: i64) -> bool:
         """[O11] Whether the worker may say that; `most`: bytes of all (O11.4)."""
-        hand = self.by_name.get(name)
+        info = self.by_name.get(name)
         more = words.size() + ENTRY_BYTES
-        if hand is not None:
-            more -= ENTRY_BYTES + hand.said.size()
+        if info is not None:
+            more -= ENTRY_BYTES + info.reported.size()
         tenant = tenant_of(name)
         if self.bytes + more > most:
             return more <= 0
@@ -158,44 +158,44 @@ class WorkerRegistry:
         if len(tenant) == 0:
             return True
         known = len(self.by_name)
-        if hand is None and share.workers >= share_of(WORKERS_MAX, known, share.workers):
+        if info is None and share.workers >= share_of(WORKERS_MAX, known, share.workers):
             return False
         return more <= 0 or share.bytes + more <= share_of(most, self.bytes, share.bytes)
 
     def note(self, n: Node, worker: bytes, ids: list[bytes]) -> None:
         """[O12] The worker has begun these jobs here, or is at work on them (O12.2)."""
-        hand = self.by_name.get(worker)
-        if hand is None:
-            hand = self.expect(worker, n.now_ms)
+        info = self.by_name.get(worker)
+        if info is None:
+            info = self.expect(worker, n.now_ms)
         for id in ids:
-            hand.ids[id] = None
-        if len(hand.ids) >= hand.tidy_at:
-            hand.drop_ended(n)
-        self.weigh(hand)
+            info.ids[id] = None
+        if len(info.ids) >= info.tidy_at:
+            info.drop_ended(n)
+        self.weigh(info)
 
-    def deployed(self, said: Said, now_ms: i64) -> None:
+    def deployed(self, reported: Reported, now_ms: i64) -> None:
         """[O12] A new worker says the version of its app, or one says another (O12.6).
 
         It may have said so to another node, long ago: its place is that of its begin, by the
         clock of this node.
         """
-        at_ms = now_ms - said.age_ms
+        at_ms = now_ms - reported.age_ms
         if at_ms < 0:
             at_ms = 0
         place: i64 = len(self.deploys)
         next_same: Deploy | None = None  # the first later one of these queues
         while place > 0 and self.deploys[place - 1].at_ms > at_ms:
             place -= 1
-            if self.deploys[place].queues == said.queues:
+            if self.deploys[place].queues == reported.queues:
                 next_same = self.deploys[place]
         for one in reversed(self.deploys[:place]):
-            if one.queues == said.queues:
-                if one.app == said.app:
+            if one.queues == reported.queues:
+                if one.app == reported.app:
                     return
                 break
-        new = Deploy(at_ms, said)
+        new = Deploy(at_ms, reported)
         self.deploys.insert(place, new)
-        if next_same is not None and next_same.app == said.app:
+        if next_same is not None and next_same.app == reported.app:
             self.deploys.remove(next_same)  # it began earlier than was known
             self.deploy_bytes -= next_same.bytes
             self.bytes -= next_same.bytes
@@ -206,59 +206,59 @@ class WorkerRegistry:
             self.deploy_bytes -= old.bytes
             self.bytes -= old.bytes
 
-    def expect(self, name: bytes, now_ms: i64) -> Hand:
+    def expect(self, name: bytes, now_ms: i64) -> WorkerInfo:
         """[O12] One that begins jobs and has not said HERE: it may be about to (O12.5)."""
-        hand = self.early.get(name)
-        if hand is None or hand.is_lost(now_ms):
-            if hand is not None:
-                self.drop(hand)
+        info = self.early.get(name)
+        if info is None or info.is_lost(now_ms):
+            if info is not None:
+                self.drop(info)
             elif len(self.early) >= EARLY_MAX:
                 self.drop(self.early[next(iter(self.early))])
-            hand = Hand(name, 0, now_ms)
-            self.early[name] = hand
-        hand.heard_ms = now_ms
-        return hand
+            info = WorkerInfo(name, 0, now_ms)
+            self.early[name] = info
+        info.heard_ms = now_ms
+        return info
 
-    def drop(self, hand: Hand) -> None:
+    def drop(self, info: WorkerInfo) -> None:
         """Forget a worker."""
-        del (self.by_name if hand.serial > 0 else self.early)[hand.name]
-        self.count(hand, 0, -1 if hand.serial > 0 else 0)
+        del (self.by_name if info.serial > 0 else self.early)[info.name]
+        self.count(info, 0, -1 if info.serial > 0 else 0)
 
     def drop_lost(self, now_ms: i64) -> None:
         """[O11] Forget workers that were lost long ago, and the first above the bound (O11.4)."""
         self.look_ms = now_ms + LOOK_MS
-        for hand in list(self.early.values()):
-            if hand.is_lost(now_ms):
-                self.drop(hand)
+        for info in list(self.early.values()):
+            if info.is_lost(now_ms):
+                self.drop(info)
         lost: list[tuple[int, bytes]] = []
-        for hand in list(self.by_name.values()):
-            if not hand.is_lost(now_ms):
+        for info in list(self.by_name.values()):
+            if not info.is_lost(now_ms):
                 continue
-            if now_ms - hand.heard_ms >= LOST_KEPT_MS:
-                self.drop(hand)
+            if now_ms - info.heard_ms >= LOST_KEPT_MS:
+                self.drop(info)
             else:
-                lost.append((int(hand.heard_ms), hand.name))
+                lost.append((int(info.heard_ms), info.name))
         if len(lost) > LOST_MAX:
             lost.sort()
             for _, name in lost[: len(lost) - LOST_MAX]:
                 self.drop(self.by_name[name])
 
-    def enter(self, name: bytes, now_ms: i64) -> Hand | None:
+    def enter(self, name: bytes, now_ms: i64) -> WorkerInfo | None:
         """The worker of that name, new if it is not known; None if there are too many."""
-        hand = self.by_name.get(name)
-        if hand is not None:
-            return hand
+        info = self.by_name.get(name)
+        if info is not None:
+            return info
         if len(self.by_name) >= WORKERS_MAX:
             self.drop_lost(now_ms)
             if len(self.by_name) >= WORKERS_MAX:
                 return None
         self.serial += 1
-        hand = Hand(name, self.serial, now_ms)
+        info = WorkerInfo(name, self.serial, now_ms)
         early = self.early.get(name)
         if early is not None:
             self.drop(early)
             if not early.is_lost(now_ms):
-                hand.ids, hand.tidy_at = early.ids, early.tidy_at  # O12.5
-        self.by_name[name] = hand
-        self.count(hand, hand.size(), 1)
-        return hand
+                info.ids, info.tidy_at = early.ids, early.tidy_at  # O12.5
+        self.by_name[name] = info
+        self.count(info, info.size(), 1)
+        return info

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.server.journal.thread import Bell
+from tuque.server.journal.thread import Wakeup
 from tuque.wire.proto.iproto import secret_of
 
 LOG_N: Final = 14
@@ -152,7 +152,7 @@ class Hasher:
     """The thread; it starts with the first work."""
 
     def __init__(self) -> None:
-        self.bell = Bell()
+        self.bell = Wakeup()
         self.line: SimpleQueue[Work | None] = SimpleQueue()
         self.is_closing = False
         self.thread: threading.Thread | None = None

@@ -1,6 +1,6 @@
-"""A writer's connections: bytes out, lines in, reconnecting until a deadline.
+"""A writer's connections: chunks of commands out, errors in, reconnecting until a deadline.
 
-Every command of a writer gets a reply of one line, so replies are counted, not parsed. A Spark
+Every command of a writer gets a reply of one line: replies are counted, not parsed. A Spark
 worker process outlives its tasks: connections are kept, one per broker and process. The mode
 decides what is sent again after a lost connection: ADDJOB may then be done twice, STAGE is repeated
 under another attempt's name.
@@ -8,16 +8,16 @@ under another attempt's name.
 
 from __future__ import annotations
 
-import os
 import random
-import select
-import socket
 import time
 from collections.abc import Callable, Iterable
+from socket import socket
 from typing import Final
 
 from tuque.client.routing.leaders import address_of
+from tuque.client.transport.conn import Lineage, Lines, login, pack
 from tuque.client.transport.face import context_of
+from tuque.client.transport.sockets import Wire, dial
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     FewCopies,
@@ -30,7 +30,6 @@ from tuque.errors import (
     Paused,
     ReplyError,
     TubeHome,
-    reply_error,
 )
 from tuque.spark.errors import SinkError
 from tuque.spark.sink.columns import Run, count_of
@@ -38,7 +37,6 @@ from tuque.spark.sink.columns import Run, count_of
 CONNECT_S: Final = 5.0
 LOGIN_S: Final = 15.0  # a node may let log-ins wait (N6.7)
 ANSWER_S: Final = 30.0  # in addition to a command's own time
-RECEIVE_BYTES: Final = 1 << 16
 PAUSE_S: Final = (0.02, 1.0)  # first and longest pause between attempts
 # Refusals: nothing was done, and time may help.
 LATER: Final = (
@@ -52,41 +50,29 @@ LATER: Final = (
     NoQuorum,
 )
 
-_kept: dict[tuple[str, int, bool, str, int], Wire] = {}
+_kept: dict[tuple[str, int, bool, str, int], SinkWire] = {}
 
 
-class Wire:
-    """A connection whose replies are lines."""
+class SinkWire(Wire):
+    """A connection that outlives a task."""
 
-    def __init__(self, address: Address, sock: socket.socket, key: tuple[str, int]) -> None:
+    def __init__(self, address: Address, sock: socket) -> None:
+        super().__init__(sock)
         self.address = address
-        self.key = key
-        self._sock = sock
 
-    def send(self, data: bytes, answer_s: float) -> None:
-        """Send everything; `answer_s` bounds this, and each wait for a reply."""
-        self._sock.settimeout(answer_s)
-        self._sock.sendall(data)
+    def refusals(self, count: int) -> dict[int, ReplyError]:
+        """The next `count` replies that are refusals; OSError if they do not come.
 
-    def lines(self, count: int) -> bytes:
-        """The next `count` lines; OSError if they do not come."""
-        parts: list[bytes] = []
-        while count > 0:
-            data = self._sock.recv(RECEIVE_BYTES)
+        What is done on too few nodes is no refusal.
+        """
+        lines = Lines(count)
+        while not lines.is_complete:
+            data = self.receive()
             if not data:
                 raise ConnectionResetError(f"{self.address} closed the connection")
-            parts.append(data)
-            count -= data.count(b"\n")
-        return b"".join(parts)
-
-    def is_stale(self) -> bool:
-        """Whether it was closed while idle."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(0))
-
-    def close(self) -> None:
-        self._sock.close()
+            lines.feed(data)
+        errors = lines.errors()
+        return {at: error for at, error in errors.items() if not isinstance(error, FewCopies)}
 
 
 class Broker:
@@ -98,7 +84,7 @@ class Broker:
         self._settings = settings
         self._retry_timeout_s = retry_timeout_s
         self._answer_s = answer_s + ANSWER_S
-        self._wire: Wire | None = None
+        self._wire: SinkWire | None = None
         self._leader: Address | None = None  # of the tube that was refused last
         self._rng = random.Random()
 
@@ -109,7 +95,7 @@ class Broker:
         while True:
             try:
                 self.send(command)
-                refusal = refusal_of(self.lines(1).rstrip(b"\r\n"))
+                refusal = self.refusals(1).get(0)
                 if not isinstance(refusal, LATER):
                     return refusal
                 self.follow([refusal])
@@ -124,10 +110,10 @@ class Broker:
             self._wire = self._open()
         self._wire.send(data, self._answer_s)
 
-    def lines(self, count: int) -> bytes:
-        """The replies to the latest send."""
+    def refusals(self, count: int) -> dict[int, ReplyError]:
+        """The refusals among the replies to the latest send, by their places. Raises OSError."""
         assert self._wire is not None
-        return self._wire.lines(count)
+        return self._wire.refusals(count)
 
     def lost(self, error: OSError) -> str:
         """Drop the connection; returns the text of the loss."""
@@ -176,16 +162,17 @@ class Broker:
 
     def _key(self, address: Address) -> tuple[str, int, bool, str, int]:
         # By process, too: a forked worker must not share its parent's connection.
-        return (address.host, address.port, self._settings.tls, self._settings.user, os.getpid())
+        forks = Lineage.forks
+        return (address.host, address.port, self._settings.tls, self._settings.user, forks)
 
-    def _open(self) -> Wire:
+    def _open(self) -> SinkWire:
         """A connection to the leader, if one is known, or the first named node that responds."""
         error: OSError = ConnectionError("no node is named")
         leader, self._leader = self._leader, None
         for address in (*([leader] if leader else []), *self._settings.seeds):
             kept = _kept.pop(self._key(address), None)
             if kept is not None:
-                if not kept.is_stale():
+                if not kept.has_input():
                     return kept
                 kept.close()
             try:
@@ -195,34 +182,16 @@ class Broker:
         raise error
 
 
-def _connected(address: Address, settings: Settings) -> Wire:
+def _connected(address: Address, settings: Settings) -> SinkWire:
     """A new connection, logged in; SinkError if the broker refuses the login."""
-    if address.port == 0:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(CONNECT_S)
-        sock.connect(address.host)
-    else:
-        sock = socket.create_connection(address, CONNECT_S)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if settings.tls:
-            sock = context_of(settings).wrap_socket(sock, server_hostname=address.host)
-    wire = Wire(address, sock, (address.host, address.port))
+    tls = context_of(settings) if settings.tls else None
+    wire = SinkWire(address, dial(address, tls, CONNECT_S))
     if settings.password:
-        login = [settings.user, settings.password] if settings.user else [settings.password]
-        wire.send(command(b"AUTH", *(word.encode() for word in login)), LOGIN_S)
-        refusal = refusal_of(wire.lines(1).rstrip(b"\r\n"))
-        if refusal is not None:
+        wire.send(pack(login(settings.user, settings.password)), LOGIN_S)
+        for refusal in wire.refusals(1).values():
             wire.close()
             raise SinkError(f"{address}: {refusal}")
     return wire
-
-
-def refusal_of(line: bytes) -> ReplyError | None:
-    """The error in a reply; None for other replies, and for what is done on too few nodes."""
-    if line[:1] != b"-":
-        return None
-    error = reply_error(line[1:].decode(errors="replace"))
-    return None if isinstance(error, FewCopies) else error
 
 
 class Sender:
@@ -283,32 +252,23 @@ class Sender:
         try:
             if self._error is not None:
                 raise self._error
-            answers = self._broker.lines(count)
+            refused = self._broker.refusals(count)
         except OSError as e:
             return self._broker.lost(e)
-        if answers[:1] != b"-" and b"\n-" not in answers:
+        if not refused:
             self._chunk = []
             self._on_done(count)
             return ""
-        lines = answers.split(b"\r\n")
-        refused = {at: why for at in range(count) if (why := refusal_of(lines[at]))}
         for why in refused.values():
             is_elsewhere = self._whole and isinstance(why, TubeHome)  # stages stay at one node
             if is_elsewhere or not isinstance(why, LATER):
                 self._broker.close()
                 raise SinkError(f"the broker refused a row: {why}")
         self._broker.follow(refused.values())
-        if not self._whole or not refused:
+        if not self._whole:
             self._on_done(count - len(refused))
             self._chunk = _only(self._chunk, set(refused))
-        return str(next(iter(refused.values()), ""))
-
-
-def command(*words: bytes) -> bytes:
-    """A command as an array of bulks."""
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
+        return str(next(iter(refused.values())))
 
 
 def _only(chunk: list[Run], wanted: set[int]) -> list[Run]:

@@ -28,11 +28,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tuque.client.transport.conn import pack
 from tuque.errors import NoStage
 from tuque.spark.errors import SinkError
 from tuque.spark.options.sink import SinkOptions, parse
 from tuque.spark.sink.columns import Lease, Tails, check_schema, latest, lease_of
-from tuque.spark.sink.wire import Broker, Sender, command
+from tuque.spark.sink.wire import Broker, Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +159,7 @@ class _Task:
             return 1, b"$6\r\nADDJOB\r\n"
         self._name = f"{self._own}.{self._number}".encode()
         self._number += 1
-        words = command(b"STAGE", self._txn, self._name, self._ttl)
+        words = pack((b"STAGE", self._txn, self._name, self._ttl))
         return 4, words[words.index(b"\n") + 1 :]
 
     def on_done(self, rows: int) -> None:
@@ -223,7 +224,7 @@ def _publish(options: SinkOptions, written: list[Written]) -> None:
     broker = Broker(options.broker, options.retry_timeout_ms / 1000, PUBLISH_S)
     try:
         # Repeated after a lost reply: then it returns -1, done before.
-        refusal = broker.ask(command(*words))
+        refusal = broker.ask(pack(words))
     finally:
         broker.close()
     if refusal is not None:

@@ -183,7 +183,7 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
             surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
-        survey(n, t, voters, surveys[first : first + ASKED_TUBES])
+        client_check(n, t, voters, surveys[first : first + ASKED_TUBES])
 
 
 def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
@@ -285,7 +285,7 @@ def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> 
             step_down(n, t, tube)
 
 
-def survey(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
+def client_check(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
     """[T27] Ask who would vote for this node (T27.2); the only voter asks nobody (T27.10)."""
     if voters.majority() == 1:
         ask_votes(n, t, voters, tubes)

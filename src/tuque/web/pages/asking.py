@@ -1,4 +1,4 @@
-"""Deeds: the dialog that asks, and what is done when the answer is yes.
+"""Actions: the dialog that asks, and what is done when the answer is yes.
 
 Decides that nothing is done whose count has changed since the dialog said it.
 """
@@ -95,12 +95,12 @@ def page_of(ask: Ask, asked: Proposal | None, refused: str = "", status: int = 2
 
 
 async def done(ask: Ask, name: str) -> Page | Outcome:
-    """The deed, or the dialog once more if it is not about what was said."""
+    """The action, or the dialog once more if it is not about what was said."""
     perform = DEEDS[name][1]
     asked: Proposal | None = None
     try:
         asked = await proposed(ask, name)
-        if not asked.is_as_said(ask.word("count")):
+        if not asked.is_as_shown(ask.word("count")):
             asked.changed = (
                 f"Meanwhile it is {plural(asked.count or 0, 'job')}, not {ask.word('count')}."
             )
@@ -127,12 +127,12 @@ def noted(ask: Ask, asked: Proposal | None, jobs: int | None, came_of_it: str) -
 
 
 def named(ask: Ask) -> str:
-    """The deed that an address means."""
+    """The action that an address means."""
     return ask.path.rpartition("/")[2].replace("-", " ").capitalize()
 
 
 def subject(ask: Ask) -> str:
-    """What a deed that came to nothing was about."""
+    """What an action that came to nothing was about."""
     words = [one for name in SUBJECTS for one in ask.many.get(name, []) if one]
     more = f" and {len(words) - SAID:,} more" if len(words) > SAID else ""
     return ", ".join(words[:SAID]) + more
@@ -140,5 +140,5 @@ def subject(ask: Ask) -> str:
 
 async def log(ask: Ask) -> Page:
     """Who changed what, and when."""
-    deeds = [msgspec.structs.asdict(one) for one in ask.site.log.latest]
-    return Page("log", {**shared(ask, "log"), "deeds": deeds[:200]})
+    actions = [msgspec.structs.asdict(one) for one in ask.site.log.latest]
+    return Page("log", {**shared(ask, "log"), "actions": actions[:200]})

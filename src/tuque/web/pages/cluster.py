@@ -50,20 +50,20 @@ def tenants_of(facts: Iterable[NodeFacts]) -> list[Tenant]:
 
 def add(tenant: Tenant, node: str, line: str) -> None:
     """Count what a node says: `jobs=2/10,bytes=6`, a quota behind the `/`."""
-    said = {}
+    counts = {}
     for part in line.split(","):
         what, _, figures = part.partition("=")
         now, _, most = figures.partition("/")
-        said[what] = int(now) if now.isdigit() else 0
+        counts[what] = int(now) if now.isdigit() else 0
         if now.isdigit() and most.isdigit() and 100 * int(now) / int(most) > tenant.share:
             tenant.share = 100 * int(now) / int(most)
             tenant.fullest = f"{what} at {node}"
-    tenant.users = max(tenant.users, said.get("users", 0))
-    tenant.queues = max(tenant.queues, said.get("queues", 0))
-    tenant.connections += said.get("connections", 0)
-    tenant.jobs += said.get("jobs", 0)
-    tenant.bytes += said.get("bytes", 0)
-    tenant.refused += said.get("refused", 0)
+    tenant.users = max(tenant.users, counts.get("users", 0))
+    tenant.queues = max(tenant.queues, counts.get("queues", 0))
+    tenant.connections += counts.get("connections", 0)
+    tenant.jobs += counts.get("jobs", 0)
+    tenant.bytes += counts.get("bytes", 0)
+    tenant.refused += counts.get("refused", 0)
 
 
 # ---- cluster
@@ -88,7 +88,7 @@ async def cluster(ask: Ask) -> Page:
             "lines": lines,
             "links_up": sum(line["is_up"] for line in lines),
             "charts": [room(ask), turns(ask)],
-            "tenants": tenants_of(view.heard),
+            "tenants": tenants_of(view.received),
             "away_ids": {node.id for node in frame["away"]},
         },
     )
@@ -96,7 +96,7 @@ async def cluster(ask: Ask) -> Page:
 
 def verdict(view: View, away: list[Any], staying: int = 0) -> dict[str, Any]:
     """[O14] Whether a node may stop, and why; `staying` tubes do not fail over (O14.19)."""
-    facts = view.heard
+    facts = view.received
     left = sum(one.number("cluster_repair_left") for one in facts)
     copied = sum(one.number("tubes_incomplete") for one in facts)
     full = [

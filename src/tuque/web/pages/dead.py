@@ -80,23 +80,23 @@ def proposal(
 def work(
     nodes: Nodes, letters: list[Letter], is_delete: bool, to: str
 ) -> Callable[[Long], Awaitable[None]]:
-    """The deed itself, page by page."""
+    """The action itself, page by page."""
 
-    async def run(deed: Long) -> None:
+    async def run(action: Long) -> None:
         shares = by_node(letters, nodes.up())
         for (id, queue), ids in shares.items():
             client = nodes.known[id].client
             for at in range(0, len(ids), AT_ONCE):
-                if deed.is_stopped:
+                if action.is_stopped:
                     return
                 page = ids[at : at + AT_ONCE]
                 if is_delete:
-                    deed.done += await client.dead_purge(queue, ids=page)
+                    action.done += await client.dead_purge(queue, ids=page)
                 else:
                     with contextlib.suppress(Duplicate):  # another task has its unique key
-                        deed.done += await client.dead_replay(queue, ids=page, to=to or None)
-                deed.seen += len(page)
-        deed.seen = deed.total  # those of silent nodes are refused
+                        action.done += await client.dead_replay(queue, ids=page, to=to or None)
+                action.seen += len(page)
+        action.seen = action.total  # those of silent nodes are refused
 
     return run
 
@@ -199,7 +199,7 @@ def row_of(group: Group) -> GroupRow:
     return GroupRow(group, spark(buckets, "s4", 3.0), kind, cause)
 
 
-# Deeds
+# Actions
 
 
 async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
@@ -247,15 +247,15 @@ async def delete(ask: Ask) -> Outcome:
 
 
 async def change(ask: Ask, is_delete: bool) -> Outcome:
-    """Begins the deed; it is logged when it has ended."""
+    """Begins the action; it is logged when it has ended."""
     asked, letters = await proposed(ask, is_delete)
     if not letters:
         raise Refused("No such dead letter is there any more.")
     perform = work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
 
-    async def run(deed: Long) -> None:
+    async def run(action: Long) -> None:
         try:
-            await perform(deed)
+            await perform(action)
         finally:
             ask.site.graves.expire()  # pages read what is left
 

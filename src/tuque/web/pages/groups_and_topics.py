@@ -133,13 +133,13 @@ async def group(ask: Ask) -> Page:
             "rows": [child(row) for row in children.rows],
             "ends": ENDS,
             "on_fail": ON_FAIL.get(one.on_fail, "") if one else "",
-            **(told(found, children) if one else {}),
+            **(of_children(found, children) if one else {}),
         },
         200 if one is not None or ask.view.old else 404,
     )
 
 
-def told(found: ChildrenFound, children: Children) -> dict[str, Any]:
+def of_children(found: ChildrenFound, children: Children) -> dict[str, Any]:
     """What the page says of a group that is there."""
     one = found.group
     assert one is not None
@@ -267,7 +267,7 @@ async def topic_named(ask: Ask) -> SubscriptionRow:
     raise Refused("No node knows this subscription.")
 
 
-def said(filters: dict[str, str]) -> str:
+def shown_filters(filters: dict[str, str]) -> str:
     """Filters on one line."""
     return ", ".join(f"{name}={glob}" for name, glob in filters.items())
 
@@ -320,14 +320,14 @@ async def subscribe(ask: Ask) -> Outcome:
     changed = await any_client(ask).topic_subscribe(topic, queue, filters)
     ask.site.watch.topics.expire()
     came = "is subscribed to" if changed else "was so subscribed already to"
-    about = f"{queue} to {topic}" + (f", {said(filters)}" if filters else "")
+    about = f"{queue} to {topic}" + (f", {shown_filters(filters)}" if filters else "")
     return Outcome(f"{clip(queue)} {came} {clip(topic)}.", "/topics", about=about)
 
 
 async def propose_unsubscribe(ask: Ask) -> Proposal:
     """[O14] No more jobs of the topic for that queue (O14.33)?"""
     row = await topic_named(ask)
-    followers = [f"It has the filters {said(row.filters)}."] if row.filters else []
+    followers = [f"It has the filters {shown_filters(row.filters)}."] if row.filters else []
     return Proposal(
         "unsubscribe",
         f"Unsubscribe {clip(row.queue)} from {clip(row.topic)}?",

@@ -1,4 +1,4 @@
-"""One job: what happened to it, where is it, when is it next? And the deeds on it."""
+"""One job: what happened to it, where is it, when is it next? And the actions on it."""
 
 from __future__ import annotations
 
@@ -182,11 +182,11 @@ WORDS: Final = {
 }
 
 
-ENDS: Final = {"Cancel the job": "cancelled", "Delete": "deleted", "Move": "moved"}  # deeds
+ENDS: Final = {"Cancel the job": "cancelled", "Delete": "deleted", "Move": "moved"}  # actions
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What a deed of this console made of a job that no node knows any more."""
+    """What an action of this console made of a job that no node knows any more."""
 
     became: str
     who: str
@@ -423,7 +423,7 @@ def described(facts: JobFacts) -> str:
     return f"{facts.id} in {best.queue}, {num(len(best.body or b''))} bytes" if best else facts.id
 
 
-# ---- Deeds on one job: run now, cancel, delete, edit, add again, move
+# ---- Actions on one job: run now, cancel, delete, edit, add again, move
 
 
 EDITED_MAX = 64 * 1024  # bytes of a body that is changed in a browser

@@ -105,10 +105,10 @@ def lost(ask: Ask, worker: WorkerRow) -> Notice:
         because = "its job waits" if one else f"its {len(worker.runs)} jobs wait"
         back = "it comes back" if one else "the first comes back"
         because += "" if due_ms is None else f"; {back} in {span(due_ms / 1000)}"
-    heard = f"last sign {span(worker.heard_ms / 1000)} ago"
+    received = f"last sign {span(worker.heard_ms / 1000)} ago"
     do = [f"Start it again, or another worker for {', '.join(worker.queues) or 'its queues'}"]
     notice = Notice(
-        "gone", 2, worker.name, "is lost", heard, because, do, link("workers"), "Workers"
+        "gone", 2, worker.name, "is lost", received, because, do, link("workers"), "Workers"
     )
     notice.since_s = ask.view.clock_s - worker.heard_ms / 1000
     return notice
@@ -271,7 +271,7 @@ def room(ask: Ask) -> Chart:
         found = dict(zip(points.at_s, points.level("memory"), strict=True))
         values = [100.0 * found[at] / most if at in found else None for at in at_s]
         lines.append(Line(facts.id[:8], colour, "line", list(values)))
-        if facts in view.heard:
+        if facts in view.received:
             shares.append((100.0 * facts.number("used_memory") / most, facts.id[:8]))
     answer = "No node has a limit of its memory."
     if shares:

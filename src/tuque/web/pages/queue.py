@@ -1,4 +1,4 @@
-"""One queue: why is it late, and which jobs are in it? And the deeds on it."""
+"""One queue: why is it late, and which jobs are in it? And the actions on it."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def not_ready(ask: Ask, name: str) -> Found:
     return found
 
 
-def said(body: bytes) -> str:
+def shown_body(body: bytes) -> str:
     """A body on one line, its start."""
     try:
         value = json.loads(body[:4096])
@@ -191,7 +191,7 @@ def said(body: bytes) -> str:
 
 def ready_row(node: str, job: Job) -> dict[str, Any]:
     """A job that waits."""
-    return {"id": job.id, "node": node, "body": said(job.body), "due": "", "deliveries": None}
+    return {"id": job.id, "node": node, "body": shown_body(job.body), "due": "", "deliveries": None}
 
 
 def active_row(row: JobRow) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def active_row(row: JobRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "node": row.node,
-        "body": said(row.body),
+        "body": shown_body(row.body),
         "due": due,
         "deliveries": row.deliveries,
     }
@@ -267,26 +267,26 @@ AT_ONCE: Final = 200  # jobs a call
 
 
 def work(nodes: list[Node], queue: str, who: str) -> Callable[[Long], Awaitable[None]]:
-    """The deed: at each node as many jobs as were ready when it came to it."""
+    """The action: at each node as many jobs as were ready when it came to it."""
 
-    async def run(deed: Long) -> None:
+    async def run(action: Long) -> None:
         for node in nodes:
             left = await node.client.qlen(queue)
-            while left > 0 and not deed.is_stopped:
+            while left > 0 and not action.is_stopped:
                 jobs = await node.client.qpeek(queue, min(left, AT_ONCE))
                 became = await node.client.cancel(*jobs, reason=f"deleted by {who}") if jobs else []
                 ended = became.count("ended")
-                deed.seen += len(jobs)
-                deed.done += ended
+                action.seen += len(jobs)
+                action.done += ended
                 left -= len(jobs)
                 if not ended:
                     break  # it is empty, or a holder that is silent may have them
-        deed.seen = max(deed.seen, deed.done)
+        action.seen = max(action.seen, action.done)
 
     return run
 
 
-# ---- Deeds on queues: pause, drain, add a job, delete those that are ready, retry the dead ones
+# ---- Actions on queues: pause, drain, add a job, delete those that are ready, retry the dead ones
 
 
 BODY_MAX: Final = 1 << 20
@@ -340,9 +340,9 @@ async def pause(ask: Ask) -> Outcome:
     nodes = ask.site.watch.nodes.up()
     if not nodes:
         raise Refused("No node answers.")
-    said = {"in": "in", "out": "out", "all": "all", "none": "none"}[to]
+    mode = {"in": "in", "out": "out", "all": "all", "none": "none"}[to]
     for name in names:
-        await nodes[0].client.execute("PAUSE", name, said, "bcast")
+        await nodes[0].client.execute("PAUSE", name, mode, "bcast")
     await ask.site.watch.fresh()
     words = {"none": "Resumed", "in": "Input paused", "out": "Output paused"}
     note = f"{words.get(to, 'Paused')}: {', '.join(names[:5])}."

@@ -1,4 +1,4 @@
-"""Schedules: what makes jobs by itself, when, and did it? And the deeds on one of them."""
+"""Schedules: what makes jobs by itself, when, and did it? And the actions on one of them."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ def home_of(ask: Ask, info: TubeInfo) -> Node:
 
 def silent_home(info: TubeInfo) -> str:
     """[O14] What is known of a tube whose leader is silent, and what works (O14.9)."""
-    said = (
+    words = (
         f"Its leader {info.home[:8]} does not answer: how many tasks it has is not known, and only"
     )
-    said += " the leader can hand them over. "
+    words += " the leader can hand them over. "
     if info.failover:
-        return said + "A vote gives it a new leader once most voters are there. Wait."
+        return words + "A vote gives it a new leader once most voters are there. Wait."
     command = f"tuque tubes home {shlex.quote(info.name)} NODE --force"
-    return said + f"Wait until it is back. If it is lost for good, force a new leader: {command}"
+    return words + f"Wait until it is back. If it is lost for good, force a new leader: {command}"
 
 
 async def propose_home(ask: Ask) -> Proposal:

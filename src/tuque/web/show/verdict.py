@@ -29,13 +29,13 @@ MORE: Final = 1.05  # times as much is more
 
 def cause(queue: Queue, points: Points, silent: Sequence[str] = ()) -> str:
     """[O14] Why a queue is behind, on all pages (O14.7). `silent` are the ids of silent nodes."""
-    said = change(points) or balance(queue, points)
+    words = change(points) or balance(queue, points)
     if not silent:
-        return said
+        return words
     names = ", ".join(id[:8] for id in silent)
     verb = "does" if len(silent) == 1 else "do"
     if queue.work or queue.came_rate or queue.done_rate:
-        return f"{said}; {names} {verb} not answer, so what comes and ends there is not known"
+        return f"{words}; {names} {verb} not answer, so what comes and ends there is not known"
     return f"{names} {verb} not answer, so it is not known who works on its jobs"
 
 
@@ -239,7 +239,7 @@ def notices(
 ) -> list[Notice]:
     """All that needs somebody, worst first. `places` are the silent nodes' addresses by id."""
     found = [silent(view, places)] if places else no_leader(view)
-    found += [one for facts in view.heard for one in of_node(facts, memory.get(facts.id))]
+    found += [one for facts in view.received for one in of_node(facts, memory.get(facts.id))]
     for queue in view.work:
         found += of_queue(view, queue, by_queue.get(queue.name, Points()), behind)
     found.sort(key=lambda one: (one.rank, -weight(view, one), one.subject))
@@ -277,19 +277,19 @@ def without(view: View, away: set[str]) -> str:
     one = len(away) == 1
     it = "it" if one else "them"
     tubes = homeless(view)
-    said = f"the console cannot reach {it}; jobs with copies elsewhere continue"
+    words = f"the console cannot reach {it}; jobs with copies elsewhere continue"
     if tubes:
         back = "it is back" if one else "they are back"
         has, hands = ("has", "it hands") if tubes == 1 else ("have", "they hand")
-        said += f"; {plural(tubes, 'tube')} {has} no leader: {hands} out nothing until {back}, or"
-        said += f" {'it has' if tubes == 1 else 'they have'} a new leader: Tubes shows how"
-    return said
+        words += f"; {plural(tubes, 'tube')} {has} no leader: {hands} out nothing until {back}, or"
+        words += f" {'it has' if tubes == 1 else 'they have'} a new leader: Tubes shows how"
+    return words
 
 
 def homeless(view: View) -> int:
     """[O14] How many tubes have no leader now, as the nodes say that answer (O14.2)."""
-    heard = [one for one in view.facts if one.id not in view.old]
-    return max((one.number("tubes_homeless") for one in heard), default=0)
+    received = [one for one in view.facts if one.id not in view.old]
+    return max((one.number("tubes_homeless") for one in received), default=0)
 
 
 def no_leader(view: View) -> list[Notice]:

@@ -132,7 +132,7 @@ document.addEventListener("click", (e) => {
   if (tab) choose(tab);
 });
 document.addEventListener("submit", (e) => {
-  if (!e.target.matches("dialog [data-deed-form]")) return;
+  if (!e.target.matches("dialog [data-action-form]")) return;
   e.preventDefault();
   send(e.target, e.submitter);
 });

@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 from mypy_extensions import i64
 
-from tuque.cluster.kept import is_node_id
+from tuque.cluster.nodes_conf import is_node_id
 from tuque.core.msgs.bus import AnyMessage
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import (

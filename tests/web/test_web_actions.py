@@ -1,4 +1,4 @@
-"""Deeds of an admin: each asks, says how many jobs, does what it said, and is logged."""
+"""Actions of an admin: each asks, says how many jobs, does what it said, and is logged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def admin(console: Console, cluster: WebCluster) -> Reader:
 
 
 def new_id(reply: Any) -> str:
-    """The id in the address to which a deed leads."""
+    """The id in the address to which an action leads."""
     place = str(reply.headers["location"])
     return place.partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
 
@@ -48,8 +48,9 @@ def test_a_job_is_moved_with_all_that_it_has(
         assert (work.backoff, work.keep_s, work.time_limit_s) == ((500.0, 500.0, 0.0), 60.0, 70.0)
         old = client.result(id)
         assert old.state == "cancelled" and old.reason == f"moved to there as {moved.id}"
-    deed = console.site.log.latest[0]
-    assert (deed.what, deed.jobs, deed.came_of_it) == ("Move", 1, "done") and id in deed.about
+    action = console.site.log.latest[0]
+    assert (action.what, action.jobs, action.came_of_it) == ("Move", 1, "done")
+    assert id in action.about
 
 
 def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: WebCluster) -> None:
@@ -104,8 +105,8 @@ def test_ready_jobs_are_deleted_and_no_others(
     assert "Delete 750 ready jobs of full?" in asked and "cannot be undone" in asked
     assert admin.do("empty", queue="full").status_code == 303
     console.until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
-    deed = console.site.log.latest[0]
-    assert (deed.about, deed.jobs, deed.came_of_it) == (
+    action = console.site.log.latest[0]
+    assert (action.about, action.jobs, action.came_of_it) == (
         "full", 750, "done: 750 done, 0 refused of 750",
     )  # fmt: skip
     assert cluster.length("full") == 0
@@ -133,8 +134,8 @@ def test_the_log_of_a_move_names_both_homes(
     after = next(id[:8] for id in console.site.watch.nodes.known if id[:8] != before)
     reply = admin.do("home", tube="boxes", node=after)
     assert reply.status_code == 303, reply.text
-    deed = console.site.log.latest[0]
-    assert (deed.what, deed.about) == ("Move the leader", f"boxes, from {before} to {after}")
+    action = console.site.log.latest[0]
+    assert (action.what, action.about) == ("Move the leader", f"boxes, from {before} to {after}")
 
 
 def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster) -> None:

@@ -15,19 +15,18 @@ NEWER: Final = "a newer incarnation of this node is alive: it is at "
 
 
 class Refused(Exception):
-    """The link is refused; the text says why. `twin`: where another live node has that id (K1.3).
-
-    Without a host it is the refusing node itself.
+    """The link is refused; the text says why. `duplicate_id`: where another live node has
+    that id (K1.3); without a host it is the refusing node itself.
     """
 
-    def __init__(self, text: str, twin: str = "", removal: int = 0) -> None:
+    def __init__(self, text: str, duplicate_id: str = "", removal: int = 0) -> None:
         super().__init__(text)
-        self.twin = twin
+        self.duplicate_id = duplicate_id
         self.removal = removal  # > 0: it was forgotten, with that number (K6.4)
 
 
 @final
-class Conflict:
+class DuplicateId:
     """Whether this node must not serve, since another one has its id."""
 
     def __init__(self, timeout_ms: i64) -> None:
@@ -64,15 +63,15 @@ def shown(host: str, port: i64) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def told_twin(one: Member, gossip: list[Gossip]) -> list[Gossip]:
-    """[K1] The gossip for a node that has a twin: first where that one is (K1.3)."""
+def gossip_of_duplicate(one: Member, gossip: list[Gossip]) -> list[Gossip]:
+    """[K1] The gossip for a node whose id another one has: first where (K1.3)."""
     return gossip if one.rival is None else [one.rival, *gossip]
 
 
 def check_life(
     one: Member, life: i64, mark: bytes, at: tuple[str, int, int], now_ms: i64, timeout_ms: i64
 ) -> None:
-    """[K1] Refuse an older incarnation while a newer one is alive, and twins (K1.2, K1.3).
+    """[K1] Refuse an older incarnation while a newer one is alive (K1.2), and a second node (K1.3).
 
     `at`: host, port and bus port of the incarnation that asks for a link.
     """
@@ -80,17 +79,17 @@ def check_life(
         return
     is_alive = one.is_linked and now_ms - one.heard_ms <= timeout_ms
     if life > one.life or not is_alive:
-        one.twins_ms = 0
+        one.duplicate_ms = 0
         one.has_rival = False
         one.refused_ms = 0
         return
     where = shown(one.host, one.port)
-    twin = where if was_heard_since(one, now_ms, timeout_ms) else ""
+    duplicate_id = where if was_heard_since(one, now_ms, timeout_ms) else ""
     if life == one.life:
-        one.has_rival = True  # twins, if the linked one sends another heartbeat
+        one.has_rival = True  # two nodes, if the linked one sends another heartbeat
         one.rival = Gossip(one.node_id, at[0], at[1], at[2], TWINS, int(one.number))
-        raise Refused(SAME + where, twin)
-    raise Refused(NEWER + where, twin)
+        raise Refused(SAME + where, duplicate_id)
+    raise Refused(NEWER + where, duplicate_id)
 
 
 def was_heard_since(one: Member, now_ms: i64, timeout_ms: i64) -> bool:

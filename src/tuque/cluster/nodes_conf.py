@@ -35,7 +35,7 @@ class KeptNode:
 
 
 @final
-class Kept:
+class NodesConf:
     """The whole file."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class Kept:
         self.id_keys: list[bytes] = []  # of ids made under former secrets (G6.5)
 
 
-def parse_kept(text: bytes) -> Kept:
+def parse_nodes_conf(text: bytes) -> NodesConf:
     """Parse nodes.conf. Raises BadNodes with the line and the error."""
-    kept = Kept()
+    kept = NodesConf()
     number = 0
     for line in text.split(b"\n"):
         number += 1
@@ -80,7 +80,7 @@ def parse_kept(text: bytes) -> Kept:
     return kept
 
 
-def parse_vars(kept: Kept, words: list[bytes], where: str) -> None:
+def parse_vars(kept: NodesConf, words: list[bytes], where: str) -> None:
     """Parse the line with the numbers."""
     i: i64 = 1
     while i + 1 < len(words):
