@@ -1,0 +1,615 @@
+"""Walks at random through the model of leadership, with faults, and a healing at the end."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Final, NamedTuple
+
+from spec.model.judge import Judge
+from spec.model.leadership import create, look, on_pulse, on_vote, on_voted, pulse
+from spec.model.leases import Cluster, is_running, put, sync
+from spec.model.lists import (
+    change_list,
+    force,
+    force_tube,
+    hear_list,
+    is_heard,
+    look_at_growth,
+    look_at_move,
+    look_at_own,
+    move,
+    new_disk,
+    on_yours,
+    standing_by,
+    start,
+    vouches,
+)
+from spec.model.state import (
+    LEADS,
+    BrokenError,
+    Copy,
+    Disk,
+    Message,
+    Node,
+    Pulse,
+    Vote,
+    Voted,
+    VoterList,
+)
+
+SPEED: Final = 16  # a clock goes 15, 16 or 17 in a tick
+WIRE_MOST: Final = 80
+MOST_VOTERS: Final = 4
+LIMIT: Final = 40  # timeouts in which a cluster is well again after all faults
+ELECTED: Final = 4  # in which a tube has a leader whose voters are well
+
+FLAWS: Final = {  # name: what is broken; the faults that the walks need
+    "double_vote": ("a voter votes for two candidates of one epoch", "n"),
+    "vote_not_durable": ("a vote is told before it is on the disk", "cln"),
+    "stale_candidate": ("a voter does not compare the copies", "cn"),
+    "lease_too_long": ("the lease is one and a half timeouts", "np"),
+    "lease_from_echo": ("the lease counts from when the echo came", "nps"),
+    "promise_from_sent": ("the promise counts from the time in the pulse", "njp"),
+    "standstill_ignored": ("after a standstill a leader goes by the time before it", "p"),
+    "removed_voters_count": ("answers under another list count, and none need settle", "cmn"),
+    "not_settled": ("a list changes before all tubes are settled", "cmn"),
+    "epoch_again": ("a leader goes on under its epoch after a start", "clo"),
+    "old_disk_trusted": ("a node that starts asks nobody what it had said", "con"),
+    "no_wait_after_start": ("a voter votes at once after a start", "cn"),
+    "echo_blind": ("an echo counts for whomever the voter votes", "cn"),
+    "given_without_votes": ("a tube that was handed over runs without votes", "cgn"),
+    "half_is_enough": ("half of the voters are enough for a lease", "cmn"),
+    "jump_ignored": ("a jump of the clock of a voter is not noticed", "jn"),
+    "lost_disk_votes": ("a node that lost its disk goes on voting", "cw"),
+    "resignation_is_replaced": ("the word of a leaver is replaced by that of a loser", "ymn"),
+    "solo_votes_on": ("a list that yielded still makes leaders", "scn"),
+    "two_at_once": ("two voters join at once, whatever they have", "scn"),
+    "old_list_leads": ("a leader counts by the list that elected it", "scmn"),
+    "given_to_one": ("a tube goes to another list when one voter has all of it", "scn"),
+    "any_number": ("votes about a given tube under any list of the family", "scmn"),
+    "grows_unseen": ("a list grows though not all known nodes go by it", "sn"),
+    "create_at_vote": ("CREATE is answered by votes, before a majority has the tube", "scn"),
+    "lost_candidate_binds": ("a vote binds to a candidate that lost its disk", "cw"),
+    "mark_of_other_list": ("a disk epoch under another list counts", "scwd"),
+    "leavers_never_stand": ("a leaving node is no candidate, whatever it has", "ymcn"),
+    "force_repeats_epoch": ("a list made by force repeats an epoch", "cfn"),
+    "force_takes_older": ("a list is forced at a node with an older copy", "cfn"),
+}
+ALL_FAULTS: Final = "clpownmgjsyfd"
+
+
+class Faults(NamedTuple):
+    """How likely they are, in a tick."""
+
+    letters: str
+    deliver: float
+    loss: float
+    twice: float
+    pulse: float
+    synced: float
+    eager: float
+    crash: float
+    pause: float
+    cut: float
+
+
+class Walk:
+    """One walk: a cluster, its faults, its dice."""
+
+    def __init__(self, seed: int, flaw: str = "") -> None:
+        self.rng = rng = random.Random(f"{flaw}{seed}")  # noqa: S311  chance of a walk
+        self.flaw = flaw
+        self.w = Cluster(flaw)
+        self.judge = Judge(self.w)
+        self.seen: Counter[str] = Counter()
+        self.steps = 0
+        self.cut: set[tuple[int, int]] = set()
+        self.olds: dict[int, list[Disk]] = {}
+        self.broken: int | None = None  # its disk was old or lost; one at a time
+        self.dead: set[int] = set()  # by the word of the operator
+        letters = ALL_FAULTS
+        if flaw:
+            letters = FLAWS[flaw][1] + "".join(x for x in "cgnl" if rng.random() < 0.2)
+        elif rng.random() < 0.7:
+            letters = "".join(x for x in letters if rng.random() < 0.5)
+        self.faults = Faults(
+            letters,
+            deliver=rng.choice([0.3, 0.6, 0.9]) if "n" in letters else 0.9,
+            loss=rng.choice([0.0, 0.05, 0.2]) if "n" in letters else 0.0,
+            twice=rng.choice([0.0, 0.05]),
+            pulse=rng.choice([0.3, 0.6, 0.9]),
+            synced=rng.choice([0.3, 0.7, 1.0]),
+            eager=rng.choice([0.0, 0.03, 0.2]),
+            crash=rng.choice([0.005, 0.02, 0.05]),
+            pause=rng.choice([0.01, 0.04]),
+            cut=rng.choice([0.01, 0.04]),
+        )
+        self.w.asks_all = "o" in letters or rng.random() < 0.5
+        self.ticks = rng.choice([4, 8, 16])  # of a timeout
+        self.make_nodes()
+
+    # ---- The first state
+
+    def make_nodes(self) -> None:
+        """Nodes that are alone, or a cluster of three, or both."""
+        rng = self.rng
+        count = rng.choice([3, 3, 4, 5])
+        if "m" in self.faults.letters:
+            count = max(count, 4)
+        for i in range(count):
+            speed = rng.choice([SPEED - 1, SPEED, SPEED + 1])
+            has_journal = not ("d" in self.faults.letters and rng.random() < 0.4)
+            x = Node(i, Disk(self.w.solo_list(i, has_journal)), SPEED * self.ticks, speed)
+            x.has_journal = has_journal
+            self.w.nodes.append(x)
+        together = 0
+        if "s" not in self.faults.letters or rng.random() < 0.3:
+            together = rng.randint(3, count) if "s" in self.faults.letters else count
+        if together:
+            self.make_cluster(list(range(count))[:together] if rng.random() < 0.5 else None)
+        for x in self.w.nodes:
+            sync(self.w, x)
+
+    def make_cluster(self, nodes: list[int] | None) -> None:
+        """Three voters; others go by their list."""
+        w = self.w
+        ids = nodes or [x.id for x in w.nodes]
+        for i in ids[:3]:
+            w.nodes[i].has_journal = True
+        w.families += 1
+        voters = VoterList(w.families, 2, dict.fromkeys(ids[:3], 2), False, ids[0])
+        for i in ids:
+            x = w.nodes[i]
+            x.disk.list, x.disk.right = voters, voters.voters.get(i, 0)
+            x.disk.known = frozenset(ids) - {i}
+            x.is_dirty = True
+
+    # ---- Steps
+
+    def run(self, ticks: int) -> None:
+        """Let ticks pass."""
+        for _ in range(ticks):
+            self.tick()
+            self.fail()
+
+    def tick(self) -> None:
+        """Everything that a tick has, in any order."""
+        rng, w = self.rng, self.w
+        for x in w.nodes:
+            x.clock += x.speed
+            if x.is_up and not x.is_paused:
+                x.seen = x.clock
+        events: list[Message | Node] = [x for x in w.nodes if x.is_up and not x.is_paused]
+        kept: list[Message] = []
+        for m in w.wire[-WIRE_MOST:]:
+            if (m.src, m.dst) in self.cut or rng.random() < self.faults.loss:
+                continue
+            if rng.random() < self.faults.deliver:
+                events.append(m)
+                if rng.random() >= self.faults.twice:
+                    continue
+            kept.append(m)
+        w.wire = kept
+        rng.shuffle(events)
+        for event in events:
+            if isinstance(event, Node):
+                self.act(event)
+            else:
+                self.deliver(event)
+            self.steps += 1
+            self.judge.check()
+
+    def exchange(self) -> None:
+        """A network without faults: there and back in a quarter of the shortest timeout."""
+        for _ in range(3):
+            wire, self.w.wire = self.w.wire, []
+            self.rng.shuffle(wire)
+            for m in wire:
+                self.deliver(m)
+                self.steps += 1
+                self.judge.check()
+
+    def deliver(self, m: Message) -> None:
+        """A message comes."""
+        x = self.w.nodes[m.dst]
+        if not x.is_up or x.is_paused:
+            return
+        if isinstance(m, Pulse):
+            on_pulse(self.w, x, m)
+        elif isinstance(m, Vote):
+            on_vote(self.w, x, m)
+        elif isinstance(m, Voted):
+            on_voted(self.w, x, m)
+        else:
+            on_yours(self.w, x, m)
+        if self.rng.random() < self.faults.synced:
+            sync(self.w, x)
+
+    def act(self, x: Node) -> None:
+        """What a node does by itself, and its clients."""
+        rng, w = self.rng, self.w
+        if not x.is_up or x.is_paused:
+            return
+        for copy in list(x.disk.tubes.values()):
+            look(w, x, copy, rng.random() < self.faults.eager)
+            look_at_move(w, x, copy)
+            if x.view(copy.key).role == LEADS:
+                self.use(x, copy)
+        look_at_growth(w, x)
+        look_at_own(w, x)
+        if rng.random() < 0.1:
+            create(w, x, rng.randrange(2))
+        if "m" in self.faults.letters and rng.random() < 0.15:
+            self.change(x)
+        if rng.random() < self.faults.synced:
+            sync(w, x)
+        if rng.random() < self.faults.pulse:
+            pulse(w, x)
+
+    def use(self, x: Node, copy: Copy) -> None:
+        """Clients of a leader."""
+        view = x.view(copy.key)
+        if not is_running(self.w, x, copy) or view.ending_to >= 0:
+            return
+        if self.rng.random() < 0.3 and len(copy.log) < 40:
+            put(self.w, x, copy)
+            self.seen["puts"] += 1
+        voters = x.list_of(copy)
+        if voters is None or len(voters.voters) < 2:
+            return
+        is_asked = "g" in self.faults.letters and self.rng.random() < 0.03
+        if is_asked or x.is_leaving:
+            to = self.rng.choice([v for v in voters.voters if v != x.id])
+            if is_heard(x, to) and not x.heard[to].leaving:
+                move(self.w, x, copy, to)
+                self.seen["moves"] += 1
+
+    def change(self, x: Node, is_calm: bool = False) -> None:
+        """[T28] The next list of voters (T28.4)."""
+        old = x.disk.list
+        if not vouches(self.w, x, old) or len(old.voters) < 2:
+            return
+        due = due_changes(self.w, x) if is_calm else any_changes(self.w, x)
+        if not due:
+            return
+        node, is_added = due[0] if is_calm else self.rng.choice(due)
+        voters = {v: right for v, right in old.voters.items() if v != node}
+        if is_added:
+            voters[node] = old.number + 1
+        if voters and change_list(self.w, x, voters):
+            self.seen["lists"] += 1
+
+    # ---- Faults
+
+    def fail(self) -> None:
+        """What goes wrong in a tick."""
+        rng, letters = self.rng, self.faults.letters
+        self.mend_broken()
+        for x in self.w.nodes:
+            if not x.is_up:
+                if rng.random() < 0.15:
+                    self.restart(x)
+            elif x.is_paused:
+                if rng.random() < 0.15:
+                    self.wake(x)
+            elif "c" in letters and rng.random() < self.faults.crash:
+                self.crash(x, "l" in letters and rng.random() < 0.5)
+            elif "p" in letters and rng.random() < self.faults.pause:
+                x.is_paused = True
+                self.seen["pauses"] += 1
+            elif "j" in letters and rng.random() < 0.005:
+                self.jump(x)
+            elif "y" in letters and rng.random() < 0.01:
+                x.is_leaving = not x.is_leaving and len(x.disk.list.voters) > 2
+            elif "o" in letters and rng.random() < 0.05 and len(x.safe.list.voters) > 1:
+                self.olds[x.id] = [*self.olds.get(x.id, []), x.safe.twin()][-3:]
+        if "n" in letters and rng.random() < self.faults.cut:
+            self.cut_some()
+        if "s" in letters and rng.random() < 0.05:
+            self.meet()
+        if "f" in letters and rng.random() < 0.05:
+            self.force_some()
+
+    def cut_some(self) -> None:
+        """Cut the network in some way, or mend it."""
+        rng, count = self.rng, len(self.w.nodes)
+        pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
+        kind = rng.random()
+        if kind < 0.4:
+            self.cut = set()
+        elif kind < 0.7:
+            side = {i for i in range(count) if rng.random() < 0.5}
+            self.cut = {(a, b) for a, b in pairs if (a in side) != (b in side)}
+        else:
+            self.cut = {pair for pair in pairs if rng.random() < 0.4}
+
+    def crash(self, x: Node, is_power: bool) -> None:
+        """The process ends; with the power what was not synced is lost, too."""
+        self.seen["crashes"] += 1
+        x.is_up = x.is_paused = False
+        x.due = []
+        self.w.wire = [m for m in self.w.wire if x.id not in (m.src, m.dst)]  # its links end
+        if is_power:
+            x.disk = x.safe.twin()
+            x.is_dirty = False
+
+    def restart(self, x: Node) -> None:
+        """With its disk, with an old one, with none."""
+        rng, letters = self.rng, self.faults.letters
+        olds = [disk for disk in self.olds.get(x.id, []) if disk.own is x.disk.own]
+        olds = [disk for disk in olds if disk.list.forced == x.disk.list.forced]
+        if not x.has_journal:
+            new_disk(self.w, x)
+            self.seen["no journal"] += 1
+        elif "w" in letters and rng.random() < 0.3 and self.broken is None:
+            new_disk(self.w, x)
+            self.broken = x.id
+            self.olds[x.id] = []
+            self.seen["lost disks"] += 1
+        elif olds and rng.random() < 0.5 and self.broken is None:
+            x.disk = rng.choice(olds).twin()
+            self.broken = x.id
+            self.seen["old disks"] += 1
+        x.safe = x.disk.twin()
+        start(self.w, x)
+        if x.id in self.dead:
+            self.dead.discard(x.id)
+            for other in self.w.nodes:
+                if other.disk.list.forced > x.disk.list.forced:
+                    hear_list(self.w, x, other.id, other.disk.list)
+
+    def mend_broken(self) -> None:
+        """The next disk may break when the last broken one has its right again."""
+        if self.broken is None:
+            return
+        x = self.w.nodes[self.broken]
+        others = [y for y in self.w.nodes if y.disk.list.family == x.disk.list.family]
+        newest = max((y.disk.list for y in others), key=lambda one: (one.forced, one.number))
+        is_well = x.disk.list is newest and vouches(self.w, x, newest)
+        if x.is_up and not x.asking and (is_well or len(newest.voters) == 0):
+            self.broken = None
+
+    def wake(self, x: Node) -> None:
+        """The standstill ends."""
+        x.is_paused = False
+        if self.flaw != "standstill_ignored":
+            x.seen = x.clock
+
+    def jump(self, x: Node) -> None:
+        """The clock jumps: that is noticed, as promises and leases are by it."""
+        self.seen["jumps"] += 1
+        x.clock += x.timeout
+        x.seen = x.clock
+        if self.flaw in ("jump_ignored", "promise_from_sent"):
+            return
+        x.bound = x.clock + x.timeout
+        x.echoed = {}
+        x.last = {}
+        x.started = x.clock
+
+    def meet(self) -> None:
+        """CLUSTER MEET."""
+        a, b = self.rng.sample(self.w.nodes, 2)
+        if a.is_up and b.is_up and not parted(a.disk.list, b.disk.list):
+            a.disk.known |= {b.id}
+            a.is_dirty = True
+            self.seen["meets"] += 1
+
+    def force_some(self, is_calm: bool = False) -> bool:
+        """[T28] CLUSTER VOTERS FORCE where the majority is dead, and no copy here is newer."""
+        for x in self.rng.sample(self.w.nodes, len(self.w.nodes)):
+            old = x.disk.list
+            here = [v for v in old.voters if has_right(self.w, self.w.nodes[v], old)]
+            if not x.is_up or x.is_paused or len(here) >= old.majority():
+                continue
+            if not x.has_journal and any(y.has_journal and y.is_up for y in self.w.nodes):
+                continue
+            if any(y.disk.list.forced > old.forced for y in self.w.nodes):
+                continue
+            reached = [y for y in self.w.nodes if y.is_up]
+            if has_newer(x, reached, old.family) and self.flaw != "force_takes_older":
+                continue
+            best = max(reached, key=lambda y: sum(len(c.log) for c in y.disk.tubes.values()))
+            self.judge.forced(best if self.flaw == "force_takes_older" else x, old.family)
+            self.dead |= {v for v in old.voters if not self.w.nodes[v].is_up}
+            self.seen["forced"] += 1
+            force(self.w, x, sorted({x.id, *here}))
+            return True
+        return False
+
+
+def parted(a: VoterList, b: VoterList) -> bool:
+    """[K3] Whether nodes with these lists do not join (K3.4)."""
+    return a.family != b.family and not a.solo and not b.solo
+
+
+def has_right(w: Cluster, y: Node, voters: VoterList) -> bool:
+    """Whether it votes under the list, or may again."""
+    if not y.is_up:
+        return False
+    if y.disk.list.family != voters.family:
+        return y.disk.own is voters
+    return y.disk.right > 0
+
+
+def has_newer(x: Node, reached: list[Node], family: int) -> bool:
+    """[T21] Whether one of these has a newer copy than this node (T21.1)."""
+    for y in reached:
+        for key, copy in y.disk.tubes.items():
+            mine = x.disk.tubes.get(key)
+            if copy.copy > 0 and copy.family == family:
+                if mine is None or mine.newest() < copy.newest():
+                    return True
+    return False
+
+
+def any_changes(w: Cluster, x: Node) -> list[tuple[int, bool]]:
+    """[T28] What ADD and REMOVE may do (T28.1)."""
+    voters = x.disk.list.voters
+    found = [(v, False) for v in voters] if len(voters) > 1 else []
+    ready = [v for v in x.disk.known if v not in voters and standing_by(w, x, v)]
+    return found + [(v, True) for v in ready] * 2
+
+
+def due_changes(w: Cluster, x: Node) -> list[tuple[int, bool]]:
+    """[T28] What the voter with the lowest id does by itself (T28.4)."""
+    voters = x.disk.list.voters
+    for v in voters:
+        if v < x.id and is_heard(x, v) and x.heard[v].vouches and x.heard[v].list is x.disk.list:
+            return []
+    found = []
+    for v, at in x.lame_at.items():
+        if v in voters and x.clock > at + 2 * x.timeout and len(voters) > 2:
+            found.append((v, False))
+    for v in voters:
+        is_going = x.is_leaving if v == x.id else is_heard(x, v) and x.heard[v].leaving
+        rest = [u for u in voters if u != v and (u == x.id or votes_here(x, u))]
+        if is_going and len(rest) >= (len(voters) - 1) // 2 + 1:
+            found.append((v, False))
+    if len(voters) < MOST_VOTERS:
+        ready = [v for v in x.disk.known if v not in voters and standing_by(w, x, v)]
+        found += [(v, True) for v in sorted(ready) if is_whole(w, x, v)]
+    return found
+
+
+def votes_here(x: Node, node: int) -> bool:
+    """Whether that voter is linked and has its right."""
+    return is_heard(x, node) and x.heard[node].vouches
+
+
+def is_whole(w: Cluster, x: Node, node: int) -> bool:
+    """[T28] Whether it has a copy of each tube of the list (T28.4)."""
+    tubes = w.nodes[node].disk.tubes
+    family = x.disk.list.family
+    return all(
+        copy.family != family or (key in tubes and tubes[key].copy > 0)
+        for key, copy in x.disk.tubes.items()
+        if copy.copy > 0
+    )
+
+
+# ---- All faults end
+
+
+class Healing:
+    """After it one list remains, and each tube is led."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk, self.w = walk, walk.w
+        self.wait = max(x.timeout for x in self.w.nodes)
+        calm = {"deliver": 1.0, "loss": 0.0, "twice": 0.0, "synced": 1.0, "eager": 0.0}
+        walk.faults = walk.faults._replace(pulse=1.0, letters="", crash=0.0, **calm)
+        walk.cut = set()
+        for x in self.w.nodes:
+            if not x.is_up:
+                walk.restart(x)
+            elif x.is_paused:
+                walk.wake(x)
+
+    def run(self) -> float:
+        """How many timeouts it took; BrokenError when that was too long."""
+        walk = self.walk
+        if self.is_parted():
+            walk.seen["parted"] += 1
+            return -1.0
+        since = self.walk.w.nodes[0].clock
+        for ticks in range(LIMIT * walk.ticks):
+            walk.tick()
+            walk.exchange()
+            if ticks < 2 * walk.ticks:
+                walk.meet()
+            for x in self.w.nodes:
+                walk.change(x, is_calm=True)
+            if ticks > 0 and ticks % (8 * walk.ticks) == 0:
+                walk.force_some()
+                self.force_tubes()
+                self.drop_doubles()
+            if ticks > 2 * walk.ticks and self.is_well():
+                return (self.w.nodes[0].clock - since) / self.wait
+        raise BrokenError(f"not well after {LIMIT} timeouts: {self.why()}")
+
+    def is_parted(self) -> bool:
+        """Whether two clusters grew apart, which never met (K3.4)."""
+        found = False
+        for x in self.w.nodes:
+            for y in self.w.nodes:
+                if parted(x.disk.list, y.disk.list):
+                    found = True
+                    if y.id in x.disk.known:
+                        raise BrokenError(f"two grown lists {x.disk.list} {y.disk.list} met")
+        return found
+
+    def drop_doubles(self) -> None:
+        """An operator drops all but one of the tubes of one name (T17.5)."""
+        keys = sorted({key for x in self.w.nodes for key in x.disk.tubes})
+        for key in keys:
+            if any(other[0] == key[0] and other < key for other in keys):
+                self.walk.judge.dropped(key)
+                for x in self.w.nodes:
+                    x.disk.tubes.pop(key, None)
+                    x.views.pop(key, None)
+                    x.is_dirty = True
+
+    def force_tubes(self) -> None:
+        """[T21] TUBE HOME FORCE of a tube whose list is gone: its only voter has lost its disk."""
+        w = self.w
+        alive = {x.disk.list.family for x in w.nodes}
+        alive |= {x.disk.own.family for x in w.nodes if x.disk.own is not None}
+        for key in sorted({key for x in w.nodes for key in x.disk.tubes}):
+            here = [x for x in w.nodes if key in x.disk.tubes]
+            if {x.disk.tubes[key].family for x in here} & alive:
+                continue
+            best = max(here, key=lambda x: x.disk.tubes[key].newest())
+            force_tube(w, best, best.disk.tubes[key])
+            self.walk.judge.kept(key, best.disk.tubes[key].log)
+            self.walk.seen["forced tubes"] += 1
+
+    def is_well(self) -> bool:
+        """One list, and each tube led under it."""
+        return not self.why()
+
+    def why(self) -> str:
+        """What is not well."""
+        lists = {id(x.disk.list): x.disk.list for x in self.w.nodes}
+        if len(lists) > 1:
+            return f"lists {list(lists.values())}"
+        family = self.w.nodes[0].disk.list.family
+        keys = {key for x in self.w.nodes for key, copy in x.disk.tubes.items()}
+        for key in keys:
+            led = [
+                x
+                for x in self.w.nodes
+                if key in x.disk.tubes and is_running(self.w, x, x.disk.tubes[key])
+            ]
+            if not led:
+                return f"tube {key} has no leader"
+            if led[0].disk.tubes[key].family != family:
+                return f"tube {key} is led by the list that yielded"
+            if led[0].view(key).sure < len(led[0].disk.tubes[key].log) - 4:
+                return f"tube {key} answers nothing"
+        return ""
+
+
+class Result(NamedTuple):
+    """Of one walk."""
+
+    error: str
+    steps: int
+    healed: float
+    seen: Counter[str]
+
+
+def walk(seed: int, flaw: str = "") -> Result:
+    """One walk and its healing."""
+    one = Walk(seed, flaw)
+    healed = -1.0
+    error = ""
+    try:
+        one.run(one.rng.choice([60, 120, 240]))
+        healed = Healing(one).run()
+    except BrokenError as found:
+        error = str(found)
+    one.seen["elections"] = one.judge.elections
+    one.seen["answered"] = sum(len(x) for x in one.judge.answered.values())
+    return Result(error, one.steps, healed, one.seen)
