@@ -41,7 +41,7 @@ from spec.model.state import (
 
 def pulse(w: Cluster, x: Node) -> None:
     """[T25] Send a pulse to all nodes that this one knows (T25.1), and what goes before it."""
-    words = tuple(word_of(x, copy) for copy in x.disk.tubes.values())
+    words = tuple(word_of(w, x, copy) for copy in x.disk.tubes.values())
     is_voter = vouches(w, x, x.disk.list)
     mark = x.safe.mark if x.has_journal else x.disk.mark
     for other in sorted(x.disk.known):
@@ -65,12 +65,15 @@ def pulse(w: Cluster, x: Node) -> None:
         )
 
 
-def word_of(x: Node, copy: Copy) -> Word:
+def word_of(w: Cluster, x: Node, copy: Copy) -> Word:
     """What a pulse says of the tube."""
     view = x.view(copy.key)
     epoch, node = copy.vote()
     is_up = node == x.id and view.role != NONE and view.epoch == epoch
     is_led = is_up and view.role == LEADS
+    if view.turned != (epoch, node, is_up):
+        w.turns += 1
+        view.turn, view.turned = w.turns, (epoch, node, is_up)
     has_led = copy.leader == x.id and copy.copy == copy.led  # T25.6: until another node leads
     if not is_led and not (view.epoch == copy.led or copy.given > 0):
         has_led = False  # T27.5
@@ -89,6 +92,7 @@ def word_of(x: Node, copy: Copy) -> Word:
         is_up,
         copy.led if has_led else 0,
         is_led,
+        view.turn,
         copy.log if has_led else (),
         settled,
         got,
@@ -144,7 +148,9 @@ def on_word(w: Cluster, x: Node, m: Pulse, word: Word) -> None:
     view.floor = max(view.floor, word.epoch)
     if word.settled is not None and word.is_up and word.node == src:
         view.settled, view.settled_epoch, view.settled_by = word.settled, word.epoch, src
-    hear_step_down(w, copy, view, src, word)
+    if word.turn > view.turns.get(src, 0):  # T24.2: each change is told once
+        view.turns[src] = word.turn
+        hear_step_down(w, copy, view, src, word)
     hear_lost(w, x, copy, view, m, word.epoch)
     if word.is_led and word.led > copy.led:
         copy.led, copy.leader = word.led, src  # T24.1

@@ -33,6 +33,7 @@ class Cluster:
         self.wire: list[Message] = []
         self.families = 0
         self.serial = 0
+        self.turns = 0
         self.asks_all = True  # `failover-disks ask`
         self.on_won: Callable[[Node, Copy], None] = _unheard
         self.on_answered: Callable[[Node, Copy, tuple[Entry, ...]], None] = _unheard_answer

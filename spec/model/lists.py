@@ -227,13 +227,14 @@ def hear_mark(w: Cluster, x: Node, m: Pulse) -> None:
     """[T29] Remember the disk epoch of the sender; see what it knows of this one (T29.2, T29.4)."""
     family = m.list.family
     known = x.disk.marks.get(m.src, NO_MARK)
-    if known.family != family or (m.right, m.mark) > (known.right, known.mark):
+    is_other = known.family != family and w.flaw != "mark_of_other_list"
+    if is_other or (m.right, m.mark) > (known.right, known.mark):
         x.disk.marks[m.src] = Mark(family, m.right, m.mark)
         x.is_dirty = True
     of_family, right, mark = m.knows
     if of_family != family and w.flaw != "mark_of_other_list":
         right = mark = 0
-    is_trusted = w.flaw == "old_disk_trusted"
+    is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes")
     if right == x.disk.right and right > 0 and mark > x.disk.mark and not is_trusted:
         lose_right(x)
     if x.asking and right <= x.disk.right:

@@ -115,7 +115,10 @@ class View:
         "floor", "got",
         "heard_said", "lease", "named", "resigned", "resigned_by", "role", "settled",
         "settled_by", "settled_epoch", "settling", "settling_len", "silent_at", "standing", "sure",
-        "surveyed_at", "voters", "wait_at", "waits", "won_by",
+        "surveyed_at",
+        "turn",
+        "turned",
+        "turns", "voters", "wait_at", "waits", "won_by",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -135,6 +138,9 @@ class View:
         self.named = 0  # the epoch whose leader has named this node
         self.resigned = 0  # by the word of that node all epochs up to this one have ended
         self.resigned_by = NOBODY
+        self.turn = 0
+        self.turned = (0, NOBODY, False)  # as the last pulse told
+        self.turns: dict[int, int] = {}  # heard of other nodes
         self.heard_said = NEVER  # when the node for which this one votes asked for it, or led
         self.floor = 0  # the highest epoch heard of
         self.silent_at = NEVER
@@ -173,6 +179,7 @@ class Word(NamedTuple):
     is_up: bool  # the sender leads the tube or asks for votes
     led: int  # under this epoch the sender leads or has led it; 0: another one does
     is_led: bool
+    turn: int  # grows whenever vote, or is_up, is another one
     log: tuple[Entry, ...]
     settled: VoterList | None
     got: tuple[int, int]  # what the disk of the sender has

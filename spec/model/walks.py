@@ -44,38 +44,68 @@ MOST_VOTERS: Final = 4
 LIMIT: Final = 40  # timeouts in which a cluster is well again after all faults
 ELECTED: Final = 4  # in which a tube has a leader whose voters are well
 
-FLAWS: Final = {  # name: what is broken; the faults that the walks need
-    "double_vote": ("a voter votes for two candidates of one epoch", "n"),
-    "vote_not_durable": ("a vote is told before it is on the disk", "cln"),
-    "stale_candidate": ("a voter does not compare the copies", "cn"),
-    "lease_too_long": ("the lease is one and a half timeouts", "np"),
-    "lease_from_echo": ("the lease counts from when the echo came", "nps"),
-    "promise_from_sent": ("the promise counts from the time in the pulse", "njp"),
-    "standstill_ignored": ("after a standstill a leader goes by the time before it", "p"),
-    "removed_voters_count": ("answers under another list count, and none need settle", "cmn"),
-    "not_settled": ("a list changes before all tubes are settled", "cmn"),
-    "epoch_again": ("a leader goes on under its epoch after a start", "clo"),
-    "old_disk_trusted": ("a node that starts asks nobody what it had said", "con"),
-    "no_wait_after_start": ("a voter votes at once after a start", "cn"),
-    "echo_blind": ("an echo counts for whomever the voter votes", "cn"),
-    "given_without_votes": ("a tube that was handed over runs without votes", "cgn"),
-    "half_is_enough": ("half of the voters are enough for a lease", "cmn"),
-    "jump_ignored": ("a jump of the clock of a voter is not noticed", "jn"),
-    "lost_disk_votes": ("a node that lost its disk goes on voting", "cw"),
-    "resignation_is_replaced": ("the word of a leaver is replaced by that of a loser", "ymn"),
-    "solo_votes_on": ("a list that yielded still makes leaders", "scn"),
-    "two_at_once": ("two voters join at once, whatever they have", "scn"),
-    "old_list_leads": ("a leader counts by the list that elected it", "scmn"),
-    "given_to_one": ("a tube goes to another list when one voter has all of it", "scn"),
-    "any_number": ("votes about a given tube under any list of the family", "scmn"),
-    "grows_unseen": ("a list grows though not all known nodes go by it", "sn"),
-    "create_at_vote": ("CREATE is answered by votes, before a majority has the tube", "scn"),
-    "lost_candidate_binds": ("a vote binds to a candidate that lost its disk", "cw"),
-    "mark_of_other_list": ("a disk epoch under another list counts", "scwd"),
-    "leavers_never_stand": ("a leaving node is no candidate, whatever it has", "ymcn"),
-    "force_repeats_epoch": ("a list made by force repeats an epoch", "cfn"),
-    "force_takes_older": ("a list is forced at a node with an older copy", "cfn"),
+
+class Flaw(NamedTuple):
+    """A rule that is broken, and what reveals it."""
+
+    text: str
+    letters: str  # the faults that it needs
+    knobs: dict[str, float] = {}  # how likely they are
+
+
+# fmt: off
+FLAWS: Final = {
+    "double_vote": Flaw("a voter votes for two candidates of one epoch", "n"),
+    "vote_not_durable": Flaw(
+        "a vote is told before it is on the disk", "cln",
+        {"crash": 0.05, "synced": 0.3, "eager": 0.3, "ticks": 4, "restart": 0.5}),
+    "stale_candidate": Flaw("a voter does not compare the copies", "cn"),
+    "lease_too_long": Flaw("the lease is one and a half timeouts", "np"),
+    "lease_from_echo": Flaw(
+        "the lease counts from when the echo came", "n", {"eager": 0.2, "cut": 0.04, "ticks": 8}),
+    "promise_from_sent": Flaw(
+        "the promise counts from the time in the pulse, by the clock of the sender", "njp"),
+    "standstill_ignored": Flaw("after a standstill a leader goes by the time before it", "pn"),
+    "removed_voters_count": Flaw(
+        "answers under another list count, and none need settle", "cmn"),
+    "not_settled": Flaw("a list changes before all tubes are settled", "cmn"),
+    "epoch_again": Flaw("a leader goes on under its epoch after a start", "clo"),
+    "old_disk_trusted": Flaw("a node that starts asks nobody what it had said", "con"),
+    "no_wait_after_start": Flaw(
+        "a voter votes at once after a start", "cn",
+        {"eager": 0.3, "crash": 0.05, "restart": 0.7, "ticks": 16, "cut": 0.04}),
+    "echo_blind": Flaw("an echo counts for whomever the voter votes", "cn"),
+    "given_without_votes": Flaw("a tube that was handed over runs without votes", "cgn"),
+    "half_is_enough": Flaw("half of the voters are enough for a lease", "cmn"),
+    "jump_ignored": Flaw(
+        "a jump of the clock of a voter is not noticed", "jn",
+        {"jump": 0.05, "eager": 0.3, "ticks": 16}),
+    "lost_disk_votes": Flaw(
+        "a node that lost its disk goes on voting", "cwn",
+        {"crash": 0.05, "eager": 0.2, "wipe": 0.8, "restart": 0.5, "ticks": 4}),
+    "resignation_is_replaced": Flaw(
+        "the word of a leaver is replaced by that of a loser", "yn",
+        {"leave": 0.05, "eager": 0.2, "ticks": 8}),
+    "solo_votes_on": Flaw("a list that yielded still makes leaders", "scn"),
+    "two_at_once": Flaw("two voters join at once, whatever they have", "scn"),
+    "old_list_leads": Flaw("a leader counts by the list that elected it", "scmn"),
+    "given_to_one": Flaw(
+        "a tube goes to another list when one voter has all of it", "scn",
+        {"mixed": 1, "crash": 0.05, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4}),
+    "any_number": Flaw(
+        "votes about a given tube under any list of the family", "scmn",
+        {"mixed": 1, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4}),
+    "grows_unseen": Flaw(
+        "a list grows though not all known nodes go by it", "sn", {"nodes": 5, "meet": 0.3}),
+    "create_at_vote": Flaw(
+        "CREATE is answered by votes, before a majority has the tube", "scn"),
+    "lost_candidate_binds": Flaw("a vote binds to a candidate that lost its disk", "cw"),
+    "mark_of_other_list": Flaw("a disk epoch under another list counts", "scwd"),
+    "leavers_never_stand": Flaw("a leaving node is no candidate, whatever it has", "ymcn"),
+    "force_repeats_epoch": Flaw("a list made by force repeats an epoch", "cfn"),
+    "force_takes_older": Flaw("a list is forced at a node with an older copy", "cfn"),
 }
+# fmt: on
 ALL_FAULTS: Final = "clpownmgjsyfd"
 
 
@@ -92,13 +122,21 @@ class Faults(NamedTuple):
     crash: float
     pause: float
     cut: float
+    restart: float = 0.15
+    jump: float = 0.005
+    wipe: float = 0.3
+    leave: float = 0.01
+    meet: float = 0.05
+    mixed: float = 0.0  # three voters and others that are alone
+    nodes: float = 0.0
+    ticks: float = 0.0  # of a timeout
 
 
 class Walk:
     """One walk: a cluster, its faults, its dice."""
 
-    def __init__(self, seed: int, flaw: str = "") -> None:
-        self.rng = rng = random.Random(f"{flaw}{seed}")  # noqa: S311  chance of a walk
+    def __init__(self, seed: int, profile: str = "", flaw: str = "") -> None:
+        self.rng = rng = random.Random(f"{profile}{seed}")  # noqa: S311  chance of a walk
         self.flaw = flaw
         self.w = Cluster(flaw)
         self.judge = Judge(self.w)
@@ -109,8 +147,8 @@ class Walk:
         self.broken: int | None = None  # its disk was old or lost; one at a time
         self.dead: set[int] = set()  # by the word of the operator
         letters = ALL_FAULTS
-        if flaw:
-            letters = FLAWS[flaw][1] + "".join(x for x in "cgnl" if rng.random() < 0.2)
+        if profile:
+            letters = FLAWS[profile].letters + "".join(x for x in "cgnl" if rng.random() < 0.2)
         elif rng.random() < 0.7:
             letters = "".join(x for x in letters if rng.random() < 0.5)
         self.faults = Faults(
@@ -125,8 +163,10 @@ class Walk:
             pause=rng.choice([0.01, 0.04]),
             cut=rng.choice([0.01, 0.04]),
         )
+        if profile and rng.random() < 0.8:
+            self.faults = self.faults._replace(**FLAWS[profile].knobs)
         self.w.asks_all = "o" in letters or rng.random() < 0.5
-        self.ticks = rng.choice([4, 8, 16])  # of a timeout
+        self.ticks = int(self.faults.ticks) or rng.choice([4, 8, 16])
         self.make_nodes()
 
     # ---- The first state
@@ -134,9 +174,10 @@ class Walk:
     def make_nodes(self) -> None:
         """Nodes that are alone, or a cluster of three, or both."""
         rng = self.rng
-        count = rng.choice([3, 3, 4, 5])
+        count = int(self.faults.nodes) or rng.choice([3, 3, 4, 5])
         if "m" in self.faults.letters:
             count = max(count, 4)
+        count = max(count, 4) if self.faults.mixed else count
         for i in range(count):
             speed = rng.choice([SPEED - 1, SPEED, SPEED + 1])
             has_journal = not ("d" in self.faults.letters and rng.random() < 0.4)
@@ -144,7 +185,9 @@ class Walk:
             x.has_journal = has_journal
             self.w.nodes.append(x)
         together = 0
-        if "s" not in self.faults.letters or rng.random() < 0.3:
+        if self.faults.mixed:
+            together = 3
+        elif "s" not in self.faults.letters or rng.random() < 0.3:
             together = rng.randint(3, count) if "s" in self.faults.letters else count
         if together:
             self.make_cluster(list(range(count))[:together] if rng.random() < 0.5 else None)
@@ -288,7 +331,7 @@ class Walk:
         self.mend_broken()
         for x in self.w.nodes:
             if not x.is_up:
-                if rng.random() < 0.15:
+                if rng.random() < self.faults.restart:
                     self.restart(x)
             elif x.is_paused:
                 if rng.random() < 0.15:
@@ -298,15 +341,15 @@ class Walk:
             elif "p" in letters and rng.random() < self.faults.pause:
                 x.is_paused = True
                 self.seen["pauses"] += 1
-            elif "j" in letters and rng.random() < 0.005:
+            elif "j" in letters and rng.random() < self.faults.jump:
                 self.jump(x)
-            elif "y" in letters and rng.random() < 0.01:
+            elif "y" in letters and rng.random() < self.faults.leave:
                 x.is_leaving = not x.is_leaving and len(x.disk.list.voters) > 2
             elif "o" in letters and rng.random() < 0.05 and len(x.safe.list.voters) > 1:
                 self.olds[x.id] = [*self.olds.get(x.id, []), x.safe.twin()][-3:]
         if "n" in letters and rng.random() < self.faults.cut:
             self.cut_some()
-        if "s" in letters and rng.random() < 0.05:
+        if "s" in letters and rng.random() < self.faults.meet:
             self.meet()
         if "f" in letters and rng.random() < 0.05:
             self.force_some()
@@ -342,7 +385,7 @@ class Walk:
         if not x.has_journal:
             new_disk(self.w, x)
             self.seen["no journal"] += 1
-        elif "w" in letters and rng.random() < 0.3 and self.broken is None:
+        elif "w" in letters and rng.random() < self.faults.wipe and self.broken is None:
             new_disk(self.w, x)
             self.broken = x.id
             self.olds[x.id] = []
@@ -375,6 +418,7 @@ class Walk:
         x.is_paused = False
         if self.flaw != "standstill_ignored":
             x.seen = x.clock
+        self.judge.check()
 
     def jump(self, x: Node) -> None:
         """The clock jumps: that is noticed, as promises and leases are by it."""
@@ -396,7 +440,15 @@ class Walk:
             a.is_dirty = True
             self.seen["meets"] += 1
 
-    def force_some(self, is_calm: bool = False) -> bool:
+    def meet_all(self) -> None:
+        """Each node meets each other one."""
+        for a in self.w.nodes:
+            for b in self.w.nodes:
+                if a is not b and not parted(a.disk.list, b.disk.list):
+                    a.disk.known |= {b.id}
+                    a.is_dirty = True
+
+    def force_some(self) -> bool:
         """[T28] CLUSTER VOTERS FORCE where the majority is dead, and no copy here is newer."""
         for x in self.rng.sample(self.w.nodes, len(self.w.nodes)):
             old = x.disk.list
@@ -519,6 +571,8 @@ class Healing:
             walk.exchange()
             if ticks < 2 * walk.ticks:
                 walk.meet()
+            elif ticks == 2 * walk.ticks:
+                walk.meet_all()
             for x in self.w.nodes:
                 walk.change(x, is_calm=True)
             if ticks > 0 and ticks % (8 * walk.ticks) == 0:
@@ -600,9 +654,9 @@ class Result(NamedTuple):
     seen: Counter[str]
 
 
-def walk(seed: int, flaw: str = "") -> Result:
-    """One walk and its healing."""
-    one = Walk(seed, flaw)
+def walk(seed: int, profile: str = "", flaw: str = "") -> Result:
+    """One walk and its healing, with the faults that reveal the flaw named by `profile`."""
+    one = Walk(seed, profile, flaw)
     healed = -1.0
     error = ""
     try:
