@@ -58,7 +58,7 @@ FLAWS: Final = {
     "double_vote": Flaw("a voter votes for two candidates of one epoch", "n"),
     "vote_not_durable": Flaw(
         "a vote is told before it is on the disk", "cln",
-        {"crash": 0.05, "synced": 0.3, "eager": 0.3, "ticks": 4, "restart": 0.5}),
+        {"crash": 0.05, "synced": 0.3, "eager": 0.3, "ticks": 4, "restart": 0.5, "cut": 0.1}),
     "stale_candidate": Flaw("a voter does not compare the copies", "cn"),
     "lease_too_long": Flaw("the lease is one and a half timeouts", "np"),
     "lease_from_echo": Flaw(
@@ -91,12 +91,15 @@ FLAWS: Final = {
     "old_list_leads": Flaw("a leader counts by the list that elected it", "scmn"),
     "given_to_one": Flaw(
         "a tube goes to another list when one voter has all of it", "scn",
-        {"mixed": 1, "crash": 0.05, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4}),
+        {"mixed": 1, "crash": 0.03, "restart": 0.05, "deliver": 0.6, "loss": 0.1, "eager": 0.2,
+         "ticks": 4, "cut": 0.02, "meet": 0.3, "names": 4, "pinch": 0.4, "pulse": 0.4}),
     "any_number": Flaw(
         "votes about a given tube under any list of the family", "scmn",
-        {"mixed": 1, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4}),
+        {"mixed": 1, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4, "cut": 0.1,
+         "meet": 0.3, "names": 4, "change": 0.5, "pinch": 0.1}),
     "grows_unseen": Flaw(
-        "a list grows though not all known nodes go by it", "sn", {"nodes": 5, "meet": 0.3}),
+        "a list grows though not all known nodes go by it", "sn",
+        {"nodes": 6, "meet": 0.3, "cut": 0.1}),
     "create_at_vote": Flaw(
         "CREATE is answered by votes, before a majority has the tube", "scn"),
     "lost_candidate_binds": Flaw("a vote binds to a candidate that lost its disk", "cw"),
@@ -130,6 +133,9 @@ class Faults(NamedTuple):
     mixed: float = 0.0  # three voters and others that are alone
     nodes: float = 0.0
     ticks: float = 0.0  # of a timeout
+    names: float = 2.0
+    pinch: float = 0.02  # of a move between lists, and of the death of a new leader
+    change: float = 0.15
 
 
 class Walk:
@@ -142,6 +148,7 @@ class Walk:
         self.judge = Judge(self.w)
         self.seen: Counter[str] = Counter()
         self.steps = 0
+        self.rounds = rng.choice([1, 2, 4])  # of messages in a tick
         self.cut: set[tuple[int, int]] = set()
         self.olds: dict[int, list[Disk]] = {}
         self.broken: int | None = None  # its disk was old or lost; one at a time
@@ -218,12 +225,19 @@ class Walk:
 
     def tick(self) -> None:
         """Everything that a tick has, in any order."""
-        rng, w = self.rng, self.w
+        w = self.w
         for x in w.nodes:
             x.clock += x.speed
             if x.is_up and not x.is_paused:
                 x.seen = x.clock
-        events: list[Message | Node] = [x for x in w.nodes if x.is_up and not x.is_paused]
+        self.round([x for x in w.nodes if x.is_up and not x.is_paused])
+        for _ in range(self.rounds - 1):
+            self.round([])
+
+    def round(self, nodes: list[Node]) -> None:
+        """What these nodes do and some of the messages, in any order."""
+        rng, w = self.rng, self.w
+        events: list[Message | Node] = [*nodes]
         kept: list[Message] = []
         for m in w.wire[-WIRE_MOST:]:
             if (m.src, m.dst) in self.cut or rng.random() < self.faults.loss:
@@ -243,21 +257,12 @@ class Walk:
             self.steps += 1
             self.judge.check()
 
-    def exchange(self) -> None:
-        """A network without faults: there and back in a quarter of the shortest timeout."""
-        for _ in range(3):
-            wire, self.w.wire = self.w.wire, []
-            self.rng.shuffle(wire)
-            for m in wire:
-                self.deliver(m)
-                self.steps += 1
-                self.judge.check()
-
     def deliver(self, m: Message) -> None:
         """A message comes."""
         x = self.w.nodes[m.dst]
         if not x.is_up or x.is_paused:
             return
+        elections = self.judge.elections
         if isinstance(m, Pulse):
             on_pulse(self.w, x, m)
         elif isinstance(m, Vote):
@@ -266,7 +271,12 @@ class Walk:
             on_voted(self.w, x, m)
         else:
             on_yours(self.w, x, m)
-        if self.rng.random() < self.faults.synced:
+        dies = "c" in self.faults.letters and self.judge.elections > elections
+        if dies and self.rng.random() < self.faults.pinch:
+            self.crash(x, is_power=False)
+        elif "l" in self.faults.letters and self.rng.random() < self.faults.crash / 4:
+            self.crash(x, is_power=True)
+        elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
 
     def act(self, x: Node) -> None:
@@ -282,8 +292,8 @@ class Walk:
         look_at_growth(w, x)
         look_at_own(w, x)
         if rng.random() < 0.1:
-            create(w, x, rng.randrange(2))
-        if "m" in self.faults.letters and rng.random() < 0.15:
+            create(w, x, rng.randrange(int(self.faults.names)))
+        if "m" in self.faults.letters and rng.random() < self.faults.change:
             self.change(x)
         if rng.random() < self.faults.synced:
             sync(w, x)
@@ -349,6 +359,8 @@ class Walk:
                 self.olds[x.id] = [*self.olds.get(x.id, []), x.safe.twin()][-3:]
         if "n" in letters and rng.random() < self.faults.cut:
             self.cut_some()
+        if "n" in letters and "c" in letters and rng.random() < self.faults.pinch:
+            self.pinch()
         if "s" in letters and rng.random() < self.faults.meet:
             self.meet()
         if "f" in letters and rng.random() < 0.05:
@@ -366,6 +378,20 @@ class Walk:
             self.cut = {(a, b) for a, b in pairs if (a in side) != (b in side)}
         else:
             self.cut = {pair for pair in pairs if rng.random() < 0.4}
+
+    def pinch(self) -> None:
+        """Who gives a tube to another list reaches one node only."""
+        nodes = [y for y in self.w.nodes if y.is_up]
+        pairs = [(y, copy) for y in nodes for copy in y.disk.tubes.values()]
+        due = [(y, c) for y, c in pairs if c.leader == y.id and c.family != y.disk.list.family]
+        due += [(y, c) for y, c in pairs if c.given > 0]
+        if not due:
+            return
+        _, copy = self.rng.choice(due)
+        one = self.rng.randrange(len(self.w.nodes))
+        for y in nodes:
+            if y.id not in (copy.leader, one):
+                self.cut |= {(y.id, copy.leader), (copy.leader, y.id)}
 
     def crash(self, x: Node, is_power: bool) -> None:
         """The process ends; with the power what was not synced is lost, too."""
@@ -553,6 +579,7 @@ class Healing:
         calm = {"deliver": 1.0, "loss": 0.0, "twice": 0.0, "synced": 1.0, "eager": 0.0}
         walk.faults = walk.faults._replace(pulse=1.0, letters="", crash=0.0, **calm)
         walk.cut = set()
+        walk.rounds = 4  # there and back in less than a quarter of the shortest timeout
         for x in self.w.nodes:
             if not x.is_up:
                 walk.restart(x)
@@ -568,7 +595,6 @@ class Healing:
         since = self.walk.w.nodes[0].clock
         for ticks in range(LIMIT * walk.ticks):
             walk.tick()
-            walk.exchange()
             if ticks < 2 * walk.ticks:
                 walk.meet()
             elif ticks == 2 * walk.ticks:
