@@ -391,6 +391,7 @@ def ask_votes(w: Cluster, x: Node, copy: Copy, view: View, voters: VoterList) ->
     view.role, view.epoch = ASKS, epoch
     view.asked_at = x.clock
     view.standing = 0
+    view.echoed = {}
     view.surveyed_at = NEVER
     write(x)
     if voters.majority() == 1:
@@ -422,7 +423,9 @@ def on_voted(w: Cluster, x: Node, m: Voted) -> None:
     if m.answer == "yes":
         view.standing |= 1 << m.src
         x.timeouts[m.src] = m.timeout
-        count_echo(w, x, m.src, m.said)
+        if w.flaw == "vote_echoes_all":
+            count_echo(w, x, m.src, m.said)
+        view.echoed[m.src] = m.said  # for this tube alone: others may have lost the vote
         if (view.standing & ~(1 << x.id)).bit_count() + 1 >= voters.majority():
             win(w, x, copy, view)
     elif m.answer == "old epoch" and m.at >= view.epoch:

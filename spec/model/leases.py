@@ -110,7 +110,7 @@ def lease_of(w: Cluster, x: Node, copy: Copy, view: View) -> int:
         if voter == x.id:
             continue
         if view.standing >> voter & 1 or w.flaw == "echo_blind":
-            times.append(x.echoed.get(voter, NEVER))
+            times.append(max(x.echoed.get(voter, NEVER), view.echoed.get(voter, NEVER)))
             timeout = min(timeout, x.timeouts.get(voter, timeout))
     needed = voters.majority()
     if w.flaw == "half_is_enough":

@@ -110,17 +110,6 @@ class Disk:
 class View:
     """What a node keeps of a tube in memory."""
 
-    __slots__ = (
-        "answered", "asked_at", "begun", "better", "ending_to", "ending_until", "epoch", "few_at",
-        "floor", "got",
-        "heard_said", "lease", "named", "resigned", "resigned_by", "role", "settled",
-        "settled_by", "settled_epoch", "settling", "settling_len", "silent_at", "standing", "sure",
-        "surveyed_at",
-        "turn",
-        "turned",
-        "turns", "voters", "wait_at", "waits", "won_by",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.role = NONE
         self.epoch = 0  # it asks for, or leads under
@@ -129,13 +118,12 @@ class View:
         self.got: dict[int, int] = {}  # so many changes each other node has on its disk
         self.voters: dict[int, int] = {}  # the rights under which it counts them
         self.begun = 0  # so many were there when it began to lead
+        self.echoed: dict[int, int] = {}  # when it asked for the votes that others gave
         self.sure = 0  # so many it has answered
         self.won_by: VoterList | None = None
-        self.lease = 0
         self.few_at = NEVER
         self.ending_to = NOBODY  # the tube goes there
         self.ending_until = 0
-        self.named = 0  # the epoch whose leader has named this node
         self.resigned = 0  # by the word of that node all epochs up to this one have ended
         self.resigned_by = NOBODY
         self.turn = 0

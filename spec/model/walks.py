@@ -75,6 +75,7 @@ FLAWS: Final = {
         "a voter votes at once after a start", "cn",
         {"eager": 0.3, "crash": 0.05, "restart": 0.7, "ticks": 16, "cut": 0.04}),
     "echo_blind": Flaw("an echo counts for whomever the voter votes", "cn"),
+    "vote_echoes_all": Flaw("a vote about a tube counts as an echo for all tubes", "n"),
     "given_without_votes": Flaw("a tube that was handed over runs without votes", "cgn"),
     "half_is_enough": Flaw("half of the voters are enough for a lease", "cmn"),
     "jump_ignored": Flaw(
@@ -408,6 +409,10 @@ class Walk:
         rng, letters = self.rng, self.faults.letters
         olds = [disk for disk in self.olds.get(x.id, []) if disk.own is x.disk.own]
         olds = [disk for disk in olds if disk.list.forced == x.disk.list.forced]
+        if x.disk.own is not None:  # of its own list nobody else knows what it said
+            own = x.disk.own.family
+            tubes = [one.family for d in (x.disk, *olds) for one in d.tubes.values()]
+            olds = [] if own in tubes else olds
         if not x.has_journal:
             new_disk(self.w, x)
             self.seen["no journal"] += 1
