@@ -61,14 +61,15 @@ class Judge:
                         raise BrokenError(f"nodes {found[key]} and {x.id} both lead tube {key}")
                     found[key] = x.id
 
-    def forced(self, x: Node, family: int) -> None:
+    def forced(self, named: list[Node], family: int) -> None:
         """[T28] What only the dead had is lost by the word of the operator (T28.8)."""
         for key, (_, of) in list(self.ruled.items()):
             if of != family:
                 continue
-            copy = x.disk.tubes.get(key)
-            self.kept(key, () if copy is None else copy.log)
-            if copy is None or not copy.log:
+            copies = [x.disk.tubes[key] for x in named if key in x.disk.tubes]
+            log = max(copies, key=Copy.newest).log if copies else ()
+            self.kept(key, log)
+            if not log:
                 del self.ruled[key]
 
     def kept(self, key: Key, log: tuple[Entry, ...]) -> None:

@@ -84,7 +84,7 @@ def word_of(w: Cluster, x: Node, copy: Copy) -> Word:
     settled = view.settled if view.settled_by == x.id and view.settled_epoch == epoch else None
     return Word(
         copy.key,
-        copy.key[1] if safe is None else safe.family,
+        Copy(copy.key).family if safe is None else safe.family,
         0 if safe is None else safe.hop,
         0 if safe is None else safe.given,
         epoch,
@@ -447,7 +447,7 @@ def count_answer(w: Cluster, x: Node, copy: Copy, view: View, voters: VoterList,
 def create(w: Cluster, x: Node, name: int) -> None:
     """[T27] CREATE is a candidacy with epoch 1, about the name (T27.8)."""
     voters = x.disk.list
-    key = (name, voters.family)
+    key = (name, voters.birth())
     if any(other[0] == name for other in x.disk.tubes) or not vouches(w, x, voters):
         return
     copy = Copy(key)

@@ -15,8 +15,11 @@ NONE: Final = 0
 ASKS: Final = 1  # it asks for votes
 LEADS: Final = 2  # a majority has voted for it
 
-Key = tuple[int, int]  # a tube: its name, and the family of lists under which it was made
+Key = tuple[int, int]  # a tube: its name, and under which lists it was made (`birth`)
 Entry = tuple[int, int]  # a change: epoch of its leader, a number that no other change has
+
+
+FORCED_BITS: Final = 16
 
 
 class BrokenError(Exception):
@@ -43,6 +46,10 @@ class VoterList:
         """So many of them decide."""
         return len(self.voters) // 2 + 1
 
+    def birth(self) -> int:
+        """What tells the tubes that are made under it from others of their names."""
+        return self.family | self.forced << FORCED_BITS
+
     def __repr__(self) -> str:
         return f"{self.family}.{self.number}{'s' if self.solo else ''}{sorted(self.voters)}"
 
@@ -56,7 +63,9 @@ class Copy:
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.family = key[1]  # the lists whose majority chooses the leader
+        self.family = key[1] & (
+            (1 << FORCED_BITS) - 1
+        )  # the lists whose majority chooses the leader
         self.hop = 0  # how often another family has got it
         self.given = 0  # the number of the list that it was given to; 0: one has led it there
         self.voted = 0

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from spec.model.judge import Judge
-from spec.model.leadership import create, look, on_pulse, on_vote, on_voted, pulse
+from spec.model.leadership import create, look, may_stand, on_pulse, on_vote, on_voted, pulse
 from spec.model.leases import Cluster, is_running, put, sync
 from spec.model.lists import (
     change_list,
@@ -30,6 +30,7 @@ from spec.model.state import (
     BrokenError,
     Copy,
     Disk,
+    Key,
     Message,
     Node,
     Pulse,
@@ -490,14 +491,14 @@ class Walk:
                 continue
             if any(y.disk.list.forced > old.forced for y in self.w.nodes):
                 continue
-            reached = [y for y in self.w.nodes if y.is_up]
-            if has_newer(x, reached, old.family) and self.flaw != "force_takes_older":
+            named = [self.w.nodes[v] for v in sorted({x.id, *here})]
+            if has_newer(named, self.w.nodes, old.family) and self.flaw != "force_takes_older":
                 continue
-            best = max(reached, key=lambda y: sum(len(c.log) for c in y.disk.tubes.values()))
-            self.judge.forced(best if self.flaw == "force_takes_older" else x, old.family)
+            believed = self.w.nodes if self.flaw == "force_takes_older" else named
+            self.judge.forced([y for y in believed if y.is_up], old.family)
             self.dead |= {v for v in old.voters if not self.w.nodes[v].is_up}
             self.seen["forced"] += 1
-            force(self.w, x, sorted({x.id, *here}))
+            force(self.w, x, [y.id for y in named])
             return True
         return False
 
@@ -516,14 +517,20 @@ def has_right(w: Cluster, y: Node, voters: VoterList) -> bool:
     return y.disk.right > 0
 
 
-def has_newer(x: Node, reached: list[Node], family: int) -> bool:
-    """[T21] Whether one of these has a newer copy than this node (T21.1)."""
-    for y in reached:
+def has_newer(named: list[Node], nodes: list[Node], family: int) -> bool:
+    """[T21] Whether a node that is here has a newer copy than a majority may have (T28.8).
+
+    Of one that is named, or two, each majority has what one of them has.
+    """
+    few = len(named) <= 2
+    for y in nodes:
         for key, copy in y.disk.tubes.items():
-            mine = x.disk.tubes.get(key)
-            if copy.copy > 0 and copy.family == family:
-                if mine is None or mine.newest() < copy.newest():
-                    return True
+            if not y.is_up or copy.copy == 0 or copy.family != family:
+                continue
+            have = [x.disk.tubes[key].newest() for x in named if key in x.disk.tubes]
+            have += [(0, 0)] * (len(named) - len(have))
+            if (max(have) if few else min(have)) < copy.newest():
+                return True
     return False
 
 
@@ -569,6 +576,16 @@ def is_whole(w: Cluster, x: Node, node: int) -> bool:
         copy.family != family or (key in tubes and tubes[key].copy > 0)
         for key, copy in x.disk.tubes.items()
         if copy.copy > 0
+    )
+
+
+def may_be_given(nodes: list[Node], key: Key) -> bool:
+    """Whether the node that gave the tube to another list can give it anew."""
+    return any(
+        x.disk.tubes[key].given > 0
+        and x.disk.tubes[key].vote()[1] == x.disk.tubes[key].leader == x.id
+        and x.disk.tubes[key].family == x.disk.list.family
+        for x in nodes
     )
 
 
@@ -637,17 +654,18 @@ class Healing:
                     x.is_dirty = True
 
     def force_tubes(self) -> None:
-        """[T21] TUBE HOME FORCE of a tube whose list is gone: its only voter has lost its disk."""
+        """[T21] TUBE HOME FORCE of a tube that no voter of its list has, all nodes being here."""
         w = self.w
-        alive = {x.disk.list.family for x in w.nodes}
-        alive |= {x.disk.own.family for x in w.nodes if x.disk.own is not None}
         for key in sorted({key for x in w.nodes for key in x.disk.tubes}):
             here = [x for x in w.nodes if key in x.disk.tubes]
-            if {x.disk.tubes[key].family for x in here} & alive:
+            if any(may_stand(w, x, x.disk.tubes[key]) is not None for x in here):
                 continue
             best = max(here, key=lambda x: x.disk.tubes[key].newest())
-            force_tube(w, best, best.disk.tubes[key])
-            self.walk.judge.kept(key, best.disk.tubes[key].log)
+            copy = best.disk.tubes[key]
+            if copy.copy == 0 or may_be_given(here, key):
+                continue
+            force_tube(w, best, copy)
+            self.walk.judge.kept(key, copy.log)
             self.walk.seen["forced tubes"] += 1
 
     def is_well(self) -> bool:
