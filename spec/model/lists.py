@@ -71,6 +71,9 @@ def take_list(w: Cluster, x: Node, new: VoterList, right: int) -> None:
     """[T23] The list is in force here, on the disk at once."""
     if right != x.disk.right or new.family != x.disk.list.family:
         x.disk.mark = 0  # T29.1
+    for key, copy in list(x.disk.tubes.items()):
+        if copy.copy == 0 and key[1] != new.birth() and x.view(key).role != LEADS:
+            del x.disk.tubes[key], x.views[key]  # T27.8: known by a vote of the list before alone
     x.disk.list, x.disk.right = new, right
     x.growing = ()
     x.lame_at = {}

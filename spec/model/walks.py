@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from typing import Final, NamedTuple
 
+from spec.model.flaws import FLAWS
 from spec.model.judge import Judge
 from spec.model.leadership import create, look, may_stand, on_pulse, on_vote, on_voted, pulse
-from spec.model.leases import Cluster, is_running, put, sync
+from spec.model.leases import Cluster, is_running, put, sync, vouches
 from spec.model.lists import (
     change_list,
     force,
@@ -23,7 +24,6 @@ from spec.model.lists import (
     on_yours,
     standing_by,
     start,
-    vouches,
 )
 from spec.model.state import (
     LEADS,
@@ -46,78 +46,12 @@ LIMIT: Final = 40  # timeouts in which a cluster is well again after all faults
 ELECTED: Final = 4  # in which a tube has a leader whose voters are well
 
 
-class Flaw(NamedTuple):
-    """A rule that is broken, and what reveals it."""
-
-    text: str
-    letters: str  # the faults that it needs
-    knobs: dict[str, float] = {}  # how likely they are
-
-
-# fmt: off
-FLAWS: Final = {
-    "double_vote": Flaw("a voter votes for two candidates of one epoch", "n"),
-    "vote_not_durable": Flaw(
-        "a vote is told before it is on the disk", "cln",
-        {"crash": 0.05, "synced": 0.3, "eager": 0.3, "ticks": 4, "restart": 0.5, "cut": 0.1}),
-    "stale_candidate": Flaw("a voter does not compare the copies", "cn"),
-    "lease_too_long": Flaw("the lease is one and a half timeouts", "np"),
-    "lease_from_echo": Flaw(
-        "the lease counts from when the echo came", "n", {"eager": 0.2, "cut": 0.04, "ticks": 8}),
-    "promise_from_sent": Flaw(
-        "the promise counts from the time in the pulse, by the clock of the sender", "njp"),
-    "standstill_ignored": Flaw("after a standstill a leader goes by the time before it", "pn"),
-    "removed_voters_count": Flaw(
-        "answers under another list count, and none need settle", "cmn"),
-    "not_settled": Flaw("a list changes before all tubes are settled", "cmn"),
-    "epoch_again": Flaw("a leader goes on under its epoch after a start", "clo"),
-    "old_disk_trusted": Flaw("a node that starts asks nobody what it had said", "con"),
-    "no_wait_after_start": Flaw(
-        "a voter votes at once after a start", "cn",
-        {"eager": 0.3, "crash": 0.05, "restart": 0.7, "ticks": 16, "cut": 0.04}),
-    "echo_blind": Flaw("an echo counts for whomever the voter votes", "cn"),
-    "vote_echoes_all": Flaw("a vote about a tube counts as an echo for all tubes", "n"),
-    "given_without_votes": Flaw("a tube that was handed over runs without votes", "cgn"),
-    "half_is_enough": Flaw("half of the voters are enough for a lease", "cmn"),
-    "jump_ignored": Flaw(
-        "a jump of the clock of a voter is not noticed", "jn",
-        {"jump": 0.05, "eager": 0.3, "ticks": 16}),
-    "lost_disk_votes": Flaw(
-        "a node that lost its disk goes on voting", "cwn",
-        {"crash": 0.05, "eager": 0.2, "wipe": 0.8, "restart": 0.5, "ticks": 4}),
-    "resignation_is_replaced": Flaw(
-        "the word of a leaver is replaced by that of a loser", "yn",
-        {"leave": 0.05, "eager": 0.2, "ticks": 8}),
-    "solo_votes_on": Flaw("a list that yielded still makes leaders", "scn"),
-    "two_at_once": Flaw("two voters join at once, whatever they have", "scn"),
-    "old_list_leads": Flaw("a leader counts by the list that elected it", "scmn"),
-    "given_to_one": Flaw(
-        "a tube goes to another list when one voter has all of it", "scn",
-        {"mixed": 1, "crash": 0.03, "restart": 0.05, "deliver": 0.6, "loss": 0.1, "eager": 0.2,
-         "ticks": 4, "cut": 0.02, "meet": 0.3, "names": 4, "pinch": 0.4, "pulse": 0.4}),
-    "any_number": Flaw(
-        "votes about a given tube under any list of the family", "scmn",
-        {"mixed": 1, "deliver": 0.6, "loss": 0.2, "eager": 0.2, "ticks": 4, "cut": 0.1,
-         "meet": 0.3, "names": 4, "change": 0.5, "pinch": 0.1}),
-    "grows_unseen": Flaw(
-        "a list grows though not all known nodes go by it", "sn",
-        {"nodes": 6, "meet": 0.3, "cut": 0.1}),
-    "create_at_vote": Flaw(
-        "CREATE is answered by votes, before a majority has the tube", "scn"),
-    "lost_candidate_binds": Flaw("a vote binds to a candidate that lost its disk", "cw"),
-    "mark_of_other_list": Flaw("a disk epoch under another list counts", "scwd"),
-    "leavers_never_stand": Flaw("a leaving node is no candidate, whatever it has", "ymcn"),
-    "force_repeats_epoch": Flaw("a list made by force repeats an epoch", "cfn"),
-    "force_takes_older": Flaw("a list is forced at a node with an older copy", "cfn"),
-}
-# fmt: on
 ALL_FAULTS: Final = "clpownmgjsyfd"
 
 
 class Faults(NamedTuple):
     """How likely they are, in a tick."""
 
-    letters: str
     deliver: float
     loss: float
     twice: float
@@ -144,7 +78,7 @@ class Walk:
     """One walk: a cluster, its faults, its dice."""
 
     def __init__(self, seed: int, profile: str = "", flaw: str = "") -> None:
-        self.rng = rng = random.Random(f"{profile}{seed}")  # noqa: S311  chance of a walk
+        self.rng = rng = random.Random(f"{profile}{seed}")
         self.flaw = flaw
         self.w = Cluster(flaw)
         self.judge = Judge(self.w)
@@ -160,8 +94,8 @@ class Walk:
             letters = FLAWS[profile].letters + "".join(x for x in "cgnl" if rng.random() < 0.2)
         elif rng.random() < 0.7:
             letters = "".join(x for x in letters if rng.random() < 0.5)
+        self.letters = letters
         self.faults = Faults(
-            letters,
             deliver=rng.choice([0.3, 0.6, 0.9]) if "n" in letters else 0.9,
             loss=rng.choice([0.0, 0.05, 0.2]) if "n" in letters else 0.0,
             twice=rng.choice([0.0, 0.05]),
@@ -184,20 +118,20 @@ class Walk:
         """Nodes that are alone, or a cluster of three, or both."""
         rng = self.rng
         count = int(self.faults.nodes) or rng.choice([3, 3, 4, 5])
-        if "m" in self.faults.letters:
+        if "m" in self.letters:
             count = max(count, 4)
         count = max(count, 4) if self.faults.mixed else count
         for i in range(count):
             speed = rng.choice([SPEED - 1, SPEED, SPEED + 1])
-            has_journal = not ("d" in self.faults.letters and rng.random() < 0.4)
+            has_journal = not ("d" in self.letters and rng.random() < 0.4)
             x = Node(i, Disk(self.w.solo_list(i, has_journal)), SPEED * self.ticks, speed)
             x.has_journal = has_journal
             self.w.nodes.append(x)
         together = 0
         if self.faults.mixed:
             together = 3
-        elif "s" not in self.faults.letters or rng.random() < 0.3:
-            together = rng.randint(3, count) if "s" in self.faults.letters else count
+        elif "s" not in self.letters or rng.random() < 0.3:
+            together = rng.randint(3, count) if "s" in self.letters else count
         if together:
             self.make_cluster(list(range(count))[:together] if rng.random() < 0.5 else None)
         for x in self.w.nodes:
@@ -273,10 +207,10 @@ class Walk:
             on_voted(self.w, x, m)
         else:
             on_yours(self.w, x, m)
-        dies = "c" in self.faults.letters and self.judge.elections > elections
+        dies = "c" in self.letters and self.judge.elections > elections
         if dies and self.rng.random() < self.faults.pinch:
             self.crash(x, is_power=False)
-        elif "l" in self.faults.letters and self.rng.random() < self.faults.crash / 4:
+        elif "l" in self.letters and self.rng.random() < self.faults.crash / 4:
             self.crash(x, is_power=True)
         elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
@@ -295,7 +229,7 @@ class Walk:
         look_at_own(w, x)
         if rng.random() < 0.1:
             create(w, x, rng.randrange(int(self.faults.names)))
-        if "m" in self.faults.letters and rng.random() < self.faults.change:
+        if "m" in self.letters and rng.random() < self.faults.change:
             self.change(x)
         if rng.random() < self.faults.synced:
             sync(w, x)
@@ -313,7 +247,7 @@ class Walk:
         voters = x.list_of(copy)
         if voters is None or len(voters.voters) < 2:
             return
-        is_asked = "g" in self.faults.letters and self.rng.random() < 0.03
+        is_asked = "g" in self.letters and self.rng.random() < 0.03
         if is_asked or x.is_leaving:
             to = self.rng.choice([v for v in voters.voters if v != x.id])
             if is_heard(x, to) and not x.heard[to].leaving:
@@ -339,7 +273,7 @@ class Walk:
 
     def fail(self) -> None:
         """What goes wrong in a tick."""
-        rng, letters = self.rng, self.faults.letters
+        rng, letters = self.rng, self.letters
         self.mend_broken()
         for x in self.w.nodes:
             if not x.is_up:
@@ -407,7 +341,7 @@ class Walk:
 
     def restart(self, x: Node) -> None:
         """With its disk, with an old one, with none."""
-        rng, letters = self.rng, self.faults.letters
+        rng, letters = self.rng, self.letters
         olds = [disk for disk in self.olds.get(x.id, []) if disk.own is x.disk.own]
         olds = [disk for disk in olds if disk.list.forced == x.disk.list.forced]
         if x.disk.own is not None:  # of its own list nobody else knows what it said
@@ -599,7 +533,8 @@ class Healing:
         self.walk, self.w = walk, walk.w
         self.wait = max(x.timeout for x in self.w.nodes)
         calm = {"deliver": 1.0, "loss": 0.0, "twice": 0.0, "synced": 1.0, "eager": 0.0}
-        walk.faults = walk.faults._replace(pulse=1.0, letters="", crash=0.0, **calm)
+        walk.faults = walk.faults._replace(pulse=1.0, crash=0.0, **calm)
+        walk.letters = ""
         walk.cut = set()
         walk.rounds = 4  # there and back in less than a quarter of the shortest timeout
         for x in self.w.nodes:
