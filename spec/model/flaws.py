@@ -19,7 +19,8 @@ FLAWS: Final[dict[str, Flaw]] = {
     "double_vote": Flaw("a voter votes for two candidates of one epoch", "n"),
     "vote_not_durable": Flaw(
         "a vote is told before it is on the disk", "cln",
-        {"crash": 0.05, "synced": 0.3, "eager": 0.3, "ticks": 4, "restart": 0.5, "cut": 0.1}),
+        {"crash": 0.05, "power": 0.3, "synced": 0.3, "eager": 0.3, "ticks": 4,
+         "restart": 0.5, "cut": 0.1}),
     "stale_candidate": Flaw("a voter does not compare the copies", "cn"),
     "lease_too_long": Flaw("the lease is one and a half timeouts", "np"),
     "lease_from_echo": Flaw(
@@ -36,7 +37,9 @@ FLAWS: Final[dict[str, Flaw]] = {
         "a voter votes at once after a start", "cn",
         {"eager": 0.3, "crash": 0.05, "restart": 0.7, "ticks": 16, "cut": 0.04}),
     "echo_blind": Flaw("an echo counts for whomever the voter votes", "cn"),
-    "vote_echoes_all": Flaw("a vote about a tube counts as an echo for all tubes", "n"),
+    "vote_echoes_all": Flaw(
+        "a vote about a tube counts as an echo for all tubes", "cn",
+        {"eager": 0.2, "loss": 0.2, "ticks": 4, "cut": 0.04}),
     "given_without_votes": Flaw("a tube that was handed over runs without votes", "cgn"),
     "half_is_enough": Flaw("half of the voters are enough for a lease", "cmn"),
     "jump_ignored": Flaw(

@@ -64,6 +64,7 @@ class Faults(NamedTuple):
     restart: float = 0.15
     jump: float = 0.005
     wipe: float = 0.3
+    power: float = 0.05  # of a loss of power at a vote
     leave: float = 0.01
     meet: float = 0.05
     mixed: float = 0.0  # three voters and others that are alone
@@ -210,7 +211,7 @@ class Walk:
         dies = "c" in self.letters and self.judge.elections > elections
         if dies and self.rng.random() < self.faults.pinch:
             self.crash(x, is_power=False)
-        elif "l" in self.letters and self.rng.random() < self.faults.crash / 4:
+        elif "l" in self.letters and isinstance(m, Vote) and self.rng.random() < self.faults.power:
             self.crash(x, is_power=True)
         elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
@@ -334,7 +335,7 @@ class Walk:
         self.seen["crashes"] += 1
         x.is_up = x.is_paused = False
         x.due = []
-        self.w.wire = [m for m in self.w.wire if x.id not in (m.src, m.dst)]  # its links end
+        self.w.wire = [m for m in self.w.wire if m.dst != x.id]  # its links end
         if is_power:
             x.disk = x.safe.twin()
             x.is_dirty = False
