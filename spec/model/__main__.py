@@ -17,7 +17,7 @@ from multiprocessing.pool import Pool
 from typing import Final, NamedTuple
 
 from spec.model.flaws import FLAWS
-from spec.model.walks import Result, walk
+from spec.model.healing import Result, walk
 
 BATCH: Final = 5  # walks that a process does before it tells
 FLAWS_SHARE: Final = 0.6  # of the time, at most
@@ -86,7 +86,7 @@ def walk_clean(args: argparse.Namespace, pool: Pool, until: float) -> int:
     """Walk until the time is over; how many walks were not clean."""
     began = time.monotonic()
     walks = steps = bad = 0
-    slowest = 0.0
+    slowest = elected = 0.0
     seen: Counter[str] = Counter()
     waiting = []
     source = batches(args.seed, until)
@@ -99,13 +99,17 @@ def walk_clean(args: argparse.Namespace, pool: Pool, until: float) -> int:
             walks += 1
             steps += result.steps
             slowest = max(slowest, result.healed)
+            elected = max(elected, result.elected)
             seen += result.seen
             if result.error:
                 bad += 1
                 print(f"BAD: walk(seed={seed}, profile={batch.profile!r}): {result.error}")
     rate = steps / max(0.001, time.monotonic() - began)
     print(f"{walks} walks from seed {args.seed}, {steps} steps, {rate:.0f} a second: {bad} bad")
-    print(f"the slowest was well {slowest:.1f} timeouts after all faults had ended")
+    print(
+        f"all was well {slowest:.1f} timeouts at most after all faults had ended; a tube whose"
+        f" voters are well had a leader in {elected:.1f}"
+    )
     print(", ".join(f"{count} {name}" for name, count in sorted(seen.items())))
     return bad
 

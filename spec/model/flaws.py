@@ -23,6 +23,7 @@ FLAWS: Final[dict[str, Flaw]] = {
          "restart": 0.5, "cut": 0.1}),
     "stale_candidate": Flaw("a voter does not compare the copies", "cn"),
     "lease_too_long": Flaw("the lease is one and a half timeouts", "np"),
+    "own_timeout": Flaw("the lease goes by the timeout of the leader alone", "n"),
     "lease_from_echo": Flaw(
         "the lease counts from when the echo came", "n", {"eager": 0.2, "cut": 0.04, "ticks": 8}),
     "promise_from_sent": Flaw(

@@ -111,7 +111,8 @@ def lease_of(w: Cluster, x: Node, copy: Copy, view: View) -> int:
             continue
         if view.standing >> voter & 1 or w.flaw == "echo_blind":
             times.append(max(x.echoed.get(voter, NEVER), view.echoed.get(voter, NEVER)))
-            timeout = min(timeout, x.timeouts.get(voter, timeout))
+            if w.flaw != "own_timeout":
+                timeout = min(timeout, x.timeouts.get(voter, timeout))
     needed = voters.majority()
     if w.flaw == "half_is_enough":
         needed = max(1, len(voters.voters) // 2)

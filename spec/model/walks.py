@@ -1,4 +1,4 @@
-"""Walks at random through the model of leadership, with faults, and a healing at the end."""
+"""Walks at random through the model of leadership, with faults."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 
 from spec.model.flaws import FLAWS
 from spec.model.judge import Judge
-from spec.model.leadership import create, look, may_stand, on_pulse, on_vote, on_voted, pulse
+from spec.model.leadership import create, look, on_pulse, on_vote, on_voted, pulse
 from spec.model.leases import Cluster, is_running, put, sync, vouches
 from spec.model.lists import (
     change_list,
     force,
-    force_tube,
     hear_list,
     is_heard,
     look_at_growth,
@@ -27,10 +26,8 @@ from spec.model.lists import (
 )
 from spec.model.state import (
     LEADS,
-    BrokenError,
     Copy,
     Disk,
-    Key,
     Message,
     Node,
     Pulse,
@@ -42,8 +39,6 @@ from spec.model.state import (
 SPEED: Final = 16  # a clock goes 15, 16 or 17 in a tick
 WIRE_MOST: Final = 80
 MOST_VOTERS: Final = 4
-LIMIT: Final = 40  # timeouts in which a cluster is well again after all faults
-ELECTED: Final = 4  # in which a tube has a leader whose voters are well
 
 
 ALL_FAULTS: Final = "clpownmgjsyfd"
@@ -119,13 +114,15 @@ class Walk:
         """Nodes that are alone, or a cluster of three, or both."""
         rng = self.rng
         count = int(self.faults.nodes) or rng.choice([3, 3, 4, 5])
+        unlike = rng.random() < 0.2
         if "m" in self.letters:
             count = max(count, 4)
         count = max(count, 4) if self.faults.mixed else count
         for i in range(count):
             speed = rng.choice([SPEED - 1, SPEED, SPEED + 1])
             has_journal = not ("d" in self.letters and rng.random() < 0.4)
-            x = Node(i, Disk(self.w.solo_list(i, has_journal)), SPEED * self.ticks, speed)
+            timeout = SPEED * self.ticks * (rng.choice([1, 2]) if unlike else 1)
+            x = Node(i, Disk(self.w.solo_list(i, has_journal)), timeout, speed)
             x.has_journal = has_journal
             self.w.nodes.append(x)
         together = 0
@@ -512,143 +509,3 @@ def is_whole(w: Cluster, x: Node, node: int) -> bool:
         for key, copy in x.disk.tubes.items()
         if copy.copy > 0
     )
-
-
-def may_be_given(nodes: list[Node], key: Key) -> bool:
-    """Whether the node that gave the tube to another list can give it anew."""
-    return any(
-        x.disk.tubes[key].given > 0
-        and x.disk.tubes[key].vote()[1] == x.disk.tubes[key].leader == x.id
-        and x.disk.tubes[key].family == x.disk.list.family
-        for x in nodes
-    )
-
-
-# ---- All faults end
-
-
-class Healing:
-    """After it one list remains, and each tube is led."""
-
-    def __init__(self, walk: Walk) -> None:
-        self.walk, self.w = walk, walk.w
-        self.wait = max(x.timeout for x in self.w.nodes)
-        calm = {"deliver": 1.0, "loss": 0.0, "twice": 0.0, "synced": 1.0, "eager": 0.0}
-        walk.faults = walk.faults._replace(pulse=1.0, crash=0.0, **calm)
-        walk.letters = ""
-        walk.cut = set()
-        walk.rounds = 4  # there and back in less than a quarter of the shortest timeout
-        for x in self.w.nodes:
-            if not x.is_up:
-                walk.restart(x)
-            elif x.is_paused:
-                walk.wake(x)
-
-    def run(self) -> float:
-        """How many timeouts it took; BrokenError when that was too long."""
-        walk = self.walk
-        if self.is_parted():
-            walk.seen["parted"] += 1
-            return -1.0
-        since = self.walk.w.nodes[0].clock
-        for ticks in range(LIMIT * walk.ticks):
-            walk.tick()
-            if ticks < 2 * walk.ticks:
-                walk.meet()
-            elif ticks == 2 * walk.ticks:
-                walk.meet_all()
-            for x in self.w.nodes:
-                walk.change(x, is_calm=True)
-            if ticks > 0 and ticks % (8 * walk.ticks) == 0:
-                walk.force_some()
-                self.force_tubes()
-                self.drop_doubles()
-            if ticks > 2 * walk.ticks and self.is_well():
-                return (self.w.nodes[0].clock - since) / self.wait
-        raise BrokenError(f"not well after {LIMIT} timeouts: {self.why()}")
-
-    def is_parted(self) -> bool:
-        """Whether two clusters grew apart, which never met (K3.4)."""
-        found = False
-        for x in self.w.nodes:
-            for y in self.w.nodes:
-                if parted(x.disk.list, y.disk.list):
-                    found = True
-                    if y.id in x.disk.known:
-                        raise BrokenError(f"two grown lists {x.disk.list} {y.disk.list} met")
-        return found
-
-    def drop_doubles(self) -> None:
-        """An operator drops all but one of the tubes of one name (T17.5)."""
-        keys = sorted({key for x in self.w.nodes for key in x.disk.tubes})
-        for key in keys:
-            if any(other[0] == key[0] and other < key for other in keys):
-                self.walk.judge.dropped(key)
-                for x in self.w.nodes:
-                    x.disk.tubes.pop(key, None)
-                    x.views.pop(key, None)
-                    x.is_dirty = True
-
-    def force_tubes(self) -> None:
-        """[T21] TUBE HOME FORCE of a tube that no voter of its list has, all nodes being here."""
-        w = self.w
-        for key in sorted({key for x in w.nodes for key in x.disk.tubes}):
-            here = [x for x in w.nodes if key in x.disk.tubes]
-            if any(may_stand(w, x, x.disk.tubes[key]) is not None for x in here):
-                continue
-            best = max(here, key=lambda x: x.disk.tubes[key].newest())
-            copy = best.disk.tubes[key]
-            if copy.copy == 0 or may_be_given(here, key):
-                continue
-            force_tube(w, best, copy)
-            self.walk.judge.kept(key, copy.log)
-            self.walk.seen["forced tubes"] += 1
-
-    def is_well(self) -> bool:
-        """One list, and each tube led under it."""
-        return not self.why()
-
-    def why(self) -> str:
-        """What is not well."""
-        lists = {id(x.disk.list): x.disk.list for x in self.w.nodes}
-        if len(lists) > 1:
-            return f"lists {list(lists.values())}"
-        family = self.w.nodes[0].disk.list.family
-        keys = {key for x in self.w.nodes for key, copy in x.disk.tubes.items()}
-        for key in keys:
-            led = [
-                x
-                for x in self.w.nodes
-                if key in x.disk.tubes and is_running(self.w, x, x.disk.tubes[key])
-            ]
-            if not led:
-                return f"tube {key} has no leader"
-            if led[0].disk.tubes[key].family != family:
-                return f"tube {key} is led by the list that yielded"
-            if led[0].view(key).sure < len(led[0].disk.tubes[key].log) - 4:
-                return f"tube {key} answers nothing"
-        return ""
-
-
-class Result(NamedTuple):
-    """Of one walk."""
-
-    error: str
-    steps: int
-    healed: float
-    seen: Counter[str]
-
-
-def walk(seed: int, profile: str = "", flaw: str = "") -> Result:
-    """One walk and its healing, with the faults that reveal the flaw named by `profile`."""
-    one = Walk(seed, profile, flaw)
-    healed = -1.0
-    error = ""
-    try:
-        one.run(one.rng.choice([60, 120, 240]))
-        healed = Healing(one).run()
-    except BrokenError as found:
-        error = str(found)
-    one.seen["elections"] = one.judge.elections
-    one.seen["answered"] = sum(len(x) for x in one.judge.answered.values())
-    return Result(error, one.steps, healed, one.seen)
