@@ -68,6 +68,10 @@ FLAWS: Final[dict[str, Flaw]] = {
         {"nodes": 6, "meet": 0.3, "cut": 0.1}),
     "create_at_vote": Flaw(
         "CREATE is answered by votes, before a majority has the tube", "scn"),
+    "right_by_number": Flaw(
+        "a node takes any right that is newer than its list, also one of its lost disk", "cwmn"),
+    "lame_votes_count": Flaw(
+        "a leader keeps the tube by the vote of a voter that lost its right", "cwn"),
     "lost_candidate_binds": Flaw("a vote binds to a candidate that lost its disk", "cw"),
     "mark_of_other_list": Flaw("a disk epoch under another list counts", "scwd"),
     "leavers_never_stand": Flaw("a leaving node is no candidate, whatever it has", "ymcn"),

@@ -50,6 +50,7 @@ def pulse(w: Cluster, x: Node) -> None:
                 x.id,
                 other,
                 x.disk.list,
+                x.disk.id,
                 x.clock,
                 x.last.get(other, NEVER),
                 x.timeout,
@@ -109,7 +110,7 @@ def on_pulse(w: Cluster, x: Node, m: Pulse) -> None:
     for key, copy in x.disk.tubes.items():
         if key not in said and copy.vote()[1] == m.src:
             hear_lost(w, x, copy, x.view(key), m, 0)
-    x.heard[m.src] = Heard(x.clock, m.list, m.vouches, m.asking, m.leaving, m.known)
+    x.heard[m.src] = Heard(x.clock, m.list, m.disk, m.vouches, m.asking, m.leaving, m.known)
     is_same = m.list is x.disk.list or w.flaw == "removed_voters_count"
     if not is_same:
         return
@@ -355,7 +356,7 @@ def look_at_lease(w: Cluster, x: Node, copy: Copy, view: View) -> None:
     if voters is None:
         step_down(x, view)
         return
-    votes = sum(1 for v in voters.voters if view.standing >> v & 1)
+    votes = sum(1 for v in voters.voters if view.standing >> v & 1 and may_vote(w, x, v))
     if vouches(w, x, voters) and copy.vote() == (view.epoch, x.id):
         votes += 1
     if votes >= voters.majority():
@@ -364,6 +365,12 @@ def look_at_lease(w: Cluster, x: Node, copy: Copy, view: View) -> None:
         view.few_at = x.clock
     elif x.clock > view.few_at + x.timeout and not is_running(w, x, copy):
         step_down(x, view)
+
+
+def may_vote(w: Cluster, x: Node, voter: int) -> bool:
+    """[T25] Whether that voter may vote, as its last pulse said (T25.6)."""
+    heard = x.heard.get(voter)
+    return heard is None or heard.vouches or w.flaw == "lame_votes_count"
 
 
 def survey(w: Cluster, x: Node, copy: Copy, view: View, voters: VoterList) -> None:
@@ -386,7 +393,7 @@ def ask_votes(w: Cluster, x: Node, copy: Copy, view: View, voters: VoterList) ->
     """[T27] Vote for this node, and ask the others once that is on disk (T27.3)."""
     epoch = max(copy.vote()[0], view.floor) + 1
     if w.flaw != "force_repeats_epoch":
-        epoch = max(epoch, voters.forced << 20)  # T28.8
+        epoch = max(epoch, voters.epochs)  # T28.8
     copy.voted, copy.voted_for = epoch, x.id
     view.role, view.epoch = ASKS, epoch
     view.asked_at = x.clock

@@ -34,16 +34,22 @@ class Cluster:
         self.families = 0
         self.serial = 0
         self.turns = 0
+        self.unlikes = 0
         self.asks_all = True  # `failover-disks ask`
         self.on_won: Callable[[Node, Copy], None] = _unheard
         self.on_answered: Callable[[Node, Copy, tuple[Entry, ...]], None] = _unheard_answer
 
-    def solo_list(self, maker: int, has_journal: bool) -> VoterList:
+    def solo_list(self, maker: int, has_journal: bool, disk: int) -> VoterList:
         """[T23] The list that a node makes at its start."""
         self.families += 1
-        voters = VoterList(self.families, 1, {maker: 1}, True, maker)
+        voters = VoterList(self.families, 1, {maker: 1}, {maker: disk}, maker, solo=True)
         voters.on_disk = has_journal
         return voters
+
+    def unlike(self) -> int:
+        """A number that nobody else has: random bytes of a disk, or the time of a command."""
+        self.unlikes += 1
+        return self.unlikes
 
     def entry(self, epoch: int) -> Entry:
         """A change that never was before."""

@@ -50,21 +50,28 @@ def hear_list(w: Cluster, x: Node, src: int, new: VoterList) -> None:
         return
     if new.family == old.family:
         if (new.forced, new.number) > (old.forced, old.number):
-            right = new.voters.get(x.id, 0)
-            taken = right if right > old.number else x.disk.right  # T28.5: it was given since
             if new.forced > old.forced:
                 x.asked = None  # its voters are dead
-            take_list(w, x, new, taken if right > 0 else 0)
+            take_list(w, x, new, right_in(w, x, new))
         return
     if new.maker == x.id and new.solo:
         return  # of a life before
     if new.solo and old.solo and new.maker == old.maker == src:
-        take_list(w, x, new, 0)  # its maker lost the older one with its disk
+        take_list(w, x, new, right_in(w, x, new))  # its maker lost the older one with its disk
     elif stands_over(new, old):
         if old.solo and old.maker == x.id and x.disk.right > 0:
             x.disk.own = old
-        right = new.voters.get(x.id, 0) if w.flaw == "lost_disk_votes" else 0
-        take_list(w, x, new, right)
+        take_list(w, x, new, right_in(w, x, new))
+
+
+def right_in(w: Cluster, x: Node, new: VoterList) -> int:
+    """[T28] The right that the list gives to the disk of this node (T28.5)."""
+    right = new.voters.get(x.id, 0)
+    if w.flaw == "right_by_number" and new.family == x.disk.list.family:
+        return right if right > x.disk.list.number else min(right, x.disk.right)
+    if new.disks.get(x.id) != x.disk.id and w.flaw != "lost_disk_votes":
+        return 0
+    return right
 
 
 def take_list(w: Cluster, x: Node, new: VoterList, right: int) -> None:
@@ -100,8 +107,7 @@ def unsettled(x: Node, voters: VoterList) -> bool:
 def change_list(w: Cluster, x: Node, voters: dict[int, int]) -> bool:
     """[T28] A majority agrees on the next list (T28.2), here in one step."""
     old = x.disk.list
-    new = VoterList(old.family, old.number + 1, voters, False, x.id)
-    new.forced = old.forced
+    new = next_list(x, voters)
     agree = []
     for v in sorted(old.voters):
         y = w.nodes[v]
@@ -111,9 +117,20 @@ def change_list(w: Cluster, x: Node, voters: dict[int, int]) -> bool:
     if x not in agree or len(agree) < old.majority():
         return False
     for y in agree[: old.majority()] if x in agree[: old.majority()] else agree:
-        right = voters.get(y.id, 0)
-        take_list(w, y, new, right)
+        take_list(w, y, new, right_in(w, y, new))
     return True
+
+
+def next_list(x: Node, voters: dict[int, int]) -> VoterList:
+    """The list after the one here, with these voters."""
+    old = x.disk.list
+    disks = {}
+    for v in voters:
+        heard = x.heard.get(v)
+        disks[v] = old.disks[v] if v in old.disks or heard is None else heard.disk
+    new = VoterList(old.family, old.number + 1, voters, disks, x.id)
+    new.forced, new.epochs = old.forced, old.epochs
+    return new
 
 
 def is_heard(x: Node, node: int) -> bool:
@@ -153,9 +170,7 @@ def look_at_growth(w: Cluster, x: Node) -> None:
     ):
         return
     voters = {x.id: x.disk.right, **dict.fromkeys(x.growing, old.number + 1)}
-    new = VoterList(old.family, old.number + 1, voters, False, x.id)
-    new.forced = old.forced
-    take_list(w, x, new, x.disk.right)
+    take_list(w, x, next_list(x, voters), x.disk.right)
 
 
 def is_covered(w: Cluster, x: Node, copy: Copy) -> bool:
@@ -220,8 +235,9 @@ def force(w: Cluster, x: Node, voters: Iterable[int]) -> None:
     """[T28] ON CLUSTER VOTERS FORCE: these nodes vote from now on, others are dead (T28.8)."""
     old = x.disk.list
     number = (old.forced + 1) * 1000
-    new = VoterList(old.family, number, dict.fromkeys(voters, number), False, x.id)
-    new.forced = old.forced + 1
+    disks = {v: w.nodes[v].disk.id for v in voters}
+    new = VoterList(old.family, number, dict.fromkeys(voters, number), disks, x.id)
+    new.forced, new.epochs = old.forced + 1, w.unlike() << 20
     x.asking = False
     take_list(w, x, new, number)
 
@@ -239,14 +255,15 @@ def hear_mark(w: Cluster, x: Node, m: Pulse) -> None:
         right = mark = 0
     is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes")
     if right == x.disk.right and right > 0 and mark > x.disk.mark and not is_trusted:
-        lose_right(x)
+        lose_right(w, x)
     if x.asking and right <= x.disk.right:
         x.told |= 1 << m.src
         look_at_asking(w, x)
 
 
-def lose_right(x: Node) -> None:
+def lose_right(w: Cluster, x: Node) -> None:
     """[T28] This node must be added again (T28.5)."""
+    x.disk.id = w.unlike()
     x.disk.right = x.disk.mark = 0
     x.is_dirty = True
 
@@ -294,7 +311,8 @@ def start(w: Cluster, x: Node) -> None:
 
 def new_disk(w: Cluster, x: Node) -> None:
     """The disk is empty, or there is none: the node makes a list of its own (T23.1)."""
-    x.disk = Disk(w.solo_list(x.id, x.has_journal))
+    disk = w.unlike()
+    x.disk = Disk(w.solo_list(x.id, x.has_journal, disk), disk)
     x.is_dirty = True
     x.due = []
 
@@ -373,9 +391,9 @@ def is_known(x: Node, key: Key) -> bool:
 def force_tube(w: Cluster, x: Node, copy: Copy) -> None:
     """[T21] ON TUBE HOME FORCE: its list is gone, this node leads it by its own one (T21.2)."""
     view = x.view(copy.key)
-    view.floor = (max(view.floor, copy.vote()[0]) >> 20) + 1 << 20
+    view.floor = max(view.floor, w.unlike() << 20)
     if x.disk.own is None and not x.disk.list.solo:
-        x.disk.own = w.solo_list(x.id, x.has_journal)
+        x.disk.own = w.solo_list(x.id, x.has_journal, x.disk.id)
     own = x.disk.own or x.disk.list
     copy.family, copy.hop, copy.given = own.family, copy.hop + 1, 0
     copy.voted, copy.voted_for = view.floor, x.id

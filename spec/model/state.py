@@ -29,17 +29,23 @@ class BrokenError(Exception):
 class VoterList:
     """A list of voters; no two are equal. All lists that came out of one are a family."""
 
-    __slots__ = ("family", "forced", "maker", "number", "on_disk", "solo", "voters")
-
     def __init__(
-        self, family: int, number: int, voters: dict[int, int], solo: bool, maker: int
+        self,
+        family: int,
+        number: int,
+        voters: dict[int, int],
+        disks: dict[int, int],
+        maker: int,
+        solo: bool = False,
     ) -> None:
         self.family = family
         self.number = number
         self.voters = voters  # node: its right, the number of the list that gave it
+        self.disks = disks  # node: the disk to which the right was given
         self.solo = solo  # of one node, made at its start
         self.maker = maker
         self.forced = 0  # how many lists of the family were made by force
+        self.epochs = 0  # made by force: above all epochs of the lists before
         self.on_disk = True  # solo: its maker has a journal
 
     def majority(self) -> int:
@@ -96,9 +102,10 @@ class Copy:
 class Disk:
     """What a node has written."""
 
-    __slots__ = ("known", "list", "mark", "marks", "own", "right", "tubes")
+    __slots__ = ("id", "known", "list", "mark", "marks", "own", "right", "tubes")
 
-    def __init__(self, own: VoterList) -> None:
+    def __init__(self, own: VoterList, id: int) -> None:
+        self.id = id  # a new one whenever what was on it is lost
         self.list = own
         self.right = 1
         self.own: VoterList | None = None  # its solo list, after it went over to another one
@@ -110,7 +117,7 @@ class Disk:
     def twin(self) -> Disk:
         """A copy of it."""
         other = Disk.__new__(Disk)
-        other.list, other.right, other.own = self.list, self.right, self.own
+        other.id, other.list, other.right, other.own = self.id, self.list, self.right, self.own
         other.mark, other.marks, other.known = self.mark, dict(self.marks), self.known
         other.tubes = {key: copy.twin() for key, copy in self.tubes.items()}
         return other
@@ -188,6 +195,7 @@ class Pulse(NamedTuple):
     src: int
     dst: int
     list: VoterList
+    disk: int
     said: int  # by the clock of the sender
     echo: int  # when the receiver said its last pulse that was heard
     timeout: int
@@ -252,6 +260,7 @@ class Heard(NamedTuple):
 
     at: int  # by the clock of the receiver
     list: VoterList
+    disk: int
     vouches: bool
     asking: bool
     leaving: bool

@@ -122,7 +122,9 @@ class Walk:
             speed = rng.choice([SPEED - 1, SPEED, SPEED + 1])
             has_journal = not ("d" in self.letters and rng.random() < 0.4)
             timeout = SPEED * self.ticks * (rng.choice([1, 2]) if unlike else 1)
-            x = Node(i, Disk(self.w.solo_list(i, has_journal)), timeout, speed)
+            disk = self.w.unlike()
+            own = self.w.solo_list(i, has_journal, disk)
+            x = Node(i, Disk(own, disk), timeout, speed)
             x.has_journal = has_journal
             self.w.nodes.append(x)
         together = 0
@@ -142,7 +144,8 @@ class Walk:
         for i in ids[:3]:
             w.nodes[i].has_journal = True
         w.families += 1
-        voters = VoterList(w.families, 2, dict.fromkeys(ids[:3], 2), False, ids[0])
+        disks = {i: w.nodes[i].disk.id for i in ids[:3]}
+        voters = VoterList(w.families, 2, dict.fromkeys(ids[:3], 2), disks, ids[0])
         for i in ids:
             x = w.nodes[i]
             x.disk.list, x.disk.right = voters, voters.voters.get(i, 0)
@@ -362,9 +365,12 @@ class Walk:
         start(self.w, x)
         if x.id in self.dead:
             self.dead.discard(x.id)
-            for other in self.w.nodes:
-                if other.disk.list.forced > x.disk.list.forced:
-                    hear_list(self.w, x, other.id, other.disk.list)
+            old = x.disk.list
+            newer = [y for y in self.w.nodes if y.disk.list.forced > old.forced]
+            for other in newer:
+                hear_list(self.w, x, other.id, other.disk.list)
+            if not newer:  # the disks that had the forced list are lost: it counts again
+                self.judge.forced([x], old.family)
 
     def mend_broken(self) -> None:
         """The next disk may break when the last broken one has its right again."""
