@@ -68,6 +68,8 @@ FLAWS: Final[dict[str, Flaw]] = {
         {"nodes": 6, "meet": 0.3, "cut": 0.1}),
     "create_at_vote": Flaw(
         "CREATE is answered by votes, before a majority has the tube", "scn"),
+    "lost_disk_confirms": Flaw("what a voter confirms counts after it lost its disk", "cwn"),
+    "asker_confirms": Flaw("a voter that asks whether its disk is old confirms changes", "con"),
     "right_by_number": Flaw(
         "a node takes any right that is newer than its list, also one of its lost disk", "cwmn"),
     "lame_votes_count": Flaw(

@@ -163,8 +163,10 @@ def on_word(w: Cluster, x: Node, m: Pulse, word: Word) -> None:
         hear_vote(w, x, view, src, word)
     take_copy(x, copy, view, word)
     has_led = view.role == LEADS or (copy.leader == x.id and copy.copy == copy.led)
-    if has_led and word.got[0] == copy.copy:
-        view.got[src] = max(view.got.get(src, 0), min(word.got[1], len(copy.log)))
+    is_sure = not m.asking or w.flaw == "asker_confirms"
+    if has_led and word.got[0] == copy.copy and is_sure:
+        at = (src, 0 if w.flaw == "lost_disk_confirms" else m.disk)
+        view.got[at] = max(view.got.get(at, 0), min(word.got[1], len(copy.log)))
         answer(w, x, copy)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from spec.model.state import (
     ASKS,
@@ -186,14 +186,30 @@ def on_own_vote(w: Cluster, x: Node, m: Message) -> None:
         win(w, x, copy, view)
 
 
-def counts(w: Cluster, x: Node, copy: Copy, view: View, voters: Iterable[int]) -> int:
-    """How many changes a majority of these nodes has under this epoch, on its disks."""
-    safe = x.safe.tubes.get(copy.key)
-    mine = len(safe.log) if safe is not None and safe.copy == copy.copy else 0
-    if not x.has_journal:
-        mine = len(copy.log)
-    have = sorted((mine if v == x.id else view.got.get(v, 0) for v in voters), reverse=True)
+def got_of(w: Cluster, view: View, node: int, disk: int) -> int:
+    """How many changes that disk of that node has."""
+    return view.got.get((node, 0 if w.flaw == "lost_disk_confirms" else disk), 0)
+
+
+def counts(w: Cluster, x: Node, copy: Copy, view: View, disks: Mapping[int, int]) -> int:
+    """[T27] How many changes a majority of these disks has under this epoch (T27.7)."""
+    have = []
+    for node, disk in disks.items():
+        if node != x.id:
+            have.append(got_of(w, view, node, disk))
+            continue
+        safe = x.safe.tubes.get(copy.key)
+        mine = len(safe.log) if safe is not None and safe.copy == copy.copy else 0
+        mine = mine if x.has_journal else len(copy.log)
+        is_own = len(disks) == 1  # nobody else could have given the right
+        have.append(mine if is_own or (disk == x.disk.id and not x.asking) else 0)
+    have.sort(reverse=True)
     return have[len(have) // 2]
+
+
+def next_disks(x: Node) -> dict[int, int]:
+    """The voters of the list that a list of one grows to, and their disks (T28.9)."""
+    return {x.id: x.disk.id} | {v: x.heard[v].disk for v in x.growing}
 
 
 def answer(w: Cluster, x: Node, copy: Copy) -> None:
@@ -204,10 +220,9 @@ def answer(w: Cluster, x: Node, copy: Copy) -> None:
     voters = counted_by(w, x, copy, view)
     if voters is None:
         return
-    count_anew(view, voters)
-    sure = counts(w, x, copy, view, voters.voters)
+    sure = counts(w, x, copy, view, voters.disks)
     if x.growing and voters is x.disk.list:
-        sure = min(sure, counts(w, x, copy, view, (x.id, *x.growing)))
+        sure = min(sure, counts(w, x, copy, view, next_disks(x)))
     if sure > view.sure:
         new = copy.log[view.sure : sure]
         view.sure = sure
@@ -218,16 +233,6 @@ def answer(w: Cluster, x: Node, copy: Copy) -> None:
         view.settling, view.settling_len = voters, len(copy.log)
     if view.sure >= view.settling_len:
         view.settled, view.settled_epoch, view.settled_by = voters, view.epoch, x.id
-
-
-def count_anew(view: View, voters: VoterList) -> None:
-    """[T28] What a node confirmed before it got its right counts no more (T28.5)."""
-    if view.voters is voters.voters:
-        return
-    for node, right in voters.voters.items():
-        if view.voters and view.voters.get(node, 0) != right:
-            view.got.pop(node, None)
-    view.voters = voters.voters
 
 
 def lose(view: View) -> None:

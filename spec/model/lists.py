@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from spec.model.leases import (
     Cluster,
     counts,
+    got_of,
     is_running,
     lose,
+    next_disks,
     say_surely,
     step_down,
     sync,
@@ -178,7 +180,7 @@ def is_covered(w: Cluster, x: Node, copy: Copy) -> bool:
     view = x.view(copy.key)
     if not is_running(w, x, copy):
         return False
-    return counts(w, x, copy, view, (x.id, *x.growing)) >= max(view.begun, view.sure)
+    return counts(w, x, copy, view, next_disks(x)) >= max(view.begun, view.sure)
 
 
 def look_at_own(w: Cluster, x: Node) -> None:
@@ -201,13 +203,13 @@ def is_even(w: Cluster, x: Node, copy: Copy, voters: VoterList, to: int) -> bool
     """[T23] Whether a majority of that list has all of the tube, and the node `to`, too (T23.7)."""
     view = x.view(copy.key)
     even = []
-    for v in voters.voters:
+    for v, disk in voters.disks.items():
         if v == x.id:
             is_there = vouches(w, x, voters)
         else:
             heard = x.heard.get(v)
             is_there = heard is not None and heard.list is voters and heard.vouches
-        if is_there and (v == x.id or view.got.get(v, 0) >= len(copy.log)):
+        if is_there and (v == x.id or got_of(w, view, v, disk) >= len(copy.log)):
             even.append(v)
     if w.flaw == "given_to_one":
         return to in even
@@ -253,7 +255,7 @@ def hear_mark(w: Cluster, x: Node, m: Pulse) -> None:
     of_family, right, mark = m.knows
     if of_family != family and w.flaw != "mark_of_other_list":
         right = mark = 0
-    is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes")
+    is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes") or len(m.list.voters) == 1
     if right == x.disk.right and right > 0 and mark > x.disk.mark and not is_trusted:
         lose_right(w, x)
     if x.asking and right <= x.disk.right:
@@ -333,7 +335,9 @@ def look_at_move(w: Cluster, x: Node, copy: Copy) -> None:
         view.ending_to = NOBODY
         return
     to, voters = view.ending_to, x.list_of(copy)
-    if voters is None or (to != x.id and view.got.get(to, 0) < len(copy.log)):
+    heard = x.heard.get(to)
+    disk = x.disk.id if heard is None else heard.disk
+    if voters is None or (to != x.id and got_of(w, view, to, disk) < len(copy.log)):
         return
     if voters is not x.disk.list:
         give(w, x, copy, to)

@@ -131,8 +131,7 @@ class View:
         self.epoch = 0  # it asks for, or leads under
         self.asked_at = 0
         self.standing = 0  # bits of the nodes that vote for this one
-        self.got: dict[int, int] = {}  # so many changes each other node has on its disk
-        self.voters: dict[int, int] = {}  # the rights under which it counts them
+        self.got: dict[tuple[int, int], int] = {}  # so many changes are on that disk of that node
         self.begun = 0  # so many were there when it began to lead
         self.echoed: dict[int, int] = {}  # when it asked for the votes that others gave
         self.sure = 0  # so many it has answered
