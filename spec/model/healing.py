@@ -82,6 +82,7 @@ class Healing:
                 self.unled.pop(key, None)
                 continue
             late = (now - self.unled.setdefault(key, now)) / self.wait
+            late *= min(1.0, self.walk.ticks / 8)  # turns (T27.2) are no shorter than a tick
             self.latest = max(self.latest, late)
             if late > ELECTED:
                 raise BrokenError(f"tube {key} has no leader for {late:.1f} timeouts")
