@@ -30,32 +30,31 @@ class Batch(NamedTuple):
     flaw: str
     seeds: list[int]
     seconds: float
+    is_known: bool = False  # the first walk is the one that found the flaw before
 
 
 def run(batch: Batch) -> tuple[Batch, list[tuple[int, Result]]]:
     """The walks of a batch, until one is not clean or the time is over."""
     found: list[tuple[int, Result]] = []
     until = time.monotonic() + batch.seconds
-    for seed in batch.seeds:
-        result = walk(seed, batch.profile, batch.flaw)
+    walks = [(batch.profile, seed) for seed in batch.seeds]
+    if batch.is_known:
+        walks.insert(0, FLAWS[batch.flaw].known)
+    for profile, seed in walks:
+        result = walk(seed, profile, batch.flaw)
         found.append((seed, result))
         if result.error or time.monotonic() > until:
             break
     return batch, found
 
 
-def flaw_seeds(name: str, first: int, most: int, is_known: bool) -> list[int]:
-    """Where to look for a flaw."""
-    fresh = list(range(first, first + most))
-    return [FLAWS[name].seed, *fresh] if is_known else fresh
-
-
 def find_flaws(args: argparse.Namespace, pool: Pool, seconds: float) -> int:
     """Look for each flaw; how many were not found."""
     names = [args.flaw] if args.flaw else list(FLAWS)
+    seeds = list(range(args.seed, args.seed + args.walks))
     each = seconds * min(args.jobs, len(names)) / len(names)
     todo = [
-        Batch(name, name, flaw_seeds(name, args.seed, args.walks, not args.fresh), each)
+        Batch(name, name, seeds, each, not args.fresh and FLAWS[name].known[1] > 0)
         for name in names
     ]
     missed = 0

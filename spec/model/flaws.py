@@ -11,7 +11,7 @@ class Flaw(NamedTuple):
     text: str
     letters: str  # the faults that it needs
     knobs: dict[str, float] = {}  # how likely they are
-    seed: int = 1  # of a walk that finds it
+    known: tuple[str, int] = ("", 0)  # profile and seed of a walk that finds it
 
 
 # fmt: off
@@ -68,12 +68,21 @@ FLAWS: Final[dict[str, Flaw]] = {
         {"nodes": 6, "meet": 0.3, "cut": 0.1}),
     "create_at_vote": Flaw(
         "CREATE is answered by votes, before a majority has the tube", "scn"),
-    "lost_disk_confirms": Flaw("what a voter confirms counts after it lost its disk", "cwn"),
-    "asker_confirms": Flaw("a voter that asks whether its disk is old confirms changes", "con"),
+    "lost_disk_confirms": Flaw(
+        "what a voter confirms counts after it lost its disk", "cwmn",
+        {"forget": 0.5, "wipe": 0.9, "eager": 0.3, "ticks": 4, "cut": 0.1, "change": 0.5,
+         "pulse": 0.4, "crash": 0.01, "restart": 0.5}),
+    "asker_confirms": Flaw(
+        "a voter that asks whether its disk is old confirms changes", "comn",
+        {"forget": 0.3, "eager": 0.2, "ticks": 4, "cut": 0.1, "change": 0.5}),
     "right_by_number": Flaw(
-        "a node takes any right that is newer than its list, also one of its lost disk", "cwmn"),
+        "a node takes any right that is newer than its list, also one of its lost disk", "cwmn",
+        {"crash": 0.04, "restart": 0.7, "wipe": 0.9, "eager": 0.2, "ticks": 4, "cut": 0.1,
+         "change": 0.7, "deliver": 0.3, "nodes": 5}),
     "lame_votes_count": Flaw(
-        "a leader keeps the tube by the vote of a voter that lost its right", "cwn"),
+        "a leader keeps the tube by the vote of a voter that lost its right", "cwmn",
+        {"crash": 0.03, "restart": 0.7, "wipe": 0.9, "eager": 0.2, "ticks": 4, "nodes": 5,
+         "change": 0.3}),
     "lost_candidate_binds": Flaw("a vote binds to a candidate that lost its disk", "cw"),
     "mark_of_other_list": Flaw("a disk epoch under another list counts", "scwd"),
     "leavers_never_stand": Flaw("a leaving node is no candidate, whatever it has", "ymcn"),

@@ -60,6 +60,7 @@ class Faults(NamedTuple):
     jump: float = 0.005
     wipe: float = 0.3
     power: float = 0.05  # of a loss of power at a vote
+    forget: float = 0.0
     leave: float = 0.01
     meet: float = 0.05
     mixed: float = 0.0  # three voters and others that are alone
@@ -208,6 +209,8 @@ class Walk:
             on_voted(self.w, x, m)
         else:
             on_yours(self.w, x, m)
+        if isinstance(m, Vote) and self.faults.forget and not m.is_survey:
+            self.forget(x, m)
         dies = "c" in self.letters and self.judge.elections > elections
         if dies and self.rng.random() < self.faults.pinch:
             self.crash(x, is_power=False)
@@ -215,6 +218,16 @@ class Walk:
             self.crash(x, is_power=True)
         elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
+
+    def forget(self, x: Node, m: Vote) -> None:
+        """A voter has voted, and starts at once with another disk."""
+        copy = x.disk.tubes.get(m.key)
+        if copy is None or copy.vote() != (m.epoch, m.src) or self.broken is not None:
+            return
+        if self.rng.random() < self.faults.forget:
+            sync(self.w, x)
+            self.crash(x, is_power=False)
+            self.restart(x)
 
     def act(self, x: Node) -> None:
         """What a node does by itself, and its clients."""
