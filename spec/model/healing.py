@@ -33,7 +33,14 @@ class Healing:
         self.wait = max(x.timeout for x in self.w.nodes)
         self.unled: dict[Key, int] = {}  # since when, though its voters are well
         self.latest = 0.0  # the longest of these, in timeouts
-        calm = {"deliver": 1.0, "loss": 0.0, "twice": 0.0, "synced": 1.0, "eager": 0.0}
+        calm = {
+            "deliver": 1.0,
+            "loss": 0.0,
+            "twice": 0.0,
+            "synced": 1.0,
+            "eager": 0.0,
+            "forget": 0.0,
+        }
         walk.faults = walk.faults._replace(pulse=1.0, crash=0.0, **calm)
         walk.letters = ""
         walk.cut = set()

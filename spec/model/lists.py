@@ -255,7 +255,7 @@ def hear_mark(w: Cluster, x: Node, m: Pulse) -> None:
     of_family, right, mark = m.knows
     if of_family != family and w.flaw != "mark_of_other_list":
         right = mark = 0
-    is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes") or len(m.list.voters) == 1
+    is_trusted = w.flaw in ("old_disk_trusted", "lost_disk_votes")
     if right == x.disk.right and right > 0 and mark > x.disk.mark and not is_trusted:
         lose_right(w, x)
     if x.asking and right <= x.disk.right:

@@ -220,7 +220,7 @@ class Walk:
             sync(self.w, x)
 
     def forget(self, x: Node, m: Vote) -> None:
-        """A voter has voted, and starts at once with another disk."""
+        """A voter has voted, and starts at once with another disk; its candidate is not heard."""
         copy = x.disk.tubes.get(m.key)
         if copy is None or copy.vote() != (m.epoch, m.src) or self.broken is not None:
             return
@@ -228,6 +228,7 @@ class Walk:
             sync(self.w, x)
             self.crash(x, is_power=False)
             self.restart(x)
+            self.cut = {(m.src, y.id) for y in self.w.nodes}
 
     def act(self, x: Node) -> None:
         """What a node does by itself, and its clients."""
