@@ -70,11 +70,12 @@ FLAWS: Final[dict[str, Flaw]] = {
         "CREATE is answered by votes, before a majority has the tube", "scn"),
     "lost_disk_confirms": Flaw(
         "what a voter confirms counts after it lost its disk", "cwmn",
-        {"forget": 0.5, "wipe": 0.9, "eager": 0.3, "ticks": 4, "cut": 0.1, "change": 0.5,
-         "pulse": 0.4, "crash": 0.01, "restart": 0.5}),
+        {"forget": 0.9, "wipe": 0.9, "eager": 0.3, "ticks": 4, "cut": 0.1, "change": 0.5,
+         "pulse": 0.6, "loss": 0.3, "crash": 0.01, "restart": 0.5}),
     "asker_confirms": Flaw(
         "a voter that asks whether its disk is old confirms changes", "comn",
-        {"forget": 0.3, "eager": 0.2, "ticks": 4, "cut": 0.1, "change": 0.5}),
+        {"forget": 0.9, "eager": 0.3, "ticks": 4, "cut": 0.1, "change": 0.5, "pulse": 0.6,
+         "loss": 0.3, "crash": 0.01}),
     "right_by_number": Flaw(
         "a node takes any right that is newer than its list, also one of its lost disk", "cwmn",
         {"crash": 0.04, "restart": 0.7, "wipe": 0.9, "eager": 0.2, "ticks": 4, "cut": 0.1,

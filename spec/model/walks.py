@@ -200,7 +200,7 @@ class Walk:
         x = self.w.nodes[m.dst]
         if not x.is_up or x.is_paused:
             return
-        elections = self.judge.elections
+        elections, before = self.judge.elections, x.safe
         if isinstance(m, Pulse):
             on_pulse(self.w, x, m)
         elif isinstance(m, Vote):
@@ -210,7 +210,7 @@ class Walk:
         else:
             on_yours(self.w, x, m)
         if isinstance(m, Vote) and self.faults.forget and not m.is_survey:
-            self.forget(x, m)
+            self.forget(x, m, before)
         dies = "c" in self.letters and self.judge.elections > elections
         if dies and self.rng.random() < self.faults.pinch:
             self.crash(x, is_power=False)
@@ -219,7 +219,7 @@ class Walk:
         elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
 
-    def forget(self, x: Node, m: Vote) -> None:
+    def forget(self, x: Node, m: Vote, before: Disk) -> None:
         """A voter has voted, and starts at once with another disk; its candidate is not heard."""
         copy = x.disk.tubes.get(m.key)
         if copy is None or copy.vote() != (m.epoch, m.src) or self.broken is not None:
@@ -227,6 +227,8 @@ class Walk:
         if self.rng.random() < self.faults.forget:
             sync(self.w, x)
             self.crash(x, is_power=False)
+            if "o" in self.letters:
+                self.olds[x.id] = [before]
             self.restart(x)
             self.cut = {(m.src, y.id) for y in self.w.nodes}
 
