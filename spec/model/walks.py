@@ -216,6 +216,8 @@ class Walk:
             self.crash(x, is_power=False)
         elif "l" in self.letters and isinstance(m, Vote) and self.rng.random() < self.faults.power:
             self.crash(x, is_power=True)
+            if self.faults.power > 0.1:  # and the candidate is not heard
+                self.cut = {(m.src, y.id) for y in self.w.nodes}
         elif self.rng.random() < self.faults.synced:
             sync(self.w, x)
 
