@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev packages built check demo test test-deep sim chaos fuzz fuzz-frames bench lint types docs build clean
+.PHONY: help setup setup-spark setup-dev packages built check demo test test-deep sim models chaos fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -54,6 +54,9 @@ test-deep: setup-dev ## all that a release needs: slow tests, 400 seeds, chaos, 
 
 sim: setup-dev ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
 	@env PYTHONPATH="$(CURDIR)" $(PY) -P -m sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
+
+models: packages ## walk through the model of who leads a tube, then with each of its rules broken (ARGS="--minutes 10")
+	@env PYTHONPATH="$(CURDIR)" $(PY) -P -m spec.model --jobs $(JOBS) $(ARGS)
 
 chaos: setup-dev ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env PYTHONPATH="$(CURDIR):$(CURDIR)/tests/tools" $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)

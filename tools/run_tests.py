@@ -320,6 +320,7 @@ def deep_parts(jobs: int) -> list[Part]:
     many = ["--slots", str(jobs + 1)]
     spark = sorted(str(one.relative_to(ROOT)) for one in ROOT.glob("tests/e2e/spark_chaos*.py"))
     chaos = "tests/e2e/cluster_chaos.py"
+    many_walks = ["--jobs", str(jobs)]
     seeds = ["-m", "sim", "--jobs", str(jobs), "--rare", "5", "--past"]
     return [
         Part("slow", [*pytest, *many, "-m", "slow and not sources"]),
@@ -330,11 +331,12 @@ def deep_parts(jobs: int) -> list[Part]:
         ),
         Part("interpreted", [*pytest, *many, "-m", "not slow and not sources"], on_sources=True),
         Part(
-            "models",
+            "tube-models",
             [*pytest, "tests/tubes/test_tube_models.py"],
             on_sources=True,
             env={"TUQUE_TUBE_OPS": "40000"},
         ),
+        Part("models", ["-m", "spec.model", "--minutes", "10", *many_walks], is_pytest=False),
         Part("seeds", [*seeds, PAST[0], "--seeds", "400"], is_pytest=False),
         Part("seeds-slow", [*seeds, PAST[1], "--seeds", "0"], is_pytest=False),
         Part("chaos", [chaos, "--minutes", "10"], is_pytest=False),

@@ -1,0 +1,1 @@
+"""Executable models of the rules of spec/: `make models`."""

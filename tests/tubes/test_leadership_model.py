@@ -1,0 +1,43 @@
+"""The model of who leads a tube is clean, and finds what is broken (spec/model)."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec.model.flaws import FLAWS
+from spec.model.healing import walk
+from spec.model.state import BrokenError, VoterList
+from spec.model.walks import Walk
+
+QUICK = ["stale_candidate", "echo_blind", "solo_votes_on", "create_at_vote", "given_without_votes"]
+
+
+@pytest.mark.parametrize("profile", ["", *QUICK])
+def test_walks_are_clean(profile: str) -> None:
+    assert [walk(seed, profile).error for seed in (1, 2)] == ["", ""]
+
+
+@pytest.mark.parametrize("flaw", QUICK)
+def test_a_broken_rule_is_found(flaw: str) -> None:
+    profile, seed = FLAWS[flaw].known
+    assert walk(seed, profile, flaw).error
+    assert not walk(seed, profile).error
+
+
+def test_a_walk_is_the_same_each_time() -> None:
+    assert walk(7) == walk(7) != walk(8)
+
+
+def test_two_leaders_at_one_instant_are_seen() -> None:
+    one = Walk(1, "double_vote")
+    one.run(30)
+    led = [(x, key) for x in one.w.nodes for key in x.views if x.views[key].role == 2]
+    x, key = led[0]
+    other = one.w.nodes[(x.id + 1) % 3]
+    other.disk.tubes[key] = x.disk.tubes[key].twin()
+    other.disk.tubes[key].voted_for = other.disk.tubes[key].leader = other.id
+    other.views[key] = x.views[key]
+    other.disk.list = VoterList(key[1], 9, {other.id: 1}, {other.id: other.disk.id}, other.id)
+    other.disk.right, x.seen = 1, x.clock
+    with pytest.raises(BrokenError, match="both lead"):
+        one.judge.check()
