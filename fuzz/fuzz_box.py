@@ -70,7 +70,7 @@ class FuzzBox:
         load_journal(self.pump)
         open_bus(self.pump)
         self.iproto_path, self.iproto_listener = listening(place / "i")
-        self.pump.doors.listen_iproto(self.iproto_listener)
+        self.pump.acceptors.listen_iproto(self.iproto_listener)
         self.n.events = Events(4096, 1)
         self.longest_s = 0.0  # CPU time of a turn; it proves passwords itself, 50 ms each
         self.where = ""  # what was said before it

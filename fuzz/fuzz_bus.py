@@ -83,7 +83,9 @@ class Peer:
         """Dial the node, or let it dial this one."""
         rng = self.rng
         card = self.card()
-        self.box.server.bus.young.meet("127.0.0.1")  # it may come as often as it likes (B1.9)
+        self.box.server.bus.unauthenticated.meet(
+            "127.0.0.1"
+        )  # it may come as often as it likes (B1.9)
         if rng.random() < 0.15:
             self.be_dialled(card)
         else:

@@ -41,7 +41,7 @@ class Healing:
             "eager": 0.0,
             "forget": 0.0,
         }
-        walk.faults = walk.faults._replace(pulse=1.0, crash=0.0, **calm)
+        walk.faults = walk.faults._replace(pulse=1.0, crash=0.0, pinch=0.0, **calm)
         walk.letters = ""
         walk.cut = set()
         walk.rounds = 4  # there and back in less than a quarter of the shortest timeout

@@ -35,6 +35,7 @@ class Cluster:
         self.serial = 0
         self.turns = 0
         self.unlikes = 0
+        self.gave: tuple[int, int] | None = None  # who gave a tube to another list last, to whom
         self.asks_all = True  # `failover-disks ask`
         self.on_won: Callable[[Node, Copy], None] = _unheard
         self.on_answered: Callable[[Node, Copy, tuple[Entry, ...]], None] = _unheard_answer

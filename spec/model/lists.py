@@ -228,6 +228,7 @@ def give(w: Cluster, x: Node, copy: Copy, to: int) -> None:
     if w.flaw != "solo_votes_on":
         copy.family, copy.hop, copy.given = voters.family, hop, voters.number
     write(x)
+    w.gave = (x.id, to)
     m = Yours(x.id, to, copy.key, epoch, newest, hop, voters.number, voters.family)
     if to != x.id:
         say_surely(w, x, m)

@@ -246,6 +246,10 @@ class Walk:
                 self.use(x, copy)
         look_at_growth(w, x)
         look_at_own(w, x)
+        if w.gave is not None and self.faults.pinch > 0.1:
+            apart = [(w.gave[0], y.id) for y in w.nodes if y.id not in w.gave]
+            self.cut = {*apart, *((b, a) for a, b in apart)}  # only the next leader is heard
+            w.gave = None
         if rng.random() < 0.1:
             create(w, x, rng.randrange(int(self.faults.names)))
         if "m" in self.letters and rng.random() < self.faults.change:

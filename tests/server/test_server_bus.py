@@ -74,11 +74,11 @@ def test_each_has_its_own_time(world: World) -> None:
     first = world.stranger()
     world.pass_ms(HANDSHAKE_MS // 2)
     second = world.stranger()
-    assert world.bus.young.late_ms() == world.n.now_ms + HANDSHAKE_MS // 2
+    assert world.bus.unauthenticated.late_ms() == world.n.now_ms + HANDSHAKE_MS // 2
     world.pass_ms(HANDSHAKE_MS // 2)
     assert (first.is_open(), second.is_open()) == (False, True)
     world.pass_ms(HANDSHAKE_MS // 2)
-    assert not second.is_open() and world.bus.young.late_ms() == -1
+    assert not second.is_open() and world.bus.unauthenticated.late_ms() == -1
 
 
 def flooded(world: World, count: int, came: str = "127.0.0.1") -> list[Stranger]:
@@ -107,7 +107,7 @@ def test_a_flood_from_one_address_closes_its_own(world: World) -> None:
     assert [one.is_open() for one in flood[:6]] == [False] * 5 + [True]
     assert all(one.is_open() for one in (*few, other))
     assert friend.join(), "a node is kept out"
-    world.bus.young.meet("127.0.0.2")  # where a member is, as this node knows
+    world.bus.unauthenticated.meet("127.0.0.2")  # where a member is, as this node knows
     more = [world.stranger(came="127.0.0.4") for _ in range(4)]
     assert [one.is_open() for one in (*few, other)] == [False, False, True, True]
     assert [one.is_open() for one in more] == [False, True, True, True]
@@ -116,7 +116,7 @@ def test_a_flood_from_one_address_closes_its_own(world: World) -> None:
         if one.is_open():
             one.close()
     world.settle()
-    assert len(world.bus.young) == 0 and world.bus.young.accepted == {}
+    assert len(world.bus.unauthenticated) == 0 and world.bus.unauthenticated.accepted == {}
 
 
 def test_a_stranger_comes_so_often(world: World) -> None:
@@ -130,9 +130,9 @@ def test_a_stranger_comes_so_often(world: World) -> None:
     assert not any(one.bytes_now() for one in flood[COME_MAX:]), "without a word"
     assert all(one.is_open() for one in others)
     assert "no link with 127.0.0.9: too many connections" in "\n".join(world.node().log)
-    world.bus.young.meet("127.0.0.9")  # a member is there
+    world.bus.unauthenticated.meet("127.0.0.9")  # a member is there
     assert all(world.stranger(came="127.0.0.9").is_open() for _ in range(COME_MAX + 5))
-    world.bus.young.met.clear()
+    world.bus.unauthenticated.met.clear()
     assert not world.stranger(came="127.0.0.9").is_open()
     world.pass_ms(COME_MS)
     assert world.stranger(came="127.0.0.9").is_open()

@@ -144,7 +144,7 @@ def test_a_flood_keeps_no_node_out(world: World) -> None:
     friend = world.stranger()
     more = [world.stranger() for _ in range(50)]
     assert friend.join()
-    assert len(world.bus.young) <= 128
+    assert len(world.bus.unauthenticated) <= 128
     assert any(not one.is_open() for one in (*flood, *more)), "it was no flood"
 
 

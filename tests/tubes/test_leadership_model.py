@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from spec.model.flaws import FLAWS
+from spec.model.flaws import KNOWN
 from spec.model.healing import walk
 from spec.model.state import BrokenError, VoterList
 from spec.model.walks import Walk
 
-QUICK = ["stale_candidate", "echo_blind", "solo_votes_on", "create_at_vote", "given_without_votes"]
+QUICK = ["stale_candidate", "solo_votes_on", "create_at_vote"]
 
 
 @pytest.mark.parametrize("profile", ["", *QUICK])
 def test_walks_are_clean(profile: str) -> None:
-    assert [walk(seed, profile).error for seed in (1, 2)] == ["", ""]
+    assert walk(1, profile).error == ""
 
 
 @pytest.mark.parametrize("flaw", QUICK)
 def test_a_broken_rule_is_found(flaw: str) -> None:
-    profile, seed = FLAWS[flaw].known
+    profile, seed = KNOWN[flaw]
     assert walk(seed, profile, flaw).error
     assert not walk(seed, profile).error
 

@@ -170,7 +170,7 @@ class Bus(Sending):
         self.sockets: list[socket.socket] = []  # listening
         self.listeners: dict[int, socket.socket] = {}  # by descriptor, once the bus is open
         self.begun: i64 = 0  # number of links, dialled or accepted
-        self.young = Unauthenticated()  # in their handshake
+        self.unauthenticated = Unauthenticated()  # in their handshake
         self.resolver = system.open_resolver()
         self.lookups = Lookups(self.resolver)
         self.bugs = Bugs()
@@ -213,7 +213,7 @@ class Bus(Sending):
     def next_ms(self) -> i64:
         """The instant at which `tick` next has work."""
         at_ms = self.members.next_ms()
-        late_ms = self.young.late_ms()
+        late_ms = self.unauthenticated.late_ms()
         return late_ms if 0 <= late_ms < at_ms else at_ms
 
     def tick(self) -> None:
@@ -221,7 +221,7 @@ class Bus(Sending):
         if self.card is None:
             return
         now_ms = self.n.now_ms
-        for link in self.young.late(now_ms):
+        for link in self.unauthenticated.late(now_ms):
             what = "no connection" if link.is_connecting else "no handshake"
             what = what if link.pending_link is None else "no TLS handshake"
             self.drop(link, f"{what} within 2 s")
@@ -269,12 +269,12 @@ class Bus(Sending):
             except OSError as error:
                 reasons.say_not_accepted(self.n.now_ms, error)
                 return
-            if not self.young.may_come(address[0], self.n.now_ms):
+            if not self.unauthenticated.may_come(address[0], self.n.now_ms):
                 sock.close()
                 self.figures.refused += 1
                 reasons.say_not_linked(self.n.now_ms, address[0], reasons.TOO_OFTEN)
                 continue
-            if self.shut or (self.young.is_full(self.is_tls) and not self.make_room()):
+            if self.shut or (self.unauthenticated.is_full(self.is_tls) and not self.make_room()):
                 sock.close()
                 self.figures.refused += 1
                 continue
@@ -283,7 +283,7 @@ class Bus(Sending):
 
     def make_room(self) -> bool:
         """[L1] Close the accepted connection that makes room; False if there is none."""
-        link = self.young.oldest()
+        link = self.unauthenticated.oldest()
         if link is None:
             return False
         self.drop(link, reasons.OLDEST)
@@ -314,7 +314,7 @@ class Bus(Sending):
             self.members.meetings.fail(host, port, why)
             return
         self.figures.dialed += 1
-        self.young.meet(address)
+        self.unauthenticated.meet(address)
         try:
             sock = dial(self.system, address, port)
         except OSError as error:
@@ -341,7 +341,7 @@ class Bus(Sending):
         self.begun += 1
         link.number = self.begun
         self.links[link.fd] = link
-        self.young.add(link)
+        self.unauthenticated.add(link)
         link.put(conn.take_out())
         if is_dialer or not self.is_tls:
             self.poller.add(link.fd)
@@ -354,7 +354,7 @@ class Bus(Sending):
         if self.shaking is not None:
             link.is_connecting = True
             is_dialer = link.dialed[1] != 0
-            is_near = is_dialer or self.young.is_near(link.host)
+            is_near = is_dialer or self.unauthenticated.is_near(link.host)
             link.pending_link = self.shaking.begin(link.sock, is_dialer, is_near, link.host)
         elif self.is_tls:
             self.drop(link, "TLS is not ready")
@@ -531,7 +531,7 @@ class Bus(Sending):
         old = self.by_slot.get(slot)
         if old is not None:
             self.drop(old, "replaced by another link")
-        self.young.drop(link)
+        self.unauthenticated.drop(link)
         link.slot = slot
         self.by_slot[slot] = link
         self.figures.joined += 1
@@ -583,7 +583,7 @@ class Bus(Sending):
         del self.links[link.fd]
         link.close(self.shaking, self.poller)
         if link.slot < 0:
-            self.young.drop(link)
+            self.unauthenticated.drop(link)
             where = link.address if link.dialed[1] != 0 else link.host
             reasons.say_not_linked(self.n.now_ms, where, reason)
             if link.dialed[1] != 0:
