@@ -172,7 +172,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
     b = t.ballots
-    b.look_ms = n.now_ms + n.limits.node_timeout_ms
+    b.look_ms = n.now_ms + n.limits.lease_timeout_ms
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
@@ -181,7 +181,10 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
         if b.leads(tube) and not tube.is_others:
             look_alone(n, t, tube, are_here)
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
-            surveys.append(tube)
+            if n.now_ms < b.late_ms and not has_given_up(tube):
+                later(t, b.late_ms)  # T27.2: what its leader sent may not be read yet
+            else:
+                surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
         survey(n, t, voters, surveys[first : first + ASKED_TUBES])
 
@@ -202,7 +205,7 @@ def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
 def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     """Check one tube; True: ask now who would vote (T27.2)."""
     seat = seat_of(tube)
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     _, stood_with = stand_of(tube)
     if stood_with == n.node_id:
         if tube.is_mine and tube.is_won:
@@ -275,7 +278,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
 
 def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> None:
     """[T25] A leader with which too few stand for long gives up (T25.6)."""
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     if 0 < tube.lease_ms < n.now_ms - timeout_ms:
         standing = 1 if n.node_id in voters.rights else 0
         for slot in slots_of(seat.standing):
@@ -298,7 +301,7 @@ def survey(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.has_better = False
         epoch, _ = stand_of(tube)
         asked.append(vote_at(tube, epoch + 1))
-    later(t, n.now_ms + n.limits.node_timeout_ms // 8)
+    later(t, n.now_ms + n.limits.lease_timeout_ms // 8)
     m = TubeVote(int(voters.number), voters.origin, True, asked)
     for slot in voters_open(n, t, voters):
         say(n, slot, m)
@@ -359,7 +362,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.asked_epoch = epoch
         seat.asked_ms = n.now_ms
         seat.standing = 0
-        later(t, n.now_ms + n.limits.node_timeout_ms // 4)
+        later(t, n.now_ms + n.limits.lease_timeout_ms // 4)
         if n.records is not None:
             record_stand(n.records, tube)
         asked.append(vote_at(tube, epoch))
