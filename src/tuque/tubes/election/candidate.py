@@ -230,9 +230,11 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         return False  # T27.11
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
-        seat.wait_ms = n.now_ms + place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
+        wait_ms = timeout_ms // 32  # the promises of others end about now
         if has_given_up(tube):
-            seat.wait_ms += timeout_ms // 4  # T27.6: it may have named another node
+            wait_ms = timeout_ms // 4  # T27.6: it may have named another node
+        wait_ms += place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
+        seat.wait_ms = n.now_ms + wait_ms
         seat.waits = 0
     if seat.surveyed_ms > 0 and n.now_ms >= seat.surveyed_ms + timeout_ms // 8:
         seat.surveyed_ms = 0
