@@ -418,6 +418,7 @@ def hide_votes(old: int, a: int, _b: int, message: AnyMessage) -> None:
 def options_of(given: dict[str, object]) -> TubeOptions:
     """Options of CREATE."""
     o = TubeOptions()
+    o.is_alone = True
     for word, value in given.items():
         assert hasattr(o, word), word
         setattr(o, word, value)

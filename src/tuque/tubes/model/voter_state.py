@@ -48,6 +48,7 @@ REASONS: Final = [
 ]
 
 PULSES: Final = 64
+VOTERS_LEAST: Final = 3  # in a first list (T23.2)
 
 
 @final

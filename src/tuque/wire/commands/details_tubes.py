@@ -163,9 +163,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   one: `-ERR a temporary tube has no copies: SYNC must be 1`.
 - T23.6 `FAILOVER yes` needs a list in force, and no TEMPORARY; it is the default where that holds
   and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
-  answered. If a tube is made in a cluster of three or more nodes without a list, and neither
-  FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over;
-  `tuque tubes` names such tubes.
+  answered. `tuque tubes` names the tubes that do not fail over.
+- T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY
+  or ALONE, else: `-ERR tube '<name>' would have no failover: <n> of <m> nodes vote, 3 are
+  needed`, and what to set. ALONE makes it as FAILOVER no does; in a cluster of three or more
+  nodes the log warns. enqueue and schedules of the worker say ALONE.
+  - If three nodes or more may vote and all nodes are linked, the list is on its way, which takes
+    about a second: `-NOQUORUM Tube '<name>': the nodes agree on who votes: try again soon`, with
+    ALONE too; the client of Tuque tries again.
 - T17.5 CREATE first sends TUBE-CLAIM to every reachable node, and continues once each has
   replied or become unreachable.
   - A node that claims the name itself and has the lower node id replies once its own claim has
