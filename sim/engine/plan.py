@@ -30,6 +30,7 @@ class Plan(msgspec.Struct):
     queue_idle_ms: int = 300_000
     node_timeout_ms: int = 2_000
     timeouts_ms: list[int] = []  # of each node, in place of that one
+    lease_ms: int = 0  # tube-lease-timeout; 0: as that one
     load_us: int = 5_000  # per step of loading the journal
     opens_early: bool = (
         False  # the bus opens before the load ends: the core allows it, no server does it

@@ -40,6 +40,7 @@ class Settings:
         self.may_evict = True
         self.queue_idle_ms = plan.queue_idle_ms
         self.node_timeout_ms = plan.timeouts_ms[at] if plan.timeouts_ms else plan.node_timeout_ms
+        self.lease_ms = plan.lease_ms or self.node_timeout_ms
         self.opens_early = plan.opens_early
         self.bus_limit_bytes = plan.bus_limit_bytes
         self.sealed = plan.sealed

@@ -80,6 +80,7 @@ def config_of(settings: Settings) -> Config:
     cfg.appendonly = settings.policy != "off"
     cfg.bus_buffer_limit = settings.bus_limit_bytes
     cfg.cluster_node_timeout = settings.node_timeout_ms
+    cfg.tube_lease_timeout = settings.lease_ms
     return cfg
 
 
@@ -94,6 +95,7 @@ class SimIdentity(Identity):
         kept = parse_nodes_conf(machine.conf) if machine.conf else NodesConf()
         kept.node_id = machine.node_id
         super().__init__(kept, cfg)
+        self.is_new = not machine.conf
         self.machine = machine
         self.mark = machine.chance.getrandbits(64).to_bytes(8, "big")
 

@@ -34,6 +34,7 @@ def draw_votes(seed: int) -> Plan:
     for _ in range(c.randint(2, 6)):
         draw_fault(plan, c)
     draw_leavers(plan, seed)
+    draw_lease(plan, seed)
     plan.is_faultless = False
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
@@ -63,6 +64,14 @@ def draw_leavers(plan: Plan, seed: int) -> None:
         at_ms = c.randrange(4_000, plan.chaos_ms - for_ms)
         args = {"node": c.randrange(plan.nodes), "for_ms": for_ms}
         plan.ops.append(Op(at_ms, "away_and_back", args))
+
+
+def draw_lease(plan: Plan, seed: int) -> None:
+    """Leases that are shorter than `cluster-node-timeout`, as by default, in half of all plans."""
+    c = Random(f"leases {seed}")  # other plans stay as they were
+    if c.random() < 0.5:
+        plan.lease_ms = plan.node_timeout_ms
+        plan.node_timeout_ms *= c.choice([3, 7])
 
 
 def draw_fault(plan: Plan, c: Random) -> None:

@@ -82,7 +82,7 @@ class TaskTube:
 
     def words(self) -> list[bytes]:
         """TUBE CREATE."""
-        words = [b"TUBE", b"CREATE", self.key, b"tasks", b"IFNOTEXISTS", b"TTR"]
+        words = [b"TUBE", b"CREATE", self.key, b"tasks", b"IFNOTEXISTS", b"ALONE", b"TTR"]
         words.append(seconds(self.ttr_ms))
         return words + ([b"SYNC", b"%d" % self.sync] if self.sync > 1 else [])
 

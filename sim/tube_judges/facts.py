@@ -109,7 +109,7 @@ class Facts:
 
     def words(self) -> list[bytes]:
         """TUBE CREATE."""
-        words = [b"TUBE", b"CREATE", self.key, self.type.encode(), b"IFNOTEXISTS"]
+        words = [b"TUBE", b"CREATE", self.key, self.type.encode(), b"IFNOTEXISTS", b"ALONE"]
         if self.is_temporary:
             words.append(b"TEMPORARY")
         d = self.defaults

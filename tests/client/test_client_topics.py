@@ -102,7 +102,7 @@ def test_at_all_nodes_of_a_cluster(cluster: RealCluster, connect: Connect) -> No
     first, last = connect(urls[0]), connect(urls[2])
     topic, queue, tube = (f"{word}-{first.kind}" for word in ("topic", "queue", "tube"))
     with Client(urls[0]) as maker:
-        maker.tube(tube).create("tasks", ttr=30)
+        maker.tube(tube).create("tasks", ttr=30, alone=True)
     assert first.topic_subscribe(topic, queue) and first.topic_subscribe(topic, tube)
     with Client(urls[2]) as watch:
         until(lambda: {one.queue for one in watch.topics(topic)} == {queue, tube})

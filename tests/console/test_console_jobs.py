@@ -62,7 +62,7 @@ def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
     """
     with RealCluster(tmp_path / "nodes", 2) as cluster:
         client, other = (Client(node.url) for node in cluster.nodes)
-        until(lambda: client.tube("work").create("tasks", sync=1, if_not_exists=True) is None)
+        until(lambda: client.tube("work").create("tasks", sync=1, alone=True) is None)
         ids = [killed(client, "work") for _ in range(3)]
         until(lambda: len(list(other.dead_letters("work"))) == 3)
         port = cluster.nodes[1].port
@@ -74,7 +74,7 @@ def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
         stat = json.loads(tuque("dead", "stat", "-p", port, "work", "--json").stdout)
         assert (stat["cause"], stat["count"]) == ("failed", 3)
         assert tuque("dead", "replay", "-p", port, "work", ids[0]).stdout == b"1 replayed\n"
-        client.tube("bare").create("tasks", sync=1)
+        client.tube("bare").create("tasks", sync=1, alone=True)
         for node in cluster.nodes:
             done = tuque("dead", "list", "-p", node.port, "bare")
             assert (done.returncode, done.stderr) == (0, b"no dead letters in bare\n")

@@ -84,7 +84,7 @@ def test_figures_of_nodes_are_merged(tmp_path: Path, tuque: Run) -> None:
             assert rows[0]["oldest_ms"] > 0
             here = tuque("queues", "-p", cluster.nodes[1].port, "--here", "--json").stdout
             assert json.loads(here)["ready"] == 4
-            two.tube("timed").create("tasks")
+            two.tube("timed").create("tasks", alone=True)
             two.schedule_add("timed", "hourly", "x", every_s=3600)
             two.worker_here("h/1", slots=2)
             one.worker_here("h/2", slots=2)

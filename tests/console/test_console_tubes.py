@@ -150,7 +150,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
     try:
         first, second = cluster.nodes
         ports = [first.port, second.port]
-        for words in ("CREATE mail fifo", "PUT mail a", "PUT mail b"):
+        for words in ("CREATE mail fifo ALONE", "PUT mail a", "PUT mail b"):
             assert tuque("cli", "-p", ports[0], "TUBE", *words.split()).returncode == 0
         until(lambda: home(tuque, ports[0]).endswith(b": 0 behind, complete\n"))
         rows: list[list[dict[str, str]]] = []

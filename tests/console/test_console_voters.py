@@ -184,13 +184,10 @@ def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueI
 def test_tubes_that_do_not_fail_over_are_named(
     make_world: Callable[..., World], tuque_in: TuqueIn
 ) -> None:
-    """T23.6 If a tube is made in a cluster of three or more nodes without a list, and neither
-    FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over; `tuque
-    tubes` names such tubes.
-    """
+    """T23.7 in a cluster of three or more nodes the log warns"""
     world = make_world(3, journal="off")
     create = partial(ask, world.wire(0), "TUBE", "CREATE")
-    for words in (["mail"], ["still", "FAILOVER", "no"], ["brief", "TEMPORARY"]):
+    for words in (["mail", "ALONE"], ["still", "FAILOVER", "no"], ["brief", "TEMPORARY"]):
         assert create(words[0], "fifottl", *words[1:]) == b"OK"
     said = [line for line in world.node(0).log if "does not fail over" in line]
     assert len(said) == 1
@@ -211,6 +208,6 @@ def test_tubes_that_fail_over_are_not_named(voting_world: World, tuque_in: Tuque
 
 def test_of_two_nodes_no_tube_is_named(make_world: Callable[..., World], tuque_in: TuqueIn) -> None:
     world = make_world(2)
-    assert ask(world.wire(0), "TUBE", "CREATE", "mail", "fifottl") == b"OK"
+    assert ask(world.wire(0), "TUBE", "CREATE", "mail", "fifottl", "ALONE") == b"OK"
     assert not any("does not fail over" in line for line in world.node(0).log)
     assert b"no failover" not in tuque_in(world, 1)("tubes").stdout

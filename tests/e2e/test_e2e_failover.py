@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from leader_losses import measure
 
 from iproto_raw import Conn, Said
 from lab import RealCluster
@@ -217,3 +219,13 @@ def test_every_door_leads_to_the_next_leader(
     assert len(found) == len(set(found)), "one task was taken twice, or put twice"
     if timeout_ms >= 4_000:  # a slow machine takes seconds for what a second allows
         assert max(gaps) < 2 * timeout_ms / 1000, gaps
+
+
+@pytest.mark.slow
+def test_producers_wait_for_three_seconds_at_most(
+    make_voters: Callable[..., RealCluster], tmp_path: Path
+) -> None:
+    """C11.3 and T27.1, with the default of `tube-lease-timeout`: the worst of some losses."""
+    found = measure(make_voters(15_000), tmp_path, kills=5, stops=5)
+    assert max(found["kill"]) <= 3.0, found
+    assert max(found["stop"]) <= 0.5, found

@@ -96,7 +96,7 @@ def test_switchovers_under_load(cluster: RealCluster, kind: str, moves: int) -> 
     share_sessions(cluster, 30)
     ids = [id_of(node) for node in cluster.nodes]
     with Client(url_of(cluster.nodes[0])) as client:
-        client.tube(tube).create(kind)
+        client.tube(tube).create(kind, alone=True)
         known(cluster, tube)
         until(lambda: copied(cluster.nodes[0], tube))
         with Load(url_of(*cluster.nodes), tube) as load:
@@ -127,7 +127,7 @@ def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> N
     share_sessions(cluster, 1)  # of a take that the killed node did not answer
     first = cluster.nodes[0]
     with Client(url_of(first)) as client:
-        client.tube("t").create("fifo", sync=2)
+        client.tube("t").create("fifo", sync=2, alone=True)
     known(cluster, "t")
     until(lambda: copied(first, "t"))
     with Load(url_of(*cluster.nodes), "t") as load:
@@ -179,7 +179,7 @@ def test_rolling_over_every_node(make_cluster: MakeCluster) -> None:
     share_sessions(cluster, 3)
     home = cluster.nodes[0]
     with Client(url_of(home)) as client:
-        client.tube("t").create("fifottl", sync=2, ttr=60)
+        client.tube("t").create("fifottl", sync=2, ttr=60, alone=True)
     known(cluster, "t")
     until(lambda: copied(home, "t"))
     with Load(url_of(*cluster.nodes), "t") as load:

@@ -60,7 +60,7 @@ def test_a_stopped_home_answers_nothing_of_before(pair: RealCluster) -> None:
     """T19.7: a put, an ack and a take that waited in its sockets are refused."""
     home, other = pair.nodes
     with Wire(home.port) as wire:
-        assert wire("TUBE", "CREATE", "t", "fifottl") == b"OK"
+        assert wire("TUBE", "CREATE", "t", "fifottl", "ALONE") == b"OK"
         for body in ("first", "second"):
             wire("TUBE", "PUT", "t", body)
     until(lambda: tasks(other) == 2, "give the other node copies")
@@ -68,7 +68,7 @@ def test_a_stopped_home_answers_nothing_of_before(pair: RealCluster) -> None:
     worker = Wire(home.port)
     taken = worker("TUBE", "TAKE", "t", "TIMEOUT", 0)
     number = str(taken[0])
-    waiter("TUBE", "CREATE", "empty", "fifo")
+    waiter("TUBE", "CREATE", "empty", "fifo", "ALONE")
     until(lambda: state(other, "empty") == b"INIT", "tell the other node of the tube")
     taker = socket.create_connection(("127.0.0.1", home.port))
     taker.sendall(encode("TUBE", "TAKE", "empty", "TIMEOUT", "60"))
@@ -104,7 +104,7 @@ def test_a_reply_that_was_made_before_a_standstill_is_not_sent(pair: RealCluster
     """T19.7: the connection is closed; the tube runs again when the other node has answered."""
     home, other = pair.nodes
     with Wire(home.port) as wire:
-        assert wire("TUBE", "CREATE", "t", "fifo") == b"OK"
+        assert wire("TUBE", "CREATE", "t", "fifo", "ALONE") == b"OK"
     until(lambda: state(other, "t") == b"INIT", "tell the other node of the tube")
     with Wire(home.port) as wire:
         wire.sock.sendall(encode("TUBE", "PUT", "t", "x") + encode("DEBUG", "SLEEP", "1.2"))

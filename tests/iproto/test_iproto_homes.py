@@ -62,7 +62,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
 def make(nodes: list[Node], name: str, type: str, *options: str | int) -> None:
     """A tube with its home at the first node, of which every copy is complete."""
     first = nodes[0]
-    assert first.wire("TUBE", "CREATE", name, type, *options) == b"OK"
+    assert first.wire("TUBE", "CREATE", name, type, "ALONE", *options) == b"OK"
     until(lambda: first.is_copied(name))
 
 
@@ -126,7 +126,7 @@ def test_a_tube_is_made_when_all_have_answered(nodes: list[Node]) -> None:
     """T17.5, T15.11: over both doors; what another node has is refused."""
     first, second, third = nodes
     assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 4}).code == 32
-    assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 2}) == []
+    assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 2, "alone": True}) == []
     assert first.home("both")["sync"] == 2
     until(lambda: third.state("both") == "INIT")
     assert second.conn.call("queue.create_tube", "both", "fifo")[1] == 32
@@ -136,7 +136,7 @@ def test_a_tube_is_made_when_all_have_answered(nodes: list[Node]) -> None:
     refused = second.wire("TUBE", "CREATE", "both", "fifo", "IFNOTEXISTS")
     at = f"127.0.0.1:{first.server.port}"
     assert refused == f"TUBEHOME {at} Tube 'both' has its leader there"
-    sent = [second.wire.send("TUBE", "CREATE", f"many{n}", "fifo") for n in range(20)]
+    sent = [second.wire.send("TUBE", "CREATE", f"many{n}", "fifo", "ALONE") for n in range(20)]
     assert [second.wire.read() for _ in sent] == [b"OK"] * 20  # one after the other (T15.11)
 
 

@@ -243,7 +243,7 @@ def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(world: World) -> 
     world("AUTH", "a password of many bytes")
     stranger = world.stranger()
     assert stranger.join()
-    assert world("TUBE", "CREATE", "t", "fifo") == b""  # the other node is asked
+    assert world("TUBE", "CREATE", "t", "fifo", "ALONE") == b""  # the other node is asked
     other = world.wire()
     other("AUTH", "a password of many bytes")
     assert other("CLUSTER", "RESET", "HARD") == b"OK"

@@ -79,7 +79,7 @@ def test_who_asks_elsewhere_is_sent_to_the_home(tube: World, line: str) -> None:
 def test_jobs_that_are_copies_are_the_homes(tube: World, verb: str) -> None:
     """T17.3 of a task that this node has a copy of; nothing is done to the jobs beside it."""
     (id,) = tubes_of(tube.n).by_name[b"t"].tasks.values()
-    tube("TUBE CREATE here fifottl")
+    tube("TUBE CREATE here fifottl ALONE")
     stay = [tube.value(f"ADDJOB {queue} y 0") for queue in ("q", "here", "here")]
     move_away(tube)
     words = [id.id] if verb in ("WORKING", "SHOW") else [*stay, id.id]
@@ -116,7 +116,7 @@ def test_tubes_whose_home_cannot_be_reached_are_named(tube: World) -> None:
     tubes = tubes_of(tube.n)
     names = [f"a,b {i:02}" for i in range(22)]
     for name in names:
-        tube("TUBE CREATE", name, "fifo")
+        tube("TUBE CREATE", name, "fifo", "ALONE")
         lose_home(tube.n, tubes, tubes.by_name[name.encode()], OTHER, 2)
     found = tube.info("tubes")
     assert (found["tubes_homeless"], found["tubes_running"]) == ("22", "1")
@@ -176,7 +176,7 @@ def test_ipv6_in_brackets(tube: World) -> None:
 
 def test_who_waits_is_told_when_the_home_moves(tube: World) -> None:
     """T17.3, T20.2: takes, puts for room, and GETJOB."""
-    tube("TUBE CREATE room limfifottl CAPACITY 1")
+    tube("TUBE CREATE room limfifottl CAPACITY 1 ALONE")
     tube("TUBE PUT room x")
     tube("TUBE TAKE t")
     taker, getter, putter = (tube.wire() for _ in range(3))

@@ -302,7 +302,7 @@ def test_a_letter_whose_key_is_taken_stays(broker: RealServer) -> None:
 def test_letters_of_a_tube_that_another_node_leads(tmp_path: Path) -> None:
     with RealCluster(tmp_path, 2) as cluster:
         wire, other = cluster.wire(0), cluster.wire(1)
-        assert wire("TUBE", "CREATE", "pay", "tasks", "SYNC", "2") == b"OK"
+        assert wire("TUBE", "CREATE", "pay", "tasks", "SYNC", "2", "ALONE") == b"OK"
         id = die_in_tube(wire, "pay", "no card")
         until(lambda: b"TUBEHOME" in repr(other("DEAD", "LIST", "pay")).encode(), "no other leader")
         away = cluster.nodes[1]

@@ -301,7 +301,7 @@ def test_a_node_without_room_sends_to_the_leader(
     `-DISKFULL` (J6.9).
     """
     world = make_world(2, disk_free_min="1mb")
-    world.run("TUBE", "CREATE", "t", "fifo", "SYNC", "majority")
+    world.run("TUBE", "CREATE", "t", "fifo", "SYNC", "majority", "ALONE")
     world.settle()
     full = world.wire(1)
     if want == "memory":

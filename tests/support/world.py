@@ -546,10 +546,14 @@ class World:
         )
 
     def beat(self) -> None:
-        """All nodes say heartbeats now, and not when it is time to: the second ones answer."""
+        """All nodes say heartbeats now, and not when it is time to: the second ones answer.
+
+        Those that vote send pulses.
+        """
         for _ in range(2):
             for node in self.up():
                 node.server.members.beat_ms = self.now_ms
+                node.tubes.ballots.beat_ms = 0
             self.settle()
 
     def hold(self, a: int, b: int) -> None:

@@ -646,4 +646,5 @@ def conf_of(machine: Machine, others: list[Machine]) -> bytes:
         f" bus:{BUS_PORT} number:0\n"
         for m in others
     ]
-    return "".join([*lines, "vars life 0 number 0\n"]).encode()
+    lease = f"lease {machine.cfg.tube_lease_timeout}"
+    return "".join([*lines, f"vars life 0 number 0 {lease}\n"]).encode()

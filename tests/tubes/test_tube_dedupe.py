@@ -118,15 +118,15 @@ def test_a_key_of_the_turn_in_which_its_leader_gave_up() -> None:
     it may have been delivered already.
     """
     world, leader = led()
-    timeout_ms = int(world.node(leader).core.limits.node_timeout_ms)
+    timeout_ms = int(world.node(leader).core.limits.lease_timeout_ms)
     consumer, producer = world.wire(leader), world.wire(leader)
     consumer.send("GETJOB", "FROM", "t")
     assert producer("CONFIG", "SET", "appendonly", "no") == b"OK"
     world.pass_ms(timeout_ms)
     assert world.leader("t") == leader
-    world.stall(leader, 2_000)  # the put and the end of the timeout are of one turn
+    world.stall(leader, timeout_ms // 4)  # the put and the end of the timeout are of one turn
     producer.send("ADDJOB", "t", "b", 0, "DEDUPE", "k")
-    world.pass_ms(2_000)
+    world.pass_ms(timeout_ms // 4)
     assert world.node(leader).tubes.by_name[b"t"].state != RUNNING
     ((_, id, _),) = consumer.take()
     world.until(lambda: world.leader("t") not in (None, leader))

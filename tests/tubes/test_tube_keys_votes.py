@@ -152,7 +152,7 @@ def test_no_failover_gives_a_second_burst() -> None:
 
 
 def test_how_long_a_tube_is_without_a_leader() -> None:
-    """T27.2 Of equal nodes each waits T/8 longer than the one before."""
+    """T27.2 Of equal nodes the first waits T/32, each T/8 longer than the one before."""
     world = TasksWorld()
     for _ in range(4):
         before = world.leads()

@@ -284,6 +284,7 @@ def test_a_leader_that_was_cut_off_stops_first() -> None:
     itself counted, votes for this node under its epoch and has echoed a pulse
     """
     world = VotesWorld(3)
+    world.beat()
     for i in (1, 2):
         world.hold(0, i)
         world.hold(i, 0)
@@ -353,7 +354,7 @@ def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
 
 
 def test_a_node_that_starts_waits() -> None:
-    """T25.5 For T after a start a node votes for nobody else than before."""
+    """T25.5 After a start a node votes for nobody else than before"""
     world = VotesWorld(3)
     world.isolate(0)
     world.restart(2)
@@ -475,7 +476,7 @@ def test_no_leader_goes_on_after_a_start() -> None:
 
 
 def test_a_cluster_that_starts_as_a_whole() -> None:
-    """T25.5 For T after a start a node votes for nobody else than before"""
+    """T25.5 After a start a node votes for nobody else than before"""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)

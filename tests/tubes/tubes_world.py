@@ -59,7 +59,8 @@ class TubesWorld(World):
         """
         self.shift_tasks = shift_tasks
         self.held: set[tuple[int, int]] = set()
-        options = {"tube_failover": False, "cluster_node_timeout": TIMEOUT_MS, **options}
+        timeouts = {"cluster_node_timeout": TIMEOUT_MS, "tube_lease_timeout": TIMEOUT_MS}
+        options = {"tube_failover": False, **timeouts, **options}
         journal = "everysec" if has_journal else "off"
         super().__init__(count, journal=journal, start=False, **options)
         if old >= 0:
@@ -417,6 +418,7 @@ def hide_votes(old: int, a: int, _b: int, message: AnyMessage) -> None:
 def options_of(given: dict[str, object]) -> TubeOptions:
     """Options of CREATE."""
     o = TubeOptions()
+    o.is_alone = True
     for word, value in given.items():
         assert hasattr(o, word), word
         setattr(o, word, value)

@@ -117,7 +117,7 @@ def test_ready_jobs_are_deleted_and_no_others(
 
 def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
-        client.execute("TUBE", "CREATE", "parcels", "fifo")
+        client.execute("TUBE", "CREATE", "parcels", "fifo", "ALONE")
         client.execute("TUBE", "PUT", "parcels", "x")
         assert "It is a tube" in admin.get("/ask/empty", queue="parcels").text
         client.addjob("buried.dead", "x")
@@ -129,7 +129,7 @@ def test_the_log_of_a_move_names_both_homes(
 ) -> None:
     """O14.22 The line of the log about a tube's new leader names the old leader and the new one."""
     with cluster[0].client() as client:
-        client.execute("TUBE", "CREATE", "boxes", "fifo")
+        client.execute("TUBE", "CREATE", "boxes", "fifo", "ALONE")
         before = client.tube("boxes").info().home[:8]
     after = next(id[:8] for id in console.site.watch.nodes.known if id[:8] != before)
     reply = admin.do("home", tube="boxes", node=after)
@@ -191,7 +191,7 @@ def test_a_schedule_is_no_plain_job(admin: Reader, cluster: WebCluster) -> None:
     is changed (O14.24). Its only action is Delete
     """
     with cluster[0].client() as client:
-        client.tube("reports").create("tasks")
+        client.tube("reports").create("tasks", alone=True)
         client.schedule_add("reports", "nightly", "x", every_s=7200)
         id = client.schedule_show("reports", "nightly").id
     until(lambda: "is the schedule nightly" in admin.get("/job", id=id).text, "say so")

@@ -99,17 +99,17 @@ def load(cluster: RealNodes) -> Iterator[None]:
         for at, (reason, count) in enumerate(zip(REASONS, DEAD, strict=True)):
             with cluster[at].client() as one:
                 give_up(one, "webhooks", reason, count)
-        client.execute("TUBE", "CREATE", "letters", "fifottl")
+        client.execute("TUBE", "CREATE", "letters", "fifottl", "ALONE")
         client.execute("TUBE", "PUT", "letters", "a letter")
         client.addjob("later", "x", delay=3600)
-        client.tube("reports").create("tasks")
+        client.tube("reports").create("tasks", alone=True)
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * *", tz="Europe/Berlin")
         client.schedule_add("reports", "hourly", "{}", every_s=3600)
         client.schedule_pause("reports", "hourly")
         group = client.group_create("reports", 2, body="{}")
         client.group_add("reports", group, {0: client.addjob("later", "x", delay=3600, keep=60)})
         client.topic_subscribe("orders", "mail", {"shop": "eu-*"})
-        client.tube("exports").create("tasks")
+        client.tube("exports").create("tasks", alone=True)
         for number in range(9):
             client.addjob("exports", "x", limit=("shop-1", 1), group=f"tenant-{number % 3}")
         client.getjob("exports")

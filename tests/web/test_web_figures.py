@@ -33,7 +33,7 @@ def still(cluster: WebCluster) -> Iterator[WebCluster]:
             assert isinstance(run, Run)
             client.fail(job, run.run, reason="KeyError: 1", detail="Traceback")
     with cluster[0].client() as client:
-        client.execute("TUBE", "CREATE", "letters", "fifottl")
+        client.execute("TUBE", "CREATE", "letters", "fifottl", "ALONE")
         client.execute("TUBE", "PUT", "letters", "a letter")
         client.execute("TUBE", "PUT", "letters", "another")
         client.execute("TUBE", "TAKE", "letters")

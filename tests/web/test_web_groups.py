@@ -54,7 +54,7 @@ class Made:
 def made(console: Console, cluster: WebCluster) -> Made:
     made = Made()
     with cluster[0].client() as client:
-        client.tube("reports").create("tasks")
+        client.tube("reports").create("tasks", alone=True)
         made.large = client.group_create("reports", MANY, body="{}", on_fail="continue")
         made.ids = children(client, "reports", made.large, MANY)
         end(client, *made.ids[:3])
@@ -69,7 +69,7 @@ def made(console: Console, cluster: WebCluster) -> Made:
             lambda: client.group_show("reports", made.large).failed == 1, "note the failure"
         )
     with cluster[1].client() as client:
-        client.tube("bills").create("tasks")
+        client.tube("bills").create("tasks", alone=True)
         made.failed = client.group_create("bills", 1)
         end(client, *children(client, "bills", made.failed, 1), reason="no stamp")
         cluster.until(lambda: client.group_show("bills", made.failed).state == "failed", "fail")
@@ -270,7 +270,7 @@ def test_odd_chains_are_none() -> None:
 def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: WebCluster) -> None:
     """O14.29 and how many are dead and waited for (T50.5)."""
     with cluster[0].client() as client:
-        client.tube("waits").create("tasks")
+        client.tube("waits").create("tasks", alone=True)
         id = client.group_create("waits", 3, body="{}", on_fail="wait")
         ids = children(client, "waits", id, 3)
         end(client, ids[1], reason="no vat id")

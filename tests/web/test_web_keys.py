@@ -79,7 +79,7 @@ def test_the_page_of_a_queue_shows_its_keys(cluster: WebCluster, console: Consol
     shares (LIMITS, T47), the tasks without a group as one
     """
     with cluster[1].client() as client:
-        client.tube("exports").create("tasks")
+        client.tube("exports").create("tasks", alone=True)
         for number in range(9):
             group = f"tenant-{number % 3}"
             client.addjob("exports", "x", limit=("shop-1", 2), group=(group, 1 + number % 3))

@@ -23,7 +23,7 @@ def full(cluster: WebCluster) -> WebCluster:
         with cluster[at].client() as client:
             with client.pipeline() as pipe:
                 for number in range(at, TUBES, 2):
-                    pipe.tube(f"post-{number:03}").create("fifottl")
+                    pipe.tube(f"post-{number:03}").create("fifottl", alone=True)
                 pipe.execute()
             client.tube(f"post-{PAGE + at:03}").put("a letter")
     with cluster[0].client() as client, client.pipeline() as pipe:

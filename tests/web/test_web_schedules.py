@@ -24,10 +24,10 @@ SPRING = {"cron": "30 2 * * *", "tz": "Europe/Berlin"}
 def admin(console: Console, cluster: WebCluster) -> Reader:
     """The first node leads a tube with a schedule, the second one another."""
     with cluster[0].client() as client:
-        client.tube("reports").create("tasks", if_not_exists=True)
+        client.tube("reports").create("tasks", if_not_exists=True, alone=True)
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * MON-FRI", tz="Europe/Berlin")
     with cluster[1].client() as client:
-        client.tube("bills").create("tasks", if_not_exists=True)
+        client.tube("bills").create("tasks", if_not_exists=True, alone=True)
         client.schedule_add("bills", "hourly", "{}", every_s=3600, missed="all")
     reader = console.client()
     shown = (">daily<", ">hourly<", ">2 schedules<")

@@ -34,13 +34,13 @@ def held(cluster: WebCluster) -> WebCluster:
             client.execute("ADDJOB", "bad", "x", 5000, "RETRY", 60, "REPLICATE", 3, "ATTEMPTS", 1)
             (job,) = client.getjob("bad", start=True, worker="w")
             client.fail(job, job.run or "", reason="KeyError")
-        client.execute("TUBE", "CREATE", "letters", "fifo")
+        client.execute("TUBE", "CREATE", "letters", "fifo", "ALONE")
         client.execute("TUBE", "PUT", "letters", "a letter")
-        client.tube("reports").create("tasks")
+        client.tube("reports").create("tasks", alone=True)
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * *")
         client.lease_open("nightly", "spark-1", "results")
     with cluster[0].client() as client:
-        client.execute("TUBE", "CREATE", "parcels", "fifo")
+        client.execute("TUBE", "CREATE", "parcels", "fifo", "ALONE")
     return cluster
 
 

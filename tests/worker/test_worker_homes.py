@@ -22,7 +22,7 @@ def add(world: World, task: Task[[str], object], queue: str, text: str, **option
 def made(world: World, **homes: int) -> None:
     """Make tubes at these nodes, until the first one knows them."""
     for name, i in homes.items():
-        world.client(i).tube(name).create("fifo")
+        world.client(i).tube(name).create("fifo", alone=True)
     world.until(lambda: sorted(world.client(0).tube_list()) == sorted(homes))
 
 
@@ -121,7 +121,7 @@ def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
     """Nothing but their heartbeats and their ends is said meanwhile, and all of it to that home."""
     world, tasks = make_world(2, tube_failover=False), Noting()  # the leader stays away
     did = tasks.did
-    world.client(1).tube("here").create("tasks", ttr=3, sync=1)
+    world.client(1).tube("here").create("tasks", ttr=3, sync=1, alone=True)
     world.until(lambda: world.client(0).tube_list() == ["here"])
     world.at_work(tasks.app, queues=("here", "q"), concurrency=4)
     for number in range(4):

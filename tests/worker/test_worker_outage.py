@@ -72,7 +72,7 @@ def test_a_leader_that_hangs_keeps_no_working_of_another_queue(
     queues: dict[str, str] = {}
     for i, queue in enumerate(("hung", "fine")):
         wire = world.wire(i)
-        assert wire("TUBE", "CREATE", queue, "fifottl") == b"OK"
+        assert wire("TUBE", "CREATE", queue, "fifottl", "ALONE") == b"OK"
         id = wire.ask("ADDJOB", queue, "body", 5_000, "RETRY", 5)
         wire("GETJOB", "FROM", queue)
         queues[id.decode()] = queue

@@ -42,6 +42,7 @@ from tuque.core.node.peers import (
 from tuque.core.repair.claims import on_away
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import on_forget, on_incarnation
+from tuque.tubes.election.lease import promise_ms
 from tuque.tubes.policy import tubes_of
 
 BEAT_MIN_MS: Final = 100
@@ -82,6 +83,7 @@ class Members:
         self.stale: list[int] = []  # slots whose links the shell must close
         self.duplicate_id = DuplicateId(timeout_ms)  # why this node must not serve (K1.3)
         self.is_changed = False  # nodes.conf must be written
+        self.lease_ms: i64 = 0  # of promises to leaders, as nodes.conf was last written (T25.5)
         self.sent: i64 = 0
         self.received: i64 = 0
 
@@ -182,7 +184,9 @@ class Members:
             line = one.line().rstrip()
             text += f"{line} bus:{one.bus_port} number:{one.number}\n"
         keys = "".join([f" idkey {key.hex()}" for key in self.n.ids.older])  # G6.5
-        return text + f"vars life {self.life} number {self.number}{keys}\n"
+        self.lease_ms = promise_ms(self.n, tubes_of(self.n).ballots)
+        lease = f" lease {self.lease_ms}"
+        return text + f"vars life {self.life} number {self.number}{lease}{keys}\n"
 
     # ---- time
 
@@ -224,6 +228,8 @@ class Members:
                 self.suspect(one, now_ms)
         if self.duplicate_id.is_over(now_ms):
             self.work_or_not()
+        if self.lease_ms != promise_ms(self.n, tubes_of(self.n).ballots):
+            self.is_changed = True  # T25.5
         return self.to_dial(now_ms)
 
     def own_flags(self) -> i64:

@@ -1,7 +1,7 @@
 """nodes.conf: what a node keeps of the cluster across restarts (SPEC K1, S6).
 
     <id> <host>:<port> <flags> <ping> <pong> <linked> [bus:<port> number:<n>]
-    vars life <n> number <n> [idkey <64 hex digits>] ...
+    vars life <n> number <n> [lease <ms>] [idkey <64 hex digits>] ...
 
 The first six words are those of CLUSTER NODES. This module knows lines, not files.
 """
@@ -43,6 +43,7 @@ class NodesConf:
         self.is_leaving = False
         self.life: i64 = 0  # starts of this node so far
         self.number: i64 = 0
+        self.lease_ms: i64 = 0  # how long its promises to leaders last (T25.5); 0: not said
         self.nodes: list[KeptNode] = []
         self.id_keys: list[bytes] = []  # of ids made under former secrets (G6.5)
 
@@ -88,6 +89,8 @@ def parse_vars(kept: NodesConf, words: list[bytes], where: str) -> None:
             kept.life = whole(words[i + 1], where)
         elif words[i] == b"number":
             kept.number = whole(words[i + 1], where)
+        elif words[i] == b"lease":
+            kept.lease_ms = whole(words[i + 1], where)
         elif words[i] == b"idkey" and len(words[i + 1]) == KEY_DIGITS:
             kept.id_keys.append(key_of(words[i + 1], where))
         i += 2

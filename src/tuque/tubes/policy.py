@@ -380,10 +380,10 @@ class TubePolicy(Tubes):
     def on_timer(self, n: Node, task: Task) -> None:
         """The task's timer has fired."""
         tube = self.tube_of(task)
-        if tube.state == RUNNING:
+        if tube.state == RUNNING and n.now_ms <= self.lease_ms and n.now_ms <= tube.lease_ms:
             on_task_timer(n, self, tube, task)
         else:
-            n.wheel.set(task, n.now_ms, n.now_ms)  # T19.6: again, until it runs
+            n.wheel.set(task, n.now_ms, n.now_ms)  # T19.2, T19.6: again, until it runs
 
     def tick(self, n: Node) -> None:
         """Handle overdue tasks, sessions without connections, puts without room."""

@@ -705,3 +705,15 @@ _is(
         b"too much"
     ),
 )
+NO_FAILOVER: Final = 307  # about: tube, nodes that may vote, nodes
+_is(
+    NO_FAILOVER,
+    b"ERR",
+    (
+        b"tube '%s' would have no failover: %d of %d nodes vote, 3 are needed: set appendonly yes "
+        b"and tube-failover yes on them, or add ALONE: then it waits for its leader, or for "
+        b"TUBE HOME with FORCE"
+    ),
+)
+LIST_COMES: Final = 308  # about: tube
+_is(LIST_COMES, b"NOQUORUM", b"Tube '%s': the nodes agree on who votes: try again soon")

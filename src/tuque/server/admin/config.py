@@ -34,6 +34,7 @@ from tuque.wire.proto.iproto import E_ACCESS
 LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
 JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
+UNKEPT: Final = b"ERR tube-lease-timeout: cluster-config-file cannot be written: %s"
 SECRETS: Final = ("cluster-secret", "cluster-secret-also", "cluster-secret-file")
 SPARE_FILES: Final = 32  # descriptors not used by clients
 
@@ -85,12 +86,14 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     value = value_word.decode("utf-8", "surrogateescape")
     if name == "maxclients":
         check_files(value)
-    before = s.cfg.appendonly
+    before, lease_ms = s.cfg.appendonly, s.cfg.tube_lease_timeout
     try:
         config_set(s.cfg, name, value)
     except ConfigError as error:
         raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None
     apply_settings(s)
+    if s.cfg.tube_lease_timeout > lease_ms:
+        keep_lease(s, lease_ms)
     if name in SECRETS:
         take_secrets(s, cluster_secrets(s.cfg))
     if name == "requirepass":
@@ -120,6 +123,16 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
 def be_read_only(s: Server) -> None:
     """[T19] Hand over the leadership of its tubes, or lead them again (T19.5)."""
     set_read_only(s.n, tubes_of(s.n), s.cfg.read_only)
+
+
+def keep_lease(s: Server, before_ms: int) -> None:
+    """[T25] nodes.conf has the longer timeout of leases before others hear of it (T25.7)."""
+    try:
+        s.identity.save(s.members)
+    except OSError as failed:
+        s.cfg.tube_lease_timeout = before_ms
+        apply_settings(s)
+        raise ArgError(UNKEPT % (failed.strerror or str(failed)).encode()) from None
 
 
 def be_willing(s: Server) -> None:

@@ -36,6 +36,8 @@ from tuque.server.config.kinds import (
 MB: Final = 1 << 20
 GB: Final = 1 << 30
 
+LEASE_MIN_MS: Final = 500  # an election takes some syncs of disks
+LEASE_MAX_MS: Final = 3_600_000
 NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
 
 # Keys by section in a TOML file: [journal] fsync = "always".
@@ -555,6 +557,15 @@ class Config(AccessOptions, kw_only=True):
         bool,
         Opt(Bool(), "this node may vote: votes replace lost leaders of tubes", runtime=True),
     ] = True
+    tube_lease_timeout: Annotated[
+        int,
+        Opt(
+            Int(LEASE_MIN_MS, LEASE_MAX_MS),
+            "a leader of tubes silent this long is replaced by votes",
+            unit="ms",
+            runtime=True,
+        ),
+    ] = 2000
     failover_disks: Annotated[
         str,
         Opt(Choice("trust", "ask"), "of whom a start asks if its disk is old", runtime=True),

@@ -158,11 +158,15 @@ def begin_turn(s: Server, output: Output) -> None:
 
 
 def end_replies(s: Server, output: Output) -> None:
-    """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7)."""
+    """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7), or
+    so long that a lease ended (T25.8).
+    """
     n = s.n
-    if not has_stood(n, s.clock_ms()):
+    clock_ms = s.clock_ms()
+    t = tubes_of(n)
+    if not has_stood(n, clock_ms) and not n.now_ms <= t.ballots.lease_ms < clock_ms:
         return
-    if run_any(tubes_of(n)):
+    if run_any(t):
         drop_unsent(s, output)  # the next turn does the rest
 
 

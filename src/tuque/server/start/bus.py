@@ -19,6 +19,8 @@ from tuque.server.net.listen import BUS_OFFSET, open_bus_sockets
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.users import Account
 from tuque.store.frames import RESERVE
+from tuque.tubes.election.lease import was_bound
+from tuque.tubes.policy import tubes_of
 from tuque.wire.bus.card import Card
 
 OTHERS_WRITE: Final = 0o002
@@ -39,6 +41,10 @@ def take_identity(s: Server, identity: Identity) -> None:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
     s.n.ids.older = identity.kept.id_keys
+    kept = identity.kept
+    if kept.lease_ms == 0 and not identity.is_new:
+        kept.lease_ms = s.cfg.cluster_node_timeout  # a version without tube-lease-timeout
+    was_bound(tubes_of(s.n).ballots, kept.lease_ms)  # T25.5
 
 
 def take_secrets(s: Server, secrets: list[bytes]) -> None:

@@ -51,6 +51,7 @@ from tuque.server.state.client import (
 from tuque.server.state.notices import Notices
 from tuque.server.state.workers import WorkerRegistry
 from tuque.server.users.users import Acl
+from tuque.tubes.election.lease import set_timeout
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
 from tuque.wire.commands.commands import Command, table
@@ -206,7 +207,8 @@ class Server:
         self.large_ms: i64 = 0  # no further line about large ones before
 
     def begin_doors(self, node: Node) -> None:
-        """IPROTO connections and users, subscribers of tubes, and workers."""
+        """IPROTO connections and users, subscribers of tubes, leases, and workers."""
+        node.limits.lease_timeout_ms = self.cfg.tube_lease_timeout
         self.end_asked = ""  # reason to stop once calls in flight have ended (C11)
         self.end_ms: i64 = 0  # when to stop in any case; 0: not begun
         self.workers = WorkerRegistry()  # workers that announced themselves
@@ -396,6 +398,7 @@ def apply_settings(s: Server) -> None:
     s.login_ms = cfg.login_timeout * 1000
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
     s.n.limits.node_timeout_ms = s.members.timeout_ms
+    set_timeout(s.n, tubes_of(s.n).ballots, cfg.tube_lease_timeout)
     s.busy_poll_ns = cfg.bus_busy_poll * 1000
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)

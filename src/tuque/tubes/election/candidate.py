@@ -172,7 +172,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
     b = t.ballots
-    b.look_ms = n.now_ms + n.limits.node_timeout_ms
+    b.look_ms = n.now_ms + n.limits.lease_timeout_ms
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
@@ -181,7 +181,10 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
         if b.leads(tube) and not tube.is_others:
             look_alone(n, t, tube, are_here)
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
-            surveys.append(tube)
+            if n.now_ms < b.late_ms and not has_given_up(tube):
+                later(t, b.late_ms)  # T27.2: what its leader sent may not be read yet
+            else:
+                surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
         client_check(n, t, voters, surveys[first : first + ASKED_TUBES])
 
@@ -202,7 +205,7 @@ def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
 def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     """Check one tube; True: ask now who would vote (T27.2)."""
     seat = seat_of(tube)
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     _, stood_with = stand_of(tube)
     if stood_with == n.node_id:
         if tube.is_mine and tube.is_won:
@@ -227,9 +230,11 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         return False  # T27.11
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
-        seat.wait_ms = n.now_ms + place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
+        wait_ms = timeout_ms // 32  # the promises of others end about now
         if has_given_up(tube):
-            seat.wait_ms += timeout_ms // 4  # T27.6: it may have named another node
+            wait_ms = timeout_ms // 4  # T27.6: it may have named another node
+        wait_ms += place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
+        seat.wait_ms = n.now_ms + wait_ms
         seat.waits = 0
     if seat.surveyed_ms > 0 and n.now_ms >= seat.surveyed_ms + timeout_ms // 8:
         seat.surveyed_ms = 0
@@ -275,7 +280,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
 
 def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> None:
     """[T25] A leader with which too few stand for long gives up (T25.6)."""
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     if 0 < tube.lease_ms < n.now_ms - timeout_ms:
         standing = 1 if n.node_id in voters.rights else 0
         for slot in slots_of(seat.standing):
@@ -298,7 +303,7 @@ def client_check(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.has_better = False
         epoch, _ = stand_of(tube)
         asked.append(vote_at(tube, epoch + 1))
-    later(t, n.now_ms + n.limits.node_timeout_ms // 8)
+    later(t, n.now_ms + n.limits.lease_timeout_ms // 8)
     m = TubeVote(int(voters.number), voters.origin, True, asked)
     for slot in voters_open(n, t, voters):
         say(n, slot, m)
@@ -359,7 +364,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.asked_epoch = epoch
         seat.asked_ms = n.now_ms
         seat.standing = 0
-        later(t, n.now_ms + n.limits.node_timeout_ms // 4)
+        later(t, n.now_ms + n.limits.lease_timeout_ms // 4)
         if n.records is not None:
             record_stand(n.records, tube)
         asked.append(vote_at(tube, epoch))

@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.msgs.bus import StandAt, TubePulse, TubeStands
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
@@ -17,14 +18,64 @@ from tuque.tubes.log.vote_state import seat_of, stand_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import PULSES, Voters
+from tuque.tubes.model.voter_state import PULSES, Voters, VoterState
 
 TOLD_STANDS: Final = 1_000  # per message
+HEARTBEATS_A_LEASE: Final = 8  # to other voters, in `tube-lease-timeout` (T25.1)
+IDLE_HEARTBEAT_MS: Final = 1_000  # between two, as long as no tube needs a lease
+
+
+# ---- How long promises last (SPEC T25)
+
+
+def was_bound(b: VoterState, timeout_ms: i64) -> None:
+    """[T25] The node promised for so long before its start; 0: it promised nothing (T25.5)."""
+    b.long_ms = timeout_ms
+    b.long_until_ms = NEVER_MS  # until the journal is loaded
+
+
+def bind(n: Node, b: VoterState) -> None:
+    """[T25] The node has started: it may have promised before it stopped (T25.5)."""
+    b.bound_ms = n.now_ms + promise_ms(n, b)
+    b.long_until_ms = b.bound_ms
+
+
+def promise_ms(n: Node, b: VoterState) -> i64:
+    """[T25] The longest time for which this node has promised, and is bound still (T25.5)."""
+    timeout_ms: i64 = n.limits.lease_timeout_ms
+    return max(timeout_ms, b.long_ms) if n.now_ms < b.long_until_ms else timeout_ms
+
+
+def set_timeout(n: Node, b: VoterState, timeout_ms: i64) -> None:
+    """[T25] `tube-lease-timeout` is another one now (T25.7)."""
+    old: i64 = n.limits.lease_timeout_ms
+    if timeout_ms == old:
+        return
+    b.beat_ms = 0  # leaders hear of it before anything that is promised by it
+    if timeout_ms < old:
+        b.long_ms = promise_ms(n, b)
+        b.long_until_ms = max(b.long_until_ms, n.now_ms + old)
+    else:
+        for slot in list(b.promised):
+            b.promised[slot] += timeout_ms - old  # leaders count what they had by the new one
+    n.limits.lease_timeout_ms = timeout_ms
+
+
+def next_beat_ms(n: Node, b: VoterState, has_tubes: bool) -> i64:
+    """[T25] When the next heartbeat goes to the other voters (T25.1)."""
+    every_ms: i64 = n.limits.lease_timeout_ms // HEARTBEATS_A_LEASE
+    if not has_tubes:
+        every_ms = max(every_ms, IDLE_HEARTBEAT_MS)
+    return b.beat_ms + every_ms
+
+
+# ---- Heartbeats between voters (SPEC T25)
 
 
 def pulse(n: Node, t: Tubes, voters: Voters) -> None:
     """[T25] Send a pulse to the other nodes (T25.1)."""
     b = t.ballots
+    b.beat_ms = n.now_ms
     b.round += 1
     b.said[b.round % PULSES] = n.now_ms
     vouches = may_vouch(n, t)
@@ -37,7 +88,7 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
             b.heard.get(slot, 0),
             vouches,
             is_whole,
-            int(n.limits.node_timeout_ms),
+            int(n.limits.lease_timeout_ms),
             b.is_asking or n.is_double,  # K1.3: it can vote later
             int(b.right),
             int(b.mark),
@@ -97,7 +148,10 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
 
 def promise(n: Node, t: Tubes, slot: i64) -> None:
     """[T25] Vote for nobody else than that node for the timeout (T25.3)."""
-    t.ballots.promised[slot] = n.now_ms + n.limits.node_timeout_ms
+    promised = t.ballots.promised
+    until: i64 = n.now_ms + n.limits.lease_timeout_ms
+    if promised.get(slot, 0) < until:  # else by a longer timeout (T25.7)
+        promised[slot] = until
 
 
 def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
@@ -105,7 +159,8 @@ def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
     b = t.ballots
     if b.echoed.get(slot, 0) < said_ms:
         b.echoed[slot] = said_ms
-        b.is_renewed = True
+        if b.is_short:
+            b.is_renewed = True
 
 
 # ---- The vote of this node, and those of others (SPEC T24)
@@ -235,7 +290,7 @@ def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
     if b.failing_ms == 0:
         b.failing_ms = n.now_ms
     since_ms = n.now_ms - b.failing_ms
-    if since_ms <= n.limits.node_timeout_ms or voters.majority() == 1:
+    if since_ms <= n.limits.lease_timeout_ms or voters.majority() == 1:
         return
     for tube in t.by_name.values():
         if tube.is_mine and tube.is_won and b.leads(tube):
@@ -257,10 +312,16 @@ def give_up_all(n: Node, t: Tubes) -> None:
 
 
 def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
-    """[T25] Compute the leases of the tubes led here (T25.2)."""
+    """[T25] Compute the leases of the tubes led here (T25.2).
+
+    That is at each pulse. An echo has it done at once only where a lease is short, as each call
+    looks at all tubes.
+    """
     b = t.ballots
     b.is_renewed = False
+    b.is_short = False
     b.lease_ms = 0
+    short_ms: i64 = n.now_ms + n.limits.lease_timeout_ms // 4
     found: dict[int, int] = {}  # by who stands with this node
     for tube in t.by_name.values():
         if not tube.is_mine or not tube.is_won or not b.leads(tube):
@@ -274,18 +335,22 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
         if epoch != tube.epoch or node_id != n.node_id:
             until = 0
         if until > tube.lease_ms or (until < tube.lease_ms and n.now_ms >= b.bound_ms):
+            if until < n.now_ms or tube.lease_ms < n.now_ms or tube.state != RUNNING:
+                t.must_look = True
             tube.lease_ms = until
-            t.must_look = True
-        if tube.lease_ms >= n.now_ms and not tube.is_confirmed:
+        if tube.lease_ms < short_ms:
+            b.is_short = True
+        has_ended = tube.lease_ms < n.now_ms
+        if not has_ended and (b.lease_ms == 0 or tube.lease_ms < b.lease_ms):
+            b.lease_ms = tube.lease_ms
+        if not has_ended and not tube.is_confirmed:
             tube.is_confirmed = True
             announce(n, t, [tube], -1)  # T17.5
         if tube.state != RUNNING:
             continue
-        if tube.lease_ms < n.now_ms:
-            t.must_look = True  # it ends
+        if has_ended:
+            t.must_look = True
             continue
-        if b.lease_ms == 0 or tube.lease_ms < b.lease_ms:
-            b.lease_ms = tube.lease_ms
         settle(n, t, voters, tube)
 
 
@@ -293,7 +358,7 @@ def lease_of(n: Node, t: Tubes, voters: Voters, standing: i64) -> i64:
     """Until when a majority promises, of those that stand with this node; 0: it does not."""
     b = t.ballots
     times: list[int] = []
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     for slot in slots_of(standing):
         if n.peers[slot].node_id in voters.rights:
             times.append(b.echoed.get(slot, 0))

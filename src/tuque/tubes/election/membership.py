@@ -202,7 +202,7 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
         ):
             return None
     until_ms = n.now_ms + WAITS * n.limits.node_timeout_ms
-    if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.node_timeout_ms:
+    if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.lease_timeout_ms:
         for slot in slots_of(b.lame & n.linked):
             if n.peers[slot].node_id in voters.rights and len(voters.rights) > 2:
                 return Change(n.peers[slot].node_id, False, until_ms)
@@ -240,7 +240,7 @@ def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     for node_id in voters.rights:
         if node_id < n.node_id:
             lower += 1
-    timeout_ms: i64 = n.limits.node_timeout_ms
+    timeout_ms: i64 = n.limits.lease_timeout_ms
     change.again_ms = n.now_ms + timeout_ms // 4 + lower * (timeout_ms // 16)
     waiting = unsettled(t, voters)
     change.tube = waiting[0] if len(waiting) > 0 else b""

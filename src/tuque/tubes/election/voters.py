@@ -20,13 +20,13 @@ from tuque.tubes.model.voter_state import (
     IN_FORCE,
     PROPOSED,
     RECORDED,
+    VOTERS_LEAST,
     WITHDRAWN,
     Due,
     Voters,
 )
 from tuque.tubes.tasks.admin import is_in_use
 
-VOTERS_LEAST: Final = 3
 NAMED_MAX: Final = 10  # tubes that a refusal names
 FIRST_RIGHT: Final = 1
 OWN: Final = 0  # the slot of this node

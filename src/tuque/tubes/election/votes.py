@@ -26,7 +26,9 @@ from tuque.tubes.election.candidate import (
 )
 from tuque.tubes.election.disk_epoch import forget_copies, marks_tick
 from tuque.tubes.election.lease import (
+    bind,
     look_at_journal,
+    next_beat_ms,
     on_pulse,
     on_stands,
     pulse,
@@ -50,7 +52,7 @@ from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
-from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters
+from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters, VoterState
 
 ALONE: Final = 4  # timeouts in which votes could have chosen a leader
 SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
@@ -159,7 +161,7 @@ def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
 def votes_loaded(n: Node, t: Tubes) -> None:
     """[T25] The node may have promised before it stopped (T25.5)."""
     b = t.ballots
-    b.bound_ms = n.now_ms + n.limits.node_timeout_ms
+    bind(n, b)
     if b.has_gap:
         b.has_gap = False
         forget_copies(n, t)
@@ -199,12 +201,11 @@ def votes_tick(n: Node, t: Tubes) -> None:
     moved = b.moved
     b.moved = []
     if voters is None:
-        b.beat = n.round
         return
     if len(moved) > 0:
         tell_stands(n, t, moved)
-    if n.round != b.beat:
-        b.beat = n.round
+    note_late(n, b)
+    if next_beat_ms(n, b, len(t.by_name) > 0) <= n.now_ms:
         look_at_journal(n, t, voters)
         marks_tick(n, t, voters)
         pulse(n, t, voters)
@@ -218,12 +219,21 @@ def votes_tick(n: Node, t: Tubes) -> None:
         answer_creates(n, t, voters)
 
 
+def note_late(n: Node, b: VoterState) -> None:
+    """[T27] Note that this node did nothing for long: what others sent may not be read (T27.2)."""
+    timeout_ms: i64 = n.limits.lease_timeout_ms
+    is_late = 0 < b.ticked_ms < n.now_ms - timeout_ms // 4
+    if is_late and b.late_ms < n.now_ms - timeout_ms:  # not for ever if each turn is long
+        b.late_ms = n.now_ms + timeout_ms // 4
+    b.ticked_ms = n.now_ms
+
+
 def votes_next_ms(n: Node, t: Tubes) -> i64:
     """When `votes_tick` has work next."""
     b = t.ballots
     if n.is_loading or (b.voters is None and not b.is_on):
         return FAR
-    if n.round != b.beat or b.able & n.linked & others_of(n) & ~b.open != 0:
+    if b.able & n.linked & others_of(n) & ~b.open != 0:
         return n.now_ms
     records = n.records
     if len(b.due) > 0 and (records is None or b.due[0].wish <= records.granted):
@@ -232,7 +242,7 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
         return FAR
     if len(b.moved) > 0 or b.is_renewed:
         return n.now_ms
-    at_ms = b.look_ms
+    at_ms = min(b.look_ms, next_beat_ms(n, b, len(t.by_name) > 0))
     for done in t.creating:
         at_ms = min(at_ms, done.until_ms)
     if 0 < b.lease_ms < at_ms:
@@ -250,7 +260,7 @@ def greet(n: Node, t: Tubes) -> None:
     voters = b.voters
     if voters is None:
         return
-    b.beat = -1  # a pulse follows at once: one of the two may ask (T29.3)
+    b.beat_ms = 0  # a pulse follows at once: one of the two may ask (T29.3)
     for slot in slots_of(new):
         if voters.step == IN_FORCE:
             say(n, slot, told_voters(voters, IN_FORCE))

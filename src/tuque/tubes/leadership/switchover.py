@@ -269,7 +269,7 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     tube.lease_ms = 0
     seat = seat_of(tube)
     seat.silent_ms = n.now_ms
-    seat.wait_ms = n.now_ms + n.limits.node_timeout_ms // 2
+    seat.wait_ms = n.now_ms + n.limits.lease_timeout_ms // 2
     t.ballots.moved.append(tube)
     yours = TubeYours(
         tube.name,

@@ -66,6 +66,7 @@ class TubeOptions:
         # nodes that must have a change before the reply (T18.5), or one of those above
         self.sync: i64 = NOT_SAID
         self.failover: i64 = NOT_SAID  # NO or YES (T23.5)
+        self.is_alone = False  # also where no vote could choose another leader (T23.7)
 
 
 @mypyc_attr(acyclic=True)

@@ -48,6 +48,7 @@ REASONS: Final = [
 ]
 
 PULSES: Final = 64
+VOTERS_LEAST: Final = 3  # in a first list (T23.2)
 
 
 @final
@@ -153,16 +154,7 @@ class VoterState:
         self.able: i64 = 0  # slots of linked nodes that know these messages (T23.3)
         self.willing: i64 = 0  # of them, those that may be voters
         self.open: i64 = 0  # of the able ones, those that were sent the list and all stands
-        self.beat: i64 = 0  # the round of heartbeats in which the last pulse was sent
-        self.round: i64 = 0  # number of the last pulse
-        self.said: list[int] = [0] * PULSES  # when the latest pulses were sent
-        self.heard: dict[int, int] = {}  # by slot: its newest round
-        self.echoed: dict[int, int] = {}  # by slot: when the pulse was sent that it echoed
-        self.timeouts: dict[int, int] = {}  # by slot: its timeout in ms
-        self.promised: dict[int, int] = {}  # by slot: until when this node promised it (T25.3)
-        self.bound_ms: i64 = 0  # promises of a life before, or before the list, last until then
-        self.is_renewed = False  # leases are to be computed again
-        self.lease_ms: i64 = 0  # the first lease here that ends; 0: none
+        self.begin_leases()
         # stands to send, and things to do
         self.moved: list[Tube] = []
         self.resigned: list[Tube] = []
@@ -172,6 +164,24 @@ class VoterState:
         self.elections_won: i64 = 0
         self.elections_lost: i64 = 0
         self.won_by: list[int] = [0] * len(REASONS)  # elections won, by reason
+
+    def begin_leases(self) -> None:
+        """Heartbeats, promises and leases (T25)."""
+        self.beat_ms: i64 = 0  # when the last pulse was sent; 0: one is due
+        self.round: i64 = 0  # number of the last pulse
+        self.said: list[int] = [0] * PULSES  # when the latest pulses were sent
+        self.heard: dict[int, int] = {}  # by slot: its newest round
+        self.echoed: dict[int, int] = {}  # by slot: when the pulse was sent that it echoed
+        self.timeouts: dict[int, int] = {}  # by slot: its timeout in ms
+        self.promised: dict[int, int] = {}  # by slot: until when this node promised it (T25.3)
+        self.bound_ms: i64 = 0  # promises of a life before, or before the list, last until then
+        self.long_ms: i64 = 0  # a longer timeout, by which promises were made (T25.5, T25.7)
+        self.long_until_ms: i64 = 0  # they last until then
+        self.ticked_ms: i64 = 0  # when this node last did what is due about votes
+        self.late_ms: i64 = 0  # it did not for long: it asks for no votes until then (T27.2)
+        self.is_renewed = False  # leases are to be computed again
+        self.is_short = False  # one of them ends soon, or there is none
+        self.lease_ms: i64 = 0  # the first lease here that ends; 0: none
 
     def take_right(self, right: i64) -> None:
         """This node's right is another one: its marks begin anew (T29.1)."""

@@ -37,6 +37,7 @@ from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
 from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
+from tuque.tubes.model.voter_state import VOTERS_LEAST, VoterState
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks.operations import settle
 from tuque.tubes.tasks.sessions import record_session
@@ -85,10 +86,11 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.maker = n.node_id
     tube.made_ns = n.now_ms * 1_000_000 + tube.number
     set_copies(n, t, tube, o)
-    if t.ballots.leads(tube):
+    b = t.ballots
+    if b.leads(tube):
         tube.lease_ms = 0  # T27.8
-        t.ballots.moved.append(tube)
-        t.ballots.is_renewed = True
+        b.moved.append(tube)
+        b.is_renewed = True
     enter_tube(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
@@ -115,6 +117,7 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
         raise TubeError(why.EXISTS, (name,))
     if len(t.by_name) >= n.limits.tubes_max:
         raise TubeError(why.TUBES_MAX, (len(t.by_name), n.limits.tubes_max))  # T2.7
+    check_failover(n, t.ballots, name, o)
     return factory
 
 
@@ -128,6 +131,18 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
         raise TubeError(why.TEMPORARY_SYNC)
     if o.failover == YES and (o.temporary or t.ballots.in_force() is None):
         raise TubeError(why.NO_VOTERS)
+
+
+def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
+    """[T23] Raise TubeError if no vote could choose another leader (T23.7), but for ALONE."""
+    others = others_of(n)
+    if others == 0 or o.failover == NO or o.temporary or b.in_force() is not None:
+        return
+    voting = count_of(others & b.willing) + (1 if b.is_on else 0)
+    if voting < VOTERS_LEAST and not o.is_alone:
+        raise TubeError(why.NO_FAILOVER, (name, int(voting), int(1 + count_of(others))))
+    if voting >= VOTERS_LEAST and (others & ~b.able == 0 or not o.is_alone):
+        raise TubeError(why.LIST_COMES, (name,))
 
 
 def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:

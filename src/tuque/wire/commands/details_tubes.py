@@ -163,9 +163,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   one: `-ERR a temporary tube has no copies: SYNC must be 1`.
 - T23.6 `FAILOVER yes` needs a list in force, and no TEMPORARY; it is the default where that holds
   and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
-  answered. If a tube is made in a cluster of three or more nodes without a list, and neither
-  FAILOVER no nor TEMPORARY was given, the log has a warning that it does not fail over;
-  `tuque tubes` names such tubes.
+  answered. `tuque tubes` names the tubes that do not fail over.
+- T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY
+  or ALONE, else: `-ERR tube '<name>' would have no failover: <n> of <m> nodes vote, 3 are
+  needed`, and what to set. ALONE makes it as FAILOVER no does; in a cluster of three or more
+  nodes the log warns. enqueue and schedules of the worker say ALONE.
+  - If three nodes or more may vote and all nodes are linked, the list is on its way, which takes
+    about a second: `-NOQUORUM Tube '<name>': the nodes agree on who votes: try again soon`, with
+    ALONE too; the client of Tuque tries again.
 - T17.5 CREATE first sends TUBE-CLAIM to every reachable node, and continues once each has
   replied or become unreachable.
   - A node that claims the name itself and has the lower node id replies once its own claim has
@@ -306,14 +311,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   INFO). Task numbers continue 1,000,000 above the highest known, so that none is given twice.
 - T27.12 FORCE of a tube led by votes is the last resort, if no voter that is left has all of the
   tube. It runs on a voter that reaches a majority of the voters, once these have chosen no leader
-  for four timeouts. What this node has of the tube then counts as whole and newer than all other
-  replicas, on its disk too; it is a candidate, and a majority votes as always. The log warns.
+  for four times `cluster-node-timeout`. What this node has of the tube then counts as whole and
+  newer than all other replicas, on its disk too; it is a candidate, and a majority votes as always. The log warns.
   Other nodes replace what they have (T18.3).
   - Else it is refused: `-ERR votes choose the leader of tube '<name>': FORCE is for a tube of
     which no voter has all, once a majority of the voters has been here for <n> s and has chosen
     none`.
-  - The reply is that of T21.3 when the node leads the tube, or an error after twice the timeout;
-    the node continues to ask for votes.
+  - The reply is that of T21.3 when the node leads the tube, or an error after twice
+    `cluster-node-timeout`; the node continues to ask for votes.
 """,
     b"TUBE DRIVERS": """
 - T3.5 A custom driver is a Python class (`tuque.tubes.driver.Driver`) under an entry point of the
@@ -367,8 +372,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   and one voter more or less. The reply is `+OK` when the list is in force at the node asked. It
   is refused on a node that does not vote, while this node makes another change, for a node that
   does not use the list (ADD; also if nothing is known yet) or is no voter (REMOVE), and without a
-  majority of the voters in twice the timeout; the error names the tube that is not settled
-  (T28.3).
+  majority of the voters in twice `cluster-node-timeout`; the error names the tube that is not
+  settled (T28.3).
   - ADD is refused for a node whose journal is off, as its votes would not last: `-ERR node <id>
     has no journal, so its votes would not last: run CONFIG SET appendonly yes on it first`.
   - On a node whose journal cannot be written (J6), ADD, REMOVE and FORCE are refused at once, and

@@ -136,6 +136,7 @@ class Options:
         self.names = NO_NAMES  # of tubes
         self.if_not_exists = False
         self.temporary = False
+        self.is_alone = False
         self.is_role = False
         self.may_call = False
         self.may_truncate = False
@@ -155,6 +156,7 @@ class Options:
         o.on_task_change = self.on_change
         o.sync = self.sync_nodes
         o.failover = self.failover
+        o.is_alone = self.is_alone
         return o
 
 
@@ -265,6 +267,7 @@ OPTIONS: Final[dict[str, Word]] = {
     "PREFIX": Word("prefix"),
     "IFNOTEXISTS": Word("if_not_exists", FLAG),
     "TEMPORARY": Word("temporary", FLAG),
+    "ALONE": Word("is_alone", FLAG),
     "ROLE": Word("is_role", FLAG),
     "CALL": Word("may_call", FLAG),
     "TRUNCATE": Word("may_truncate", FLAG),
@@ -660,6 +663,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "prefix": Argument("prefix", string_of),
     "if_not_exists": Argument("if_not_exists", is_set),
     "temporary": Argument("temporary", is_set),
+    "alone": Argument("is_alone", is_set),
     "call": Argument("may_call", is_set),
     "truncate": Argument("may_truncate", is_set),
 }

@@ -71,9 +71,9 @@ TubeRow = tuple[str, str, str, str, str, str, Bound, str, str]
 ROWS: Final[list[TubeRow]] = [
     ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
      "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n|majority] [FAILOVER "
-     "yes|no]",
+     "yes|no] [ALONE]",
      "queue.create_tube(name, type, {if_not_exists, temporary, ttl, ttr, pri, capacity, "
-     "storage_mode, engine, on_task_change, sync, failover})",
+     "storage_mode, engine, on_task_change, sync, failover, alone})",
      "write grow silent", "admin", "2 queue", GROWS, FEW_OPTIONS, "OK",
      "Make a tube of a type."),
     ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] [FORM "

@@ -1,0 +1,72 @@
+"""CREATE in a cluster that could choose no other leader (SPEC T23.7)."""
+
+from __future__ import annotations
+
+import pytest
+from tubes_world import VotesWorld
+
+from world import World
+
+
+def created(world: World, *words: str | int, name: str = "t", at: int = 0) -> str:
+    """What CREATE is answered at a node."""
+    said = world.wire(at)("TUBE", "CREATE", name, "fifo", *words)
+    return said.decode() if isinstance(said, bytes) else str(said)
+
+
+@pytest.mark.parametrize(
+    ("options", "votes"),
+    [
+        ({"nodes": 2}, "2 of 2"),
+        ({"nodes": 3, "journal": "off"}, "0 of 3"),
+        ({"nodes": 3, "tube_failover": False}, "0 of 3"),
+        (
+            {"nodes": 4, "only": {1: {"tube_failover": False}, 2: {"tube_failover": False}}},
+            "2 of 4",
+        ),
+    ],
+)
+def test_a_tube_that_could_not_fail_over(options: dict[str, object], votes: str) -> None:
+    """T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no,
+    TEMPORARY or ALONE
+    """
+    world = World(**options)
+    wanted = f"ERR tube 't' would have no failover: {votes} nodes vote, 3 are needed: set "
+    for words in ((), ("SYNC", 2), ("SYNC", "majority"), ("IFNOTEXISTS",)):
+        assert created(world, *words).startswith(wanted)
+    assert "votes choose the leader only where" in created(world, "FAILOVER", "yes", "ALONE")
+    asked = (("ALONE",), ("FAILOVER", "no"), ("TEMPORARY",), ("ALONE", "SYNC", 2))
+    for number, words in enumerate(asked):
+        assert created(world, *words, name=f"t{number}") == "OK"
+        assert not world.node(0).tubes.by_name[b"t%d" % number].fails_over
+    assert created(world, "IFNOTEXISTS", name="t0") == "OK"  # it is there
+    assert created(world, "IFNOTEXISTS", name="t0", at=1).startswith("TUBEHOME")
+
+
+def test_a_node_alone_needs_no_word() -> None:
+    """T23.7 on a node that knows others"""
+    assert created(World(1)) == "OK"
+    assert created(World(1, journal="off")) == "OK"
+
+
+def test_a_list_that_is_on_its_way() -> None:
+    """T23.7 If three nodes or more may vote and all nodes are linked, the list is on its way"""
+    world = VotesWorld(3, makes=False, stuck=2)
+    world.pass_ms(1_000)
+    for words in ((), ("ALONE",)):
+        said = created(world, *words)
+        assert said == "NOQUORUM Tube 't': the nodes agree on who votes: try again soon"
+    world.stick()
+    world.pass_ms(1_000)
+    assert created(world) == "OK"
+    assert world.tube(0).fails_over
+
+
+def test_a_list_that_may_never_come() -> None:
+    """T23.7 If three nodes or more may vote and all nodes are linked"""
+    world = VotesWorld(4, makes=False, old=3)
+    world.pass_ms(1_000)
+    assert not any(world.in_force(i) for i in range(4))
+    assert created(world).startswith("NOQUORUM")
+    assert created(world, "ALONE") == "OK"
+    assert not world.tube(0).fails_over
