@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -269,6 +269,23 @@ def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
     if running + waiting >= concurrency and waiting > prefetch // 2:
         return 0
     return max(0, min(MAX_FETCH, concurrency + prefetch - running - waiting))
+
+
+class Want(NamedTuple):
+    """How many jobs a worker wants, how many of them for free places; never more than `most`."""
+
+    jobs: int
+    free: int
+    most: int
+
+
+def share(want: Want, asked: int) -> int:
+    """[U2] The number of jobs to ask one of several leaders for (U2.25).
+
+    `asked`: what others may still deliver. Less is fetched ahead for these, but no free place is
+    kept for a leader that may have no job.
+    """
+    return max(0, min(max(want.free, want.jobs - asked), want.most - asked))
 
 
 def beat_after_s(retry_s: int | None) -> float | None:
