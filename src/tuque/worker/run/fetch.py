@@ -196,7 +196,6 @@ class Fetcher:
         self._asks: dict[str, _Ask] = {}  # by queue, of several leaders
         self._failure: Exception | None = None  # of one of them, in this round
         self._dry: set[str] = set()  # whose last wait brought nothing, since a job came
-        self._has_several = False  # leaders
 
     @property
     def is_dry(self) -> bool:
@@ -204,8 +203,6 @@ class Fetcher:
 
         A wait that skipped a queue does not count, and jobs that are put off are nothing (U4.1).
         """
-        if self._has_several and not self._asks.keys() >= set(self._queues):
-            return False  # behind one that is put off may be another one
         return not self._away.has_any and self._dry.issuperset(self._queues)
 
     async def fetch(self, want: Callable[[], Want], but: Set[str] = frozenset()) -> None:
@@ -215,8 +212,7 @@ class Fetcher:
         """
         queues = [queue for queue in self._away.here(self._queues) if queue not in but]
         groups = self._client.home_groups(self._queues)
-        self._has_several = bool(self._asks) or len(groups) > 1
-        if self._has_several:
+        if self._asks or len(groups) > 1:
             await self._fetch_of_all(queues, want, but)
             return
         count = want().jobs
