@@ -97,7 +97,7 @@ def test_a_job_begins_at_once_at_each_leader(leaders: Leaders) -> None:
 
 
 def test_a_busy_leader_has_all_places(leaders: Leaders) -> None:
-    """U2.25 No free place is kept for these jobs"""
+    """U2.25 No room is kept for these jobs."""
     leaders.work(concurrency=8, prefetch=0)
     leaders.all_wait()
     for number in range(20):
@@ -109,7 +109,7 @@ def test_a_busy_leader_has_all_places(leaders: Leaders) -> None:
 
 
 def test_what_finds_no_room_goes_back(leaders: Leaders) -> None:
-    """U2.25 One that finds no room is RELEASE with `-` at once, unless its RETRY is 0."""
+    """U2.25 RELEASE with `-` at once, unless its RETRY is 0."""
     world = leaders.world
     leaders.work(concurrency=1, prefetch=0)
     leaders.all_wait()
@@ -140,19 +140,22 @@ def test_a_busy_leader_is_asked_alone(leaders: Leaders) -> None:
     assert max(took[:2]) <= 10 < 200 <= took[2]
 
 
-def test_less_is_fetched_ahead_by_what_may_come(leaders: Leaders) -> None:
-    """U2.25 only what it fetches ahead is less by them"""
-    leaders.work(concurrency=2, prefetch=4)
+def test_the_last_in_order_goes_back(leaders: Leaders) -> None:
+    """U2.25 the last of those that wait here for a place, in the order of queues, is RELEASE with
+    `-` at once
+    """
+    world = leaders.world
+    leaders.work("b", "a", "c", concurrency=2, prefetch=2)
     leaders.all_wait()
-    for number in range(10):
+    for number in range(4):
         leaders.add("a", f"{number}", "until_go")
-    leaders.world.until(lambda: len(leaders.did) == 2)
-    leaders.world.pass_ms(100)
-    assert leaders.ready("a") == 6  # two run, two wait here, and one of b and of c may come
-    for name in "bc":
+    world.until(lambda: len(leaders.did) == 2)
+    assert leaders.ready("a") == 0 and leaders.waiting("b") == leaders.waiting("c") == 1
+    for name, ready in (("c", [0, 1]), ("b", [1, 1])):
         leaders.add(name, name)
-    leaders.world.pass_ms(SOON_MS)
-    assert leaders.ready("b") == leaders.ready("c") == 0
+        world.pass_ms(SOON_MS)
+        assert [leaders.ready("a"), leaders.ready("c")] == ready
+    assert leaders.ready("b") == 0
 
 
 def test_a_queue_of_another_leader_has_its_priority(leaders: Leaders) -> None:
@@ -167,12 +170,12 @@ def test_a_queue_of_another_leader_has_its_priority(leaders: Leaders) -> None:
         leaders.add("a", f"a {number}", "until_go")
         leaders.add("b", f"b {number}")
     world.pass_ms(SOON_MS)
-    assert leaders.ready("b") == 5, "the one that it waited for"
+    assert leaders.ready("b") == 6, "also the one that it waited for"
     leaders.noting.go.set()
     world.until(lambda: leaders.ready("a") == 0)
-    assert leaders.ready("b") == 5
+    assert leaders.ready("b") == 6
     world.until(lambda: len(leaders.did) == 20)
-    assert leaders.did[-5:] == [f"b {number}" for number in range(1, 6)]
+    assert leaders.did[-6:] == [f"b {number}" for number in range(6)]
 
 
 def test_what_is_urgent_overtakes_at_another_leader(leaders: Leaders) -> None:

@@ -272,20 +272,10 @@ def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
 
 
 class Want(NamedTuple):
-    """How many jobs a worker wants, how many of them for free places; never more than `most`."""
+    """How many jobs a worker wants, and how many it may ever be given (`--max-jobs`)."""
 
     jobs: int
-    free: int
     most: int
-
-
-def share(want: Want, asked: int) -> int:
-    """[U2] The number of jobs to ask one of several leaders for (U2.25).
-
-    `asked`: what others may still deliver. Less is fetched ahead for these, but no free place is
-    kept for a leader that may have no job.
-    """
-    return max(0, min(max(want.free, want.jobs - asked), want.most - asked))
 
 
 def beat_after_s(retry_s: int | None) -> float | None:

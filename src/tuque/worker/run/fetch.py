@@ -27,7 +27,7 @@ from tuque.errors import (
     TubeHome,
 )
 from tuque.logtext import facts
-from tuque.worker.app.decisions import Backoff, Want, share
+from tuque.worker.app.decisions import Backoff, Want
 from tuque.worker.run.link import pause
 
 if TYPE_CHECKING:
@@ -286,8 +286,9 @@ class Fetcher:
         for queue in queues:
             if queue in self._asks:  # it was empty, or its leader is slow
                 continue
-            count = share(want(), self._asked)
-            if count == 0:
+            jobs, most = want()
+            count = min(jobs, most - self._asked)  # no room is kept for what may come
+            if count <= 0:
                 break
             found = await self._take_soon(queue, count)
             got += found or 0

@@ -229,15 +229,14 @@ class Worker(Holder):
         now_s = time.monotonic()
         is_alone = self._alone.has_one(now_s)
         if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
-            return Want(0, 0, 0)
+            return Want(0, 0)
         running, waiting = len(self._runs), self._waiting_count(unsettled)
         count = room(self._settings.concurrency, self._ahead, running, waiting)
         most = MAX_FETCH
         if self._settings.max_jobs is not None:
             most = self._settings.max_jobs - self._begun
-        count = min(count, most, 1 if self._alone.comes_next(now_s) else MAX_FETCH)
-        free = max(0, self._settings.concurrency - running - waiting)
-        return Want(count, min(count, free), most)
+        count = min(count, most)
+        return Want(min(count, 1) if self._alone.comes_next(now_s) else count, most)
 
     @property
     def _ahead(self) -> int:
