@@ -236,7 +236,8 @@ def test_what_is_given_back_does_not_go_to_the_worker_that_leaves(world: World) 
     shift.stop()
     shift.stop()
     assert shift.ends()
-    assert shift.worker._fetcher._empty_waits == 1  # the broker has ended it, and not the worker
+    # the broker has ended it, and not the worker
+    assert shift.worker._fetcher._dry == set(noting.app.queues)
     assert handle.status().state == "waiting" and world.qlen() == 1
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -269,6 +269,13 @@ def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
     if running + waiting >= concurrency and waiting > prefetch // 2:
         return 0
     return max(0, min(MAX_FETCH, concurrency + prefetch - running - waiting))
+
+
+class Want(NamedTuple):
+    """How many jobs a worker wants, and how many it may ever be given (`--max-jobs`)."""
+
+    jobs: int
+    most: int
 
 
 def beat_after_s(retry_s: int | None) -> float | None:

@@ -1,7 +1,7 @@
 """Which queues a worker asks for jobs, in which order, where it waits, and which it skips.
 
-It empties the first queue before it asks the second. When all are empty, it waits on one node after
-the other, since tubes have different leaders.
+It empties the first queue before it asks the second. When all are empty, it waits at their node, or
+at all of them at once, since tubes have different leaders.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Set
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Set
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tuque import aio
 from tuque.client.api import Job
@@ -26,12 +27,13 @@ from tuque.errors import (
     TubeHome,
 )
 from tuque.logtext import facts
-from tuque.worker.app.decisions import Backoff
+from tuque.worker.app.decisions import Backoff, Want
 from tuque.worker.run.link import pause
 
 if TYPE_CHECKING:
     from tuque.client.aio.client import Client, Pipeline
 
+T = TypeVar("T")
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -43,6 +45,7 @@ POLL_MS: Final = (
 )
 HELD_BACK_MS: Final = 100  # the same while a queue is held back: it may be free again at any time
 REGROUP_S: Final = 0.02  # a tube moved during the wait: the next round finds its leader
+SLOW_S: Final = 0.25  # a leader that takes longer to say what it has keeps the others no longer
 
 
 # ---- Queues that are skipped for a while: tubes without a reachable leader, or copies
@@ -120,9 +123,15 @@ class UnavailableQueues:
 
     def wait_s(self, queues: Iterable[str]) -> float:
         """Seconds until the first of the queues may be asked."""
+        return max(0.0, min(self._dues_s(queues), default=0.0))
+
+    def next_s(self, queues: Iterable[str]) -> float | None:
+        """Seconds until the first of those that may not be asked now may be; None: all may."""
+        return min((due_s for due_s in self._dues_s(queues) if due_s > 0), default=None)
+
+    def _dues_s(self, queues: Iterable[str]) -> list[float]:
         now = time.monotonic()
-        dues = [story.due_at for name in queues if (story := self._stories.get(name))]
-        return max(0.0, min(dues, default=now) - now)
+        return [story.due_at - now for name in queues if (story := self._stories.get(name))]
 
 
 def is_about_home(err: Error, node: str) -> bool:
@@ -156,6 +165,17 @@ async def answers_of(pipeline: Pipeline, count: int, client: Client) -> list[Any
 # ---- Fetching
 
 
+class _Ask:
+    """A GETJOB without a reply yet: of these queues, for so many jobs."""
+
+    __slots__ = ("count", "queues", "task")
+
+    def __init__(self, queues: list[str], count: int) -> None:
+        self.queues = queues
+        self.count = count
+        self.task: asyncio.Task[Any] | None = None
+
+
 class Fetcher:
     """The queues of a worker in the order of their priority; `accept` gets the jobs."""
 
@@ -165,16 +185,17 @@ class Fetcher:
         queues: tuple[str, ...],
         away: UnavailableQueues,
         accept: Callable[[list[Job]], bool],
-        until: asyncio.Event,
+        news: asyncio.Event,
     ) -> None:
+        """`news` is set when there may be more to fetch, or when the worker stops."""
         self._client = client
         self._queues = queues
         self._away = away
         self._accept = accept
-        self._until = until
-        self._waits = 0  # number of waits so far
-        self._empty_waits = 0  # of the last ones in a row
-        self._groups = 1  # of queues, by node
+        self._news = news
+        self._asks: dict[str, _Ask] = {}  # by queue, of several leaders
+        self._failure: Exception | None = None  # of one of them, in this round
+        self._dry: set[str] = set()  # whose last wait brought nothing, since a job came
 
     @property
     def is_dry(self) -> bool:
@@ -182,67 +203,144 @@ class Fetcher:
 
         A wait that skipped a queue does not count, and jobs that are put off are nothing (U4.1).
         """
-        return not self._away.has_any and self._empty_waits >= self._groups
+        return not self._away.has_any and self._dry.issuperset(self._queues)
 
-    async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
-        """Takes up to `want` jobs, or waits for some for a while; skips the queues in `but`.
+    async def fetch(self, want: Callable[[], Want], but: Set[str] = frozenset()) -> None:
+        """Takes jobs as `want` says, or waits for some for a while; skips the queues in `but`.
 
         Raises what a node in use refuses; skips a queue without a leader.
         """
         queues = [queue for queue in self._away.here(self._queues) if queue not in but]
-        if len(self._queues) > 1 and await self.take(queues, want):
+        groups = self._client.home_groups(self._queues)
+        if self._asks or len(groups) > 1:
+            await self._fetch_of_all(queues, want, but)
+            return
+        count = want().jobs
+        if len(self._queues) > 1 and await self.take(queues, count):
             return
         queues = self._away.here(queues)
-        if queues:
-            await self._wait(queues, want, HELD_BACK_MS if but else POLL_MS)
+        if not queues:
+            await pause(self._away.wait_s(self._queues), self._news)
+        elif len(self._client.home_groups(queues)) == 1:  # else `take` found other leaders
+            await self._wait(queues, count, HELD_BACK_MS if but else POLL_MS)
             if but:
-                self._empty_waits = 0
-        else:
-            await pause(self._away.wait_s(self._queues), self._until)
+                self._dry.clear()
 
     async def take(self, queues: list[str], want: int) -> bool:
         """Takes the jobs that are there, of the first queue first; True if there were any."""
         got = 0
         for queue in queues:
-            try:
-                jobs = await self._client.getjob(
-                    queue, count=want - got, nohang=True, withcounters=True, with_meta=True
-                )
-            except Error as err:
-                if not self._away.failed(queue, err, self._client.node):
-                    raise
-                continue
-            self._away.answered(queue)
-            got += len(jobs)
-            if self._accept(jobs):
-                self._empty_waits = 0
+            got += await self._take_of(queue, want - got) or 0
             if got >= want:
                 break
         return got > 0
 
-    async def _wait(self, queues: list[str], want: int, poll_ms: int) -> None:
-        """Waits for jobs of the queues of one node, the next time of another one."""
-        groups = self._client.home_groups(queues)
-        self._waits += 1
-        group = groups[self._waits % len(groups)]
+    async def _take_of(self, queue: str, count: int) -> int | None:
+        """Takes the jobs of a queue that are there; how many, None if it cannot be reached."""
         try:
             jobs = await self._client.getjob(
-                *group,
-                timeout_ms=poll_ms // len(groups),
-                count=want,
-                withcounters=True,
-                with_meta=True,
+                queue, count=count, nohang=True, withcounters=True, with_meta=True
+            )
+        except Error as err:
+            if not self._away.failed(queue, err, self._client.node):
+                raise
+            return None
+        self._brought([queue], jobs)
+        return len(jobs)
+
+    async def _wait(self, queues: list[str], count: int, poll_ms: int) -> None:
+        """Waits for jobs of the queues of one node."""
+        try:
+            jobs = await self._client.getjob(
+                *queues, timeout_ms=poll_ms, count=count, withcounters=True, with_meta=True
             )
         except Error as err:
             if not is_about_home(err, self._client.node):
                 raise
-            if len(group) == 1:
-                self._empty_waits = 0
-                self._away.failed(group[0], err, self._client.node)
+            self._dry.difference_update(queues)
+            if len(queues) == 1:
+                self._away.failed(queues[0], err, self._client.node)
             else:  # asking each one shows which it was
-                await pause(REGROUP_S, self._until)
+                await pause(REGROUP_S, self._news)
             return
-        for queue in group:
+        if not self._brought(queues, jobs):
+            self._dry.update(queues)
+
+    def _brought(self, queues: list[str], jobs: list[Job]) -> bool:
+        """Takes what their node has delivered; False if this version of the app runs none of it."""
+        for queue in queues:
             self._away.answered(queue)
-        self._groups = len(groups)
-        self._empty_waits = 0 if self._accept(jobs) else self._empty_waits + 1
+        if is_any := self._accept(jobs):
+            self._dry.clear()
+        return is_any
+
+    # Several leaders
+
+    async def _fetch_of_all(
+        self, queues: list[str], want: Callable[[], Want], but: Set[str]
+    ) -> None:
+        """[U2] Takes what is there, and waits at all leaders that have nothing (U2.25)."""
+        self._failure = None
+        got = 0
+        empty: list[str] = []
+        for queue in queues:
+            if queue in self._asks:  # it was empty, or its leader is slow
+                continue
+            jobs, most = want()
+            count = min(jobs, most - self._asked)  # no room is kept for what may come
+            if count <= 0:
+                break
+            found = await self._take_soon(queue, count)
+            got += found or 0
+            if found is not None and found < count:
+                empty.append(queue)
+        for group in self._client.home_groups(empty):
+            if self._asked < want().most:
+                self._begin(group, 1, partial(self._wait, group, 1, POLL_MS))
+        if not got and self._failure is None:
+            rest = (one for one in self._queues if one not in but and one not in self._asks)
+            await pause(self._away.next_s(rest), self._news)
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def _asked(self) -> int:
+        """The number of jobs that may come."""
+        return sum(ask.count for ask in set(self._asks.values()))
+
+    async def _take_soon(self, queue: str, count: int) -> int | None:
+        """`_take_of`; None also if the leader is slow: its jobs come when they do."""
+        task = self._begin([queue], count, partial(self._take_of, queue, count))
+        await asyncio.wait({task}, timeout=SLOW_S)
+        return task.result() if task.done() else None
+
+    def _begin(
+        self, queues: list[str], count: int, call: Callable[[], Awaitable[T]]
+    ) -> asyncio.Task[T | None]:
+        ask = _Ask(queues, count)
+        self._asks.update(dict.fromkeys(queues, ask))
+        ask.task = task = asyncio.create_task(self._ask(ask, call))
+        return task
+
+    async def _ask(self, ask: _Ask, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Makes the call; None if it fails, which `fetch` raises if it is there."""
+        try:
+            return await call()
+        except Exception as err:
+            self._failure = err
+            return None
+        finally:
+            for queue in ask.queues:
+                del self._asks[queue]
+            self._news.set()
+
+    async def ended(self) -> None:
+        """Waits for what is on its way: it has no owner until it is here."""
+        while tasks := {ask.task for ask in self._asks.values() if ask.task is not None}:
+            await asyncio.wait(tasks)
+
+    def cancel(self) -> None:
+        """Waits no more; what is on its way comes back to its queue after RETRY."""
+        for ask in set(self._asks.values()):
+            if ask.task is not None:
+                ask.task.cancel()

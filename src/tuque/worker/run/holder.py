@@ -146,7 +146,7 @@ class Holder(ABC):
         self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
-        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
+        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._room)
         self._abort = asyncio.Event()
         self._is_quiet = False
         self._is_leaving = False

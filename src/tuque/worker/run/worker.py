@@ -21,7 +21,9 @@ from tuque.logtext import facts
 from tuque.metrics.listener import Listener
 from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import (
+    MAX_FETCH,
     Outcome,
+    Want,
     is_at_most_once,
     one_line,
     room,
@@ -221,19 +223,48 @@ class Worker(Holder):
         """The jobs of `--max-jobs`."""
         return self._taken - self._unbegun
 
-    def _want(self) -> int:
+    def _want(self) -> Want:
         """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
         now_s = time.monotonic()
         is_alone = self._alone.has_one(now_s)
         if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
-            return 0
-        waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
-        ahead = 0 if self._is_slow else self._settings.prefetch
-        want = room(self._settings.concurrency, ahead, len(self._runs), waiting)
+            return Want(0, 0)
+        running, waiting = len(self._runs), self._waiting_count(unsettled)
+        count = room(self._settings.concurrency, self._ahead, running, waiting)
+        most = MAX_FETCH
         if self._settings.max_jobs is not None:
-            want = min(want, self._settings.max_jobs - self._begun)
-        return min(want, 1) if self._alone.comes_next(now_s) else want
+            most = self._settings.max_jobs - self._begun
+        count = min(count, most)
+        return Want(min(count, 1) if self._alone.comes_next(now_s) else count, most)
+
+    @property
+    def _ahead(self) -> int:
+        """The number of jobs that may wait here for a place."""
+        return 0 if self._is_slow else self._settings.prefetch
+
+    def _waiting_count(self, unsettled: int) -> int:
+        """The number of jobs that wait here for a place; `unsettled`: of those that have ended."""
+        return len(self._held) - unsettled - len(self._runs) - len(self._apart)
+
+    def _accept(self, jobs: list[Job]) -> bool:
+        found = super()._accept(jobs)
+        if len(self._waiting) > self._ahead:
+            self._give_back_excess()
+        return found
+
+    def _give_back_excess(self) -> None:
+        """[U2] Gives back what came from several leaders and finds no room here (U2.25)."""
+        unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
+        there = len(self._runs) + self._waiting_count(unsettled)
+        over = there - self._settings.concurrency - self._ahead
+        for place in sorted(self._waiting, reverse=True) if over > 0 else ():
+            held = place[2]
+            if over > 0 and held.state == WAITING and not is_at_most_once(held.job.id):
+                self._waiting.remove(place)
+                self._give_back_unbegun(held)
+                over -= 1
+        heapq.heapify(self._waiting)
 
     async def _even_out(self) -> None:
         """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
@@ -315,14 +346,21 @@ class Worker(Holder):
             self._start_waiting()
 
     async def _fetch_loop(self) -> None:
+        """Fetches until the worker stops and all that was on its way is here."""
+        try:
+            await self._fetch_until_stopped()
+            await self._fetcher.ended()
+        finally:
+            self._fetcher.cancel()
+
+    async def _fetch_until_stopped(self) -> None:
         await self._meet()
         if self._box is not None and self._box.is_last:
             self.stop()
         while not self._stop.is_set():
             self._room.clear()
-            want = self._want()
             apart = self._apart.queues
-            if want <= 0 or apart.issuperset(self._settings.queues):
+            if self._want().jobs <= 0 or apart.issuperset(self._settings.queues):
                 if self._begun == self._settings.max_jobs and not self._held:
                     log.info(
                         "%(jobs)d jobs taken: --max-jobs is reached",
@@ -336,7 +374,7 @@ class Worker(Holder):
                 await self._room.wait()
                 continue
             try:
-                await self._fetcher.fetch(want, apart)
+                await self._fetcher.fetch(self._want, apart)
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
                 continue
