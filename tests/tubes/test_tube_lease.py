@@ -6,7 +6,7 @@ import pytest
 from tubes_world import VotesWorld
 
 from raw_resp import encode
-from tuque.cluster.kept import parse_kept
+from tuque.cluster.nodes_conf import parse_nodes_conf
 from tuque.core.msgs.bus import TubePulse
 from tuque.tubes.election.lease import promise_ms
 from tuque.tubes.election.voters import voters_open
@@ -38,7 +38,7 @@ def is_bound(world: VotesWorld, i: int, leader: int) -> bool:
 
 def kept_ms(world: VotesWorld, i: int) -> int:
     """How long the promises of node i last by its nodes.conf."""
-    return int(parse_kept(world.machines[i].conf).lease_ms)
+    return int(parse_nodes_conf(world.machines[i].conf).lease_ms)
 
 
 def test_pulses_do_not_wait_for_heartbeats() -> None:
