@@ -312,8 +312,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T27.12 FORCE of a tube led by votes is the last resort, if no voter that is left has all of the
   tube. It runs on a voter that reaches a majority of the voters, once these have chosen no leader
   for four times `cluster-node-timeout`. What this node has of the tube then counts as whole and
-  newer than all other replicas, on its disk too; it is a candidate, and a majority votes as always. The log warns.
-  Other nodes replace what they have (T18.3).
+  newer than all other replicas, on its disk too; it is a candidate, and a majority votes as
+  always. The log warns. Other nodes replace what they have (T18.3).
   - Else it is refused: `-ERR votes choose the leader of tube '<name>': FORCE is for a tube of
     which no voter has all, once a majority of the voters has been here for <n> s and has chosen
     none`.
