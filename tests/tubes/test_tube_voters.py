@@ -130,7 +130,7 @@ def test_what_is_refused() -> None:
 
 
 def test_without_a_majority_nothing_changes() -> None:
-    """T28.1 without a majority of the voters in twice the timeout"""
+    """T28.1 without a majority of the voters in twice `cluster-node-timeout`"""
     world = VotesWorld(3)
     change(world, 0, 2, is_added=False)
     world.split_off(2)

@@ -95,8 +95,8 @@ def test_the_last_resort(forced: int, restarts: bool) -> None:
 
 
 def test_an_older_whole_copy_does_not_win_by_itself() -> None:
-    """T27.12 It runs on a voter that reaches a majority of the voters, once these have chosen no
-    leader for four timeouts."""
+    """T27.12 It runs on a voter that reaches a majority of the voters, once these have
+    chosen no leader for four times `cluster-node-timeout`."""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(1_000)
@@ -115,7 +115,7 @@ def test_an_older_whole_copy_does_not_win_by_itself() -> None:
 
 def test_a_reply_that_takes_too_long() -> None:
     """T27.12 The reply is that of T21.3 when the node leads the tube, or an error after twice
-    the timeout; the node continues to ask for votes.
+    `cluster-node-timeout`; the node continues to ask for votes.
     """
     world = without_a_copy()
     world.watch(7 * TIMEOUT_MS)
