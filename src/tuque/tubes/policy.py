@@ -13,13 +13,14 @@ from tuque.core.model.errors import (
     NO_COPIES,
     NO_OPTION,
     NO_RETRY_0,
+    NOJOB,
     NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
     TUBE_FULL,
     Refusal,
 )
-from tuque.core.model.job import AddSpec, Job
+from tuque.core.model.job import AddSpec, Job, Update
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.model.work import Failure, Life, Outcome
 from tuque.core.msgs.bus import (
@@ -247,6 +248,15 @@ class TubePolicy(Tubes):
             set_pri(n, self, tube, found, pri)
         return True
 
+    def update(self, n: Node, task: Task, update: Update) -> Refusal | None:
+        """[T48] UPDATEJOB of a task that may have runs (T48.11)."""
+        tube = self.tube_of(task)
+        needs_home(n, self, tube)
+        found = operations.find(n, self, tube, task.number)
+        if found is None:
+            return Refusal(NOJOB)
+        return runs.update(n, self, tube, found, update)
+
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
         return shown_keys(self.tube_of(task), task)
@@ -325,9 +335,7 @@ class TubePolicy(Tubes):
         if this node may not change the tube now.
         """
         tube = self.tube_of(task)
-        try:
-            needs_home(n, self, tube)
-        except TubeError:
+        if not dead_letters.may_change(n, self, tube):
             return 0
         return 1 if runs.cancel(n, self, tube, task, reason) else 2
 

@@ -7,7 +7,7 @@ the others (T19.4), with its tasks as copies until then.
 from heapq import heappush
 from typing import Final, final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model import stats
 from tuque.core.model.job import DELIVERED, Job
@@ -257,7 +257,9 @@ class TubeLog:
             renew_task(job, r)
             job.pri = r.pri  # it is in no order yet
             job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
-            job.body = r.body  # T44.7
+            job.body = r.body  # T44.7, T48.11
+            job.form = u8(r.form)
+            job.delay_s = i32(r.delay_s)
         else:
             job = task_of(r)
             jobs[r.id] = job
