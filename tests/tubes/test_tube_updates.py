@@ -149,7 +149,8 @@ def next_leader(world: World, old: int) -> int:
 def test_all_options_are_one_change(make_world: Make) -> None:
     """T48.11 and PRI beside them: in one change of the tube.
 
-    W10.2 ATTEMPTS not above those that failed: an error. Errors change nothing.
+    W10.2 ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors
+    change nothing.
     """
     world = make_world(1)
     world.run("TUBE", "CREATE", "t", "tasks", "TTR", 30)
@@ -247,8 +248,9 @@ def test_the_task_goes_to_its_old_place(make_world: Make) -> None:
 
 
 def test_a_body_in_another_form(make_world: Make) -> None:
-    """W10.1 Changes a job that is scheduled, waiting or in a back-off: its body has the form of
-    ADDJOB then, whatever TUBE PUT said of the old one.
+    """W10.1 Changes a job that is scheduled, waiting or in a back-off.
+
+    Its body has the form of ADDJOB then, whatever TUBE PUT said of the old one.
     """
     world = make_world(1, journal="always")
     world.run("TUBE", "CREATE", "t", "tasks", "TTR", 30)

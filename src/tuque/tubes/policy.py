@@ -70,7 +70,7 @@ from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import PUT_BYTES, SESSION_BYTES, Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks import operations
-from tuque.tubes.tasks.admin import remove_tube
+from tuque.tubes.tasks.admin import idle_tick, remove_tube
 from tuque.tubes.tasks.operations import (
     held_count,
     job_of,
@@ -400,6 +400,7 @@ class TubePolicy(Tubes):
         operations.settle(n, self)
         operations.keys_tick(n, self)
         sessions_tick(n, self)
+        idle_tick(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
             if not putter.is_over:
@@ -413,6 +414,8 @@ class TubePolicy(Tubes):
         if len(self.overdue) > 0 or len(self.sessions_over) > 0:
             return n.now_ms
         at_ms = min(homes_next_ms(n, self), votes_next_ms(n, self))
+        if 0 < self.idle_at_ms < at_ms:
+            at_ms = self.idle_at_ms
         if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
             at_ms = self.session_ends[0][0]
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:

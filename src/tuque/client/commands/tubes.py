@@ -125,16 +125,18 @@ def create(
     on_change: Text | None = None,
     sync: int | Literal["majority"] | None = None,
     failover: bool | None = None,
+    implicit: bool = False,
     timeout: float | None = None,
 ) -> Call[None]:
     """Creates the tube. ReplyError if it exists; with `if_not_exists` only if of another type.
 
     `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
     reply to a change comes once `sync` nodes have it, or "majority". With `failover` votes choose a
-    new leader. The defaults: a majority and yes where nodes vote, else 1 and no.
+    new leader. The defaults: a majority and yes where nodes vote, else 1 and no. One that is
+    `implicit` goes when it was idle for an hour.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
-    args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
+    args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary + ["IMPLICIT"] * implicit
     options = {
         "TTL": _seconds("ttl", ttl),
         "TTR": _seconds("ttr", ttr),

@@ -20,6 +20,7 @@ from tuque.core.msgs.records import (
     TubeCfg,
     TubeDrop,
     TubeHolder,
+    TubeImplicit,
     TubeRow,
 )
 from tuque.core.node.node import Node
@@ -205,6 +206,7 @@ class Draft:
         self.pri: i64 = r.pri
         self.capacity: i64 = r.capacity
         self.is_temporary = r.is_temporary
+        self.is_implicit = False
 
 
 @final
@@ -270,6 +272,10 @@ class TubeLog:
         leaders = self.homes
         if isinstance(row, TubeRow):
             self.on_tube(row)
+        elif isinstance(row, TubeImplicit):
+            draft = self.drafts.get(row.name)
+            if draft is not None:
+                draft.is_implicit = True  # T2.9
         elif isinstance(row, TubeDrop):
             self.drafts.pop(row.name, None)
             leaders.on_drop(row.name)
@@ -380,6 +386,7 @@ def made(n: Node, draft: Draft, driver: Driver) -> Tube:
     tube.pri = draft.pri
     tube.capacity = draft.capacity
     tube.is_temporary = draft.is_temporary
+    tube.is_implicit = draft.is_implicit
     return tube
 
 

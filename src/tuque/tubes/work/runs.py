@@ -109,10 +109,10 @@ def start(
     return work, None
 
 
-def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> Refusal:
+def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> Refusal:
     """[T48] No run begins of a task that is cancelled: it ends (T48.10)."""
-    end_cancelled(n, t, tube, task, life)
-    return Refusal(CANCELLED_JOB, (life.cancel_reason,))
+    end_cancelled(n, t, tube, task, work)
+    return Refusal(CANCELLED_JOB, (work.cancel_reason,))
 
 
 def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:

@@ -38,7 +38,7 @@ from tuque.core.model.work import (
     Life,
     run_of,
 )
-from tuque.core.msgs.records import TubeCfg, TubeRow
+from tuque.core.msgs.records import TubeCfg, TubeImplicit, TubeRow
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
@@ -639,3 +639,5 @@ def record_tube(records: Records, tube: Tube) -> None:
             tube.on_task_change,
         )
     )
+    if tube.is_implicit:
+        records.put(TubeImplicit(tube.name))

@@ -175,7 +175,9 @@ class Task(Step[P, R]):
         with batch.followed() as follower:
             while batch:
                 for name, one in batch.tubes().items():
-                    self.app.client.tube(name).create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    self.app.client.tube(name).create(
+                        KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True
+                    )
                     one.on_keyed()
                 pipeline = self.app.client.pipeline()
                 deque(batch.fill(pipeline), 0)
@@ -194,7 +196,7 @@ class Task(Step[P, R]):
             while batch:
                 for name, one in batch.tubes().items():
                     tube = self.app.aio_client.tube(name)
-                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True)
                     one.on_keyed()
                 pipeline = self.app.aio_client.pipeline()
                 await unhurried(batch.fill(pipeline))
@@ -229,7 +231,7 @@ class Task(Step[P, R]):
                 client = self.app.client
                 if adding.needs_tube:
                     tube = client.tube(options.queue)
-                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True)
                     adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()
@@ -259,7 +261,9 @@ class Task(Step[P, R]):
                 client = self.app.aio_client
                 if adding.needs_tube:
                     tube = client.tube(options.queue)
-                    await tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    await tube.create(
+                        KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True
+                    )
                     adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()
