@@ -44,6 +44,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         b"OK",
         None,
     ),
+    (tubes.create("t", "fifo", implicit=True), "CREATE t fifo IMPLICIT", b"OK", None),
     (tubes.put("t", b"x"), "PUT t x", RAW, TASK),
     (tubes.put("t", "x", wait=2), "PUT t x FORM text TIMEOUT 2", None, None),
     (

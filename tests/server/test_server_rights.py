@@ -200,13 +200,20 @@ def test_the_header_with_queues(world: World, line: str) -> None:
 @pytest.mark.parametrize(
     "options", [("HEADERS", 1, "tuque-queues", "payments"), ("DEAD", "payments")]
 )
+@pytest.mark.parametrize("is_task", [False, True])
 def test_a_job_that_goes_on_elsewhere_is_not_changed(
-    world: World, options: tuple[str, ...]
+    world: World, options: tuple[str, ...], is_task: bool
 ) -> None:
     """N2.9 UPDATEJOB also names those of its job's header, and the queue of the job's dead
     letter.
     """
-    said = world.wire().say(encode("ADDJOB", "orders.a", "body", 0, "ATTEMPTS", 3, *options))
+    if is_task:
+        assert (
+            world.wire().say(encode("TUBE", "CREATE", "orders.b", "tasks", "IFNOTEXISTS"))
+            == b"+OK\r\n"
+        )
+    queue = "orders.b" if is_task else "orders.a"
+    said = world.wire().say(encode("ADDJOB", queue, "body", 0, "ATTEMPTS", 3, *options))
     assert said.startswith((b"$", b"+D-")), said
     id = said.split(b"\r\n")[0][1:] if said.startswith(b"+") else said.split(b"\r\n")[1]
     for words in (("BODY", "x"), ("PRI", 1), ("HEADERS", 0)):

@@ -157,9 +157,9 @@ def test_getjob_begins_runs(tasks: World) -> None:
 
 
 def test_words_that_tasks_do_not_have(tasks: World) -> None:
-    """T48.11 Of a task of type `tasks` too UPDATEJOB changes PRI alone."""
-    id = tasks.add("t", "body", "ATTEMPTS", "2")
-    assert tasks("UPDATEJOB", id, "BODY", "x").startswith(b"-ERR 't' is a tube: UPDATEJOB")
+    """T48.1 ADDJOB to a tube of type `tasks` takes ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT,
+    ONEXPIRY and HEADERS (W1).
+    """
     tasks("TUBE CREATE f fifottl")
     assert tasks("ADDJOB f b 0 ATTEMPTS 2").startswith(b"-ERR 'f' is a tube")
     assert tasks("ADDJOB t b 0 DEAD f").startswith(b"-ERR 'f' is a tube")

@@ -27,6 +27,7 @@ WORDS = [
     b"AFTER",
     b"TEMPORARY",
     b"IFNOTEXISTS",
+    b"IMPLICIT",
     b"CAPACITY",
     b"CALL",
     b"PREFIX",

@@ -427,7 +427,7 @@ def test_update_a_task(world: World, type: str) -> None:
 
 
 def test_what_is_not_updated_of_a_task(world: World) -> None:
-    """T1.10 Other options of UPDATEJOB, and a type without pri, are refused.
+    """T1.10 A type without pri refuses it, and each type but `tasks` other options of UPDATEJOB.
 
     W10.2 PRI of a job in a plain queue: an error.
     """

@@ -45,9 +45,9 @@ COMMANDS: Final = ("START", "FAIL", "RELEASE", "NACK", "CANCEL", "UPDATEJOB")
 LACKS: Final = {
     "plain": ("FAIL FINAL", "ACKJOB", "CANCEL"),  # without ATTEMPTS and KEEP
     "work": (),
-    "task": ("its delay changed", "UPDATEJOB DELAY"),
+    "task": (),
 }
-# START is for a task that is taken (T48.3), NACK is release (T1.4), UPDATEJOB is of PRI (T1.10).
+# START is for a task that is taken (T48.3), NACK is release (T1.4).
 OF_TASKS: Final = {("waiting", "START"): "NOTDELIVERED", ("back-off", "NACK"): "-"}
 
 
@@ -130,7 +130,7 @@ def differences(world: World, kind: str, at: int, after: Callable[[], None]) -> 
     jobs = []
     for how, is_now in PREPARED.items():
         for command in COMMANDS:
-            if how in LACKS[kind] or (kind == "task" and command == "UPDATEJOB"):
+            if how in LACKS[kind]:
                 continue
             jobs.append((how, is_now, command, prepare(world, kind, how, f"q{len(jobs)}")))
     after()

@@ -26,6 +26,7 @@ from tuque.core.msgs.records import (
     TubeCfg,
     TubeDrop,
     TubeHolder,
+    TubeImplicit,
     TubeRow,
     TubeStand,
     VoteMarks,
@@ -138,6 +139,10 @@ RECORDED: list[tuple[Row, str]] = [
         "430000002405000000000000006161616161616161616161616161616161616161616161616161616161"
         "6161616161616161616161010101000000027471010268782a01016b76",
     ),
+    (
+        TubeImplicit(b"tube"),
+        "050000002674756265",
+    ),
 ]
 NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
 
@@ -159,7 +164,8 @@ def test_each_kind_is_recorded_here() -> None:
     assert sorted(TABLE.pack(row)[0] for row, _ in RECORDED) == sorted(KINDS)
     words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
         tube-stand
-        voters-next vote-marks lease-group lease-drop stage-drop published app topic"""
+        voters-next vote-marks lease-group lease-drop stage-drop published app topic
+        tube-implicit"""
     assert words.split() == NAMES
 
 
@@ -219,6 +225,7 @@ TubeRow number 0 {LAST}, next_number 0 {LAST}, ttl_ms 0 {LAST}, ttr_ms 0 {LAST},
     capacity {ANY}, name 1 32767, kind 0 32767, storage 0 32767, engine 0 32767,
     callback 0 32767
 TubeDrop name 1 -
+TubeImplicit name 1 -
 SessionRow number 1 {LAST}, until_ms 0 {LAST}, uuid 16 16, user 0 -
 TubeCfg ttr_ms 0 {LAST}, token_reserved 0 {LAST}
 GrantRow bits 0 3, tube 1 32767, prefix 0 32767, holder 1 -

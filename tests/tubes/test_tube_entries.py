@@ -51,8 +51,8 @@ def test_tasks_of_a_partition_share_what_they_carry() -> None:
 
 
 def test_journal_and_followers_get_one_image_and_then_it_goes() -> None:
-    """T48.2 Terms, headers, the highest failed attempt, `crashes` and the first and last failure
-    are part of the task, in its records and its copies
+    """T48.2 Terms, headers, the highest failed attempt, `crashes`, deliveries that nobody began
+    and the first and last failure are part of the task, in its records and its copies
     """
     world = LivesWorld()
     n = world.leading()

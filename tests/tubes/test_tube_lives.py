@@ -130,8 +130,8 @@ def test_only_the_run_of_the_present_take_survives() -> None:
 
 
 def test_failures_survive_a_restart() -> None:
-    """T48.2 Terms, headers, the highest failed attempt, `crashes` and the first and last failure
-    are part of the task, in its records and its copies
+    """T48.2 Terms, headers, the highest failed attempt, `crashes`, deliveries that nobody began
+    and the first and last failure are part of the task, in its records and its copies
     """
     home = TubeWorld(has_journal=True)
     home.make("tasks")

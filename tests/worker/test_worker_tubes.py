@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from noting import Noting
 
 from tuque.errors import JobFailed
 from tuque.worker import Limit
 from world import World
+
+Make = Callable[..., World]
 
 
 def test_priorities(world: World) -> None:
@@ -52,6 +56,29 @@ def test_a_limit_holds_for_all_jobs_of_a_key(world: World) -> None:
             limited.enqueue(str(number), key)
     assert shift.ends()
     one_after_the_other(noting.did)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_enqueue_makes_a_tube_that_went_again(make_world: Make, many: bool) -> None:
+    """U1.8 The first `enqueue` makes that tube, with the task's `retry_s` as ttr and IMPLICIT
+    (T2.9),
+    """
+    world = make_world(1, tube_idle_time=20)
+    noting = Noting()
+    shift = world.at_work(noting.app, queues=("tube",), max_jobs=1)
+    limited = noting.in_a_tube.options(limit=Limit(1, "key"))
+    limited.enqueue("1", "a")
+    assert shift.ends()
+    assert b"tube" in world.node().tubes.by_name
+    world.until(lambda: b"tube" not in world.node().tubes.by_name, 120_000)
+    shift = world.at_work(noting.app, queues=("tube",), max_jobs=1)
+    if many:
+        noting.in_a_tube.enqueue_many([limited.call("2", "a")])
+    else:
+        limited.enqueue("2", "a")
+    assert shift.ends()
+    assert [line for line in noting.did if "begin" in line] == ["begin a 1", "begin a 2"]
+    assert b"tube" in world.node().tubes.by_name
 
 
 def test_a_task_that_runs_already_is_given_a_limit(world: World) -> None:

@@ -46,6 +46,7 @@ from tuque.core.records.jobs import (
     TOMB,
     TUBE,
     TUBE_HOLDER,
+    TUBE_IMPLICIT,
     VOTE_MARKS,
     VOTERS,
     VOTERS_NEXT,
@@ -446,7 +447,7 @@ class Loader:
             for made in self.staging.apply(r):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
-        elif TUBE <= kind <= TUBE_HOLDER:
+        elif TUBE <= kind <= TUBE_HOLDER or kind == TUBE_IMPLICIT:
             self.tubes.take(kind, r, self.jobs)
         elif (VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS) and r.row is not None:
             self.tubes.homes.votes.apply(r.row)

@@ -13,13 +13,14 @@ from tuque.core.model.errors import (
     NO_COPIES,
     NO_OPTION,
     NO_RETRY_0,
+    NOJOB,
     NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
     TUBE_FULL,
     Refusal,
 )
-from tuque.core.model.job import AddSpec, Job
+from tuque.core.model.job import AddSpec, Job, Update
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.model.work import Failure, Life, Outcome
 from tuque.core.msgs.bus import (
@@ -69,7 +70,7 @@ from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import PUT_BYTES, SESSION_BYTES, Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks import operations
-from tuque.tubes.tasks.admin import remove_tube
+from tuque.tubes.tasks.admin import idle_tick, remove_tube
 from tuque.tubes.tasks.operations import (
     held_count,
     job_of,
@@ -247,6 +248,15 @@ class TubePolicy(Tubes):
             set_pri(n, self, tube, found, pri)
         return True
 
+    def update(self, n: Node, task: Task, update: Update) -> Refusal | None:
+        """[T48] UPDATEJOB of a task that may have runs (T48.11)."""
+        tube = self.tube_of(task)
+        needs_home(n, self, tube)
+        found = operations.find(n, self, tube, task.number)
+        if found is None:
+            return Refusal(NOJOB)
+        return runs.update(n, self, tube, found, update)
+
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
         return shown_keys(self.tube_of(task), task)
@@ -325,9 +335,7 @@ class TubePolicy(Tubes):
         if this node may not change the tube now.
         """
         tube = self.tube_of(task)
-        try:
-            needs_home(n, self, tube)
-        except TubeError:
+        if not dead_letters.may_change(n, self, tube):
             return 0
         return 1 if runs.cancel(n, self, tube, task, reason) else 2
 
@@ -392,6 +400,7 @@ class TubePolicy(Tubes):
         operations.settle(n, self)
         operations.keys_tick(n, self)
         sessions_tick(n, self)
+        idle_tick(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
             if not putter.is_over:
@@ -405,6 +414,8 @@ class TubePolicy(Tubes):
         if len(self.overdue) > 0 or len(self.sessions_over) > 0:
             return n.now_ms
         at_ms = min(homes_next_ms(n, self), votes_next_ms(n, self))
+        if 0 < self.idle_at_ms < at_ms:
+            at_ms = self.idle_at_ms
         if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
             at_ms = self.session_ends[0][0]
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:

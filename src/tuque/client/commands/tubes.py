@@ -126,6 +126,7 @@ def create(
     sync: int | Literal["majority"] | None = None,
     failover: bool | None = None,
     alone: bool = False,
+    implicit: bool = False,
     timeout: float | None = None,
 ) -> Call[None]:
     """Creates the tube. ReplyError if it exists; with `if_not_exists` only if of another type.
@@ -133,10 +134,12 @@ def create(
     `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
     reply to a change comes once `sync` nodes have it, or "majority". With `failover` votes choose a
     new leader. The defaults: a majority and yes where nodes vote. In a cluster whose nodes cannot
-    vote it is refused, unless it may wait for a lost leader: `alone`, or `failover=False`.
+    vote it is refused, unless it may wait for a lost leader: `alone`, or `failover=False`. One that
+    is `implicit` may, too, and goes when it was idle for an hour.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
-    args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary + ["ALONE"] * alone
+    args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
+    args += ["ALONE"] * alone + ["IMPLICIT"] * implicit
     options = {
         "TTL": _seconds("ttl", ttl),
         "TTR": _seconds("ttr", ttr),

@@ -275,7 +275,8 @@ def updatejob(
 ) -> Call[str]:
     """Changes a job that nobody works on; raises `AtWork` if it was handed out.
 
-    `pri` is for tasks of tubes, whatever their status; nothing else of them can be changed.
+    `pri` is for tasks of tubes, and alone changes one that was handed out, too. The rest is for
+    jobs of queues and tasks of the type `tasks`.
     """
     args: list[Arg] = ["UPDATEJOB", id_bytes(id)]
     if body is not None:

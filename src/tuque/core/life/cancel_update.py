@@ -18,10 +18,7 @@ from tuque.core.model.errors import (
     CANCELLED_JOB,
     CHANGING,
     DEAD_LETTER,
-    DELAY_BEYOND_TTL,
-    DELAY_FOR_EVER,
     DELIVERED_OUT,
-    FEW_ATTEMPTS,
     HAS_COPIES,
     LEASED_WORK,
     NOJOB,
@@ -52,9 +49,7 @@ from tuque.core.model.task import Task
 from tuque.core.model.work import (
     CANCELLED,
     LIVE,
-    NEVER_S,
     Life,
-    Terms,
     hash_of,
 )
 from tuque.core.msgs.bus import Hold, HoldTold, JobTold
@@ -91,7 +86,6 @@ HOLD_MS: Final = 2_000  # longer than any asker waits
 AFTER_MS: Final = 1_000  # a held job is not due before that
 
 EDIT_BITS: Final = 31
-DELAY_MAX_S: Final = 0x7FFFFFFF
 
 ANSWER_MS: Final = 800  # the holders answer within it (W16.4)
 PARK_MS: Final = 50  # a CANCEL that met a change tries again
@@ -278,7 +272,7 @@ def update_job(n: Node, job: Job, update: Update) -> None:
     if body is not None:
         set_body(n, job, body)
     if update.delay_ms >= 0:
-        put_off(n, job, update.delay_ms)
+        put_off(n, job, update)
         life = life_of(n, job.id)
     if update.attempts >= 0 or update.headers is not None or job.holders != 1:
         life = make_life(n, job)
@@ -286,7 +280,7 @@ def update_job(n: Node, job: Job, update: Update) -> None:
         if headers is not None:
             life.headers = headers
         if update.attempts >= 0:
-            life.terms = n.life.share(with_attempts(life.terms, update.attempts))
+            life.terms = n.life.share(life.terms.with_attempts(update.attempts))
         if job.holders != 1:
             life.edit = next_edit(n, life.edit)  # W10.3
         n.life.weigh(life)
@@ -314,25 +308,20 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
         return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
         return Refusal(ATTEMPTS_OF_ONCE)
-    if life is not None and 0 <= update.attempts <= life.failed:
-        return Refusal(FEW_ATTEMPTS, (int(life.failed),))  # W10.2
-    if update.delay_ms > 0:
-        left_ms = job.expire_ms - n.now_ms if update.ttl_s < 0 else update.ttl_s * 1000
-        if update.delay_ms >= left_ms:
-            is_longest = update.ttl_s == NEVER_S
-            return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
-    return None
+    failed: i64 = 0 if life is None else life.failed
+    return update.refusal(failed, job.expire_ms - n.now_ms)
 
 
-def put_off(n: Node, job: Job, delay_ms: i64) -> None:
+def put_off(n: Node, job: Job, update: Update) -> None:
     """The job waits from now on for the delay; 0: it is queued now."""
+    delay_ms = update.delay_ms
     if job.state == QUEUED:
         if delay_ms == 0:
             return
         job.state = ACTIVE
         n.queues[job.queue].left(job)
     job.flags &= 0xFF ^ ONCE_QUEUED
-    delay_s = job.delay_s if job.flags & DELIVERED else delay_from_creation(n, job, delay_ms)
+    delay_s = job.delay_s if job.flags & DELIVERED else update.first_delay_s(job.ctime_ns, n.now_ms)
     work = life_of(n, job.id)
     if job.flags & DELIVERED or (work is not None and work.starts > 0):
         make_life(n, job).is_resting = delay_ms > 0  # W2.3: else it is the first delay
@@ -344,30 +333,6 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
         job.delay_s = 0
         begin_job(n, job)
         job.delay_s = delay_s
-
-
-def delay_from_creation(n: Node, job: Job, delay_ms: i64) -> i32:
-    """The job's first delay in seconds, if it ends `delay_ms` from now (W10.4).
-
-    Rounded up as ADDJOB does it; rounded down if it is over.
-    """
-    passed_ms = max(n.now_ms - job.ctime_ns // 1_000_000, 0)
-    rounding: i64 = 999 if delay_ms > 0 else 0
-    return i32(min((passed_ms + delay_ms + rounding) // 1000, DELAY_MAX_S))
-
-
-def with_attempts(terms: Terms, attempts: i64) -> Terms:
-    """The same terms with another limit."""
-    return Terms(
-        attempts,
-        terms.first_ms,
-        terms.max_ms,
-        terms.jitter,
-        terms.dead,
-        terms.keep_ms,
-        terms.limit_ms,
-        terms.drops,
-    )
 
 
 # ---- The client's node: UPDATEJOB and CANCEL begin (SPEC W8, W10)
@@ -396,15 +361,16 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
 
 
 def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
-    """[T1] UPDATEJOB of a task of a tube: its pri (T1.10)."""
-    what = policy_of(n).what_is(task)
+    """[T1, T48] UPDATEJOB of a task of a tube: if it has no runs its pri alone (T1.10, T48.11)."""
+    policy = policy_of(n)
+    what = policy.what_is(task)
     if len(what) > 0:
         return Refusal(TASK_APART, (task.id, what))  # T1.11
-    if not update.is_only_pri():
+    if update.is_only_pri():
+        return None if policy.set_pri(n, task, update.pri) else Refusal(NOJOB)
+    if not policy.has_runs(task):
         return Refusal(TASK_UPDATE, (task.queue,))
-    policy = n.policy
-    is_here = policy is not None and policy.set_pri(n, task, update.pri)
-    return None if is_here else Refusal(NOJOB)
+    return policy.update(n, task, update)
 
 
 def uncancelled(n: Node, task: Task) -> Refusal | None:

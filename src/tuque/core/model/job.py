@@ -9,7 +9,8 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr, u8
 
-from tuque.core.model.work import Terms
+from tuque.core.model.errors import DELAY_BEYOND_TTL, DELAY_FOR_EVER, FEW_ATTEMPTS, Refusal
+from tuque.core.model.work import NEVER_S, Terms
 
 WAIT_REPL: Final = 0
 ACTIVE: Final = 1
@@ -226,6 +227,7 @@ class AddSpec:
 
 
 PLAIN: Final = AddSpec()  # no options given
+DELAY_MAX_S: Final = 0x7FFFFFFF
 
 
 @final
@@ -241,7 +243,28 @@ class Update:
         self.pri: i64 = -1  # of a task
 
     def is_only_pri(self) -> bool:
-        """Whether it is what a task of a tube can be asked for."""
+        """Whether it is what any task of a tube can be asked for (T1.10)."""
         if self.body is not None or self.headers is not None or self.pri < 0:
             return False
         return self.delay_ms < 0 and self.ttl_s < 0 and self.attempts < 0
+
+    def refusal(self, failed: i64, left_ms: i64) -> Refusal | None:
+        """Why these numbers cannot be (W10.2), of one that has failed so often and expires then."""
+        if 0 <= self.attempts <= failed:
+            return Refusal(FEW_ATTEMPTS, (int(failed),))
+        if self.delay_ms > 0:
+            if self.ttl_s >= 0:
+                left_ms = self.ttl_s * 1000
+            if self.delay_ms >= left_ms:
+                is_longest = self.ttl_s == NEVER_S
+                return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
+        return None
+
+    def first_delay_s(self, ctime_ns: i64, now_ms: i64) -> i32:
+        """The first delay in seconds of what was made then, if it ends so long from now (W10.4).
+
+        Rounded up as ADDJOB does it; rounded down if it is over.
+        """
+        passed_ms = max(now_ms - ctime_ns // 1_000_000, 0)
+        rounding: i64 = 999 if self.delay_ms > 0 else 0
+        return i32(min((passed_ms + self.delay_ms + rounding) // 1000, DELAY_MAX_S))

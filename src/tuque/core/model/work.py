@@ -92,6 +92,19 @@ class Terms:
             self.drops,
         )
 
+    def with_attempts(self, attempts: i64) -> "Terms":
+        """The same terms with another limit."""
+        return Terms(
+            attempts,
+            self.first_ms,
+            self.max_ms,
+            self.jitter,
+            self.dead,
+            self.keep_ms,
+            self.limit_ms,
+            self.drops,
+        )
+
 
 NO_TERMS: Final = Terms(0, 1_000, 300_000, 500, b"", 0, 0)
 

@@ -109,6 +109,12 @@ class TubeDrop(Row, tag=23):
     name: NAME
 
 
+class TubeImplicit(Row, tag=38):
+    """An enqueue made the tube of the record before: it goes when it is idle (T2.9)."""
+
+    name: NAME
+
+
 class SessionRow(Row, tag=26):
     """A session that survives a restart, or its end."""
 
@@ -286,9 +292,9 @@ def subscription_in(row: TopicRow) -> Subscription:
 
 
 AnyRow = (
-    PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | SessionRow | TubeCfg | GrantRow
-    | TubeHolder | VotersRow | TubeStand | VotersNextRow | VoteMarks | LeaseGroup | LeaseDrop
-    | StageDrop | Published | AppRow | TopicRow
+    PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | TubeImplicit | SessionRow | TubeCfg
+    | GrantRow | TubeHolder | VotersRow | TubeStand | VotersNextRow | VoteMarks | LeaseGroup
+    | LeaseDrop | StageDrop | Published | AppRow | TopicRow
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

@@ -200,6 +200,7 @@ class Limits:
         self.tubes_max: i64 = 10_000  # T2.7
         self.node_timeout_ms: i64 = 5_000  # cluster-node-timeout
         self.lease_timeout_ms: i64 = 2_000  # tube-lease-timeout (T25)
+        self.tube_idle_ms: i64 = 3_600_000  # T2.9; 0: never
         self.unstarted_max: i64 = 100  # W6.4
         self.crashes_max: i64 = 3  # W6.7
         self.results_bytes: i64 = 64 << 20  # W7.4

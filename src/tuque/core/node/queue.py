@@ -23,7 +23,7 @@ from tuque.core.tables.repair import Demand
 
 if TYPE_CHECKING:
     from tuque.core.model.errors import Refusal
-    from tuque.core.model.job import AddSpec
+    from tuque.core.model.job import AddSpec, Update
     from tuque.core.model.work import Failure, Life, Outcome
     from tuque.core.node.node import Node
 
@@ -172,6 +172,10 @@ class Policy:
 
     def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
         """UPDATEJOB PRI; False: the task is gone. Raises if the type has no priorities."""
+        raise AssertionError("no policy")
+
+    def update(self, n: Node, task: Task, update: Update) -> Refusal | None:
+        """UPDATEJOB of a task that may have runs: why not, or None."""
         raise AssertionError("no policy")
 
     def keys_of(self, task: Task) -> dict[str, object] | None:

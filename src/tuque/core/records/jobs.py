@@ -69,6 +69,7 @@ TUBE_STAND: Final = 34
 VOTERS_NEXT: Final = 35
 TOPIC: Final = 36
 VOTE_MARKS: Final = 37
+TUBE_IMPLICIT: Final = 38
 
 KIND_NAMES: Final = [
     "?",
@@ -109,6 +110,7 @@ KIND_NAMES: Final = [
     "voters-next",
     "topic",
     "vote-marks",
+    "tube-implicit",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

@@ -417,6 +417,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "conflict": tube.conflict,
         "stopped": why_stopped(tube.type, tube.driver),
         "failover": int(tube.fails_over),
+        "implicit": int(tube.is_implicit),
     }
 
 

@@ -390,6 +390,15 @@ class Config(AccessOptions, kw_only=True):
             runtime=True,
         ),
     ] = 1_000_000
+    tube_idle_time: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "drop a tube that an enqueue made when it was empty for this long; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 3600
     unstarted_max: Annotated[
         int,
         Opt(

@@ -41,6 +41,7 @@ from tuque.core.msgs.records import (
     TubeCfg,
     TubeDrop,
     TubeHolder,
+    TubeImplicit,
     TubeRow,
     TubeStand,
     VoteMarks,
@@ -224,7 +225,7 @@ def tube_row(r: Row) -> dict[str, Any]:
         for name, value in (("ttl_ms", r.ttl_ms), ("ttr_ms", r.ttr_ms)):
             row[name] = value if value < MAX_MS else None  # for ever
         return row | {"temporary": r.is_temporary, "pri": r.pri, "capacity": r.capacity}
-    if isinstance(r, TubeDrop):
+    if isinstance(r, TubeDrop | TubeImplicit):
         return {"tube": text(r.name)}
     if isinstance(r, SessionRow):
         return {"session": r.number, "user": text(r.user), "is_over": r.is_over}

@@ -373,6 +373,7 @@ def apply_settings(s: Server) -> None:
     limits.default_replicate = cfg.default_replicate
     limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
     limits.tubes_max = cfg.tubes_max
+    limits.tube_idle_ms = cfg.tube_idle_time * 1000
     limits.unstarted_max = cfg.unstarted_max
     limits.crashes_max = cfg.crashes_max
     limits.results_bytes = min(cfg.results_max_bytes, FAR_OFF)

@@ -53,6 +53,7 @@ def without_run(life: Life) -> Life:
     made = Life(life.terms, life.headers)
     made.failed = life.failed
     made.crashes = life.crashes
+    made.unstarted = life.unstarted
     made.returned = life.returned
     made.replays = life.replays
     made.ttl_ms = life.ttl_ms

@@ -24,6 +24,7 @@ from tuque.tubes.log.catalog import (
     IS_ASIDE,
     IS_CONFIRMED,
     IS_DROPPED,
+    IS_IMPLICIT,
     IS_RUNNING,
     IS_TEMPORARY,
     JOURNAL_OFF,
@@ -44,7 +45,7 @@ from tuque.tubes.log.send import record_home
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import INIT, Overtaken, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
-from tuque.tubes.tasks.admin import enter_tube, leave_tube
+from tuque.tubes.tasks.admin import enter_tube, keep_tube, leave_tube
 from tuque.tubes.types.driver import Absent
 from tuque.tubes.work.transitions import record_tube
 
@@ -151,6 +152,8 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         tube.is_confirmed = True
         if tube.apart != 0:
             announce(n, t, [tube], slot)  # T17.5: who follows another one may not see the leader
+    if tube is not None and tube.is_implicit and at.flags & IS_IMPLICIT == 0:
+        keep_tube(n, t, tube)  # T2.9: whatever node learned it first
     if tube is None:
         tube = learn_tube(n, t, at)
         announce(n, t, [tube], slot)
@@ -359,6 +362,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.by_majority = at.flags & BY_MAJORITY != 0
     tube.is_others = t.ballots.is_of_others(at.home)
     tube.is_confirmed = at.flags & IS_CONFIRMED != 0
+    tube.is_implicit = at.flags & IS_IMPLICIT != 0
     tube.maker = at.maker
     tube.made_ns = at.made_ns
     tube.home = at.home

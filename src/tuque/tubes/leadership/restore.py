@@ -7,7 +7,7 @@ the others (T19.4), with its tasks as copies until then.
 from heapq import heappush
 from typing import Final, final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model import stats
 from tuque.core.model.job import DELIVERED, Job
@@ -20,6 +20,7 @@ from tuque.core.msgs.records import (
     TubeCfg,
     TubeDrop,
     TubeHolder,
+    TubeImplicit,
     TubeRow,
 )
 from tuque.core.node.node import Node
@@ -205,6 +206,7 @@ class Draft:
         self.pri: i64 = r.pri
         self.capacity: i64 = r.capacity
         self.is_temporary = r.is_temporary
+        self.is_implicit = False
 
 
 @final
@@ -257,7 +259,9 @@ class TubeLog:
             renew_task(job, r)
             job.pri = r.pri  # it is in no order yet
             job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
-            job.body = r.body  # T44.7
+            job.body = r.body  # T44.7, T48.11
+            job.form = u8(r.form)
+            job.delay_s = i32(r.delay_s)
         else:
             job = task_of(r)
             jobs[r.id] = job
@@ -268,6 +272,10 @@ class TubeLog:
         leaders = self.homes
         if isinstance(row, TubeRow):
             self.on_tube(row)
+        elif isinstance(row, TubeImplicit):
+            draft = self.drafts.get(row.name)
+            if draft is not None:
+                draft.is_implicit = True  # T2.9
         elif isinstance(row, TubeDrop):
             self.drafts.pop(row.name, None)
             leaders.on_drop(row.name)
@@ -378,6 +386,7 @@ def made(n: Node, draft: Draft, driver: Driver) -> Tube:
     tube.pri = draft.pri
     tube.capacity = draft.capacity
     tube.is_temporary = draft.is_temporary
+    tube.is_implicit = draft.is_implicit
     return tube
 
 

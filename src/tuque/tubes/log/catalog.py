@@ -21,6 +21,7 @@ IS_ASIDE: Final = 32  # the sender follows another tube of that name (T17.5)
 FAILS_OVER: Final = 64  # votes choose its leader (T23.5)
 BY_MAJORITY: Final = 128  # of the voters (T18.5)
 IS_CONFIRMED: Final = 256  # a majority has stood with its leader (T17.5)
+IS_IMPLICIT: Final = 512  # an enqueue made it (T2.9)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
@@ -45,6 +46,8 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
         flags |= BY_MAJORITY
     if tube.is_confirmed:
         flags |= IS_CONFIRMED
+    if tube.is_implicit:
+        flags |= IS_IMPLICIT
     return TubeAt(
         tube.name,
         tube.maker,

@@ -56,6 +56,7 @@ class TubeOptions:
     def __init__(self) -> None:
         self.temporary = False
         self.if_not_exists = False
+        self.implicit = False  # an enqueue makes it (T2.9)
         self.ttl_ms: i64 = -1
         self.ttr_ms: i64 = -1
         self.pri: i64 = PRI_DEFAULT

@@ -207,6 +207,10 @@ class Tube(Queue):
         self.storage_mode = b""
         self.engine = b""
         self.on_task_change = b""
+        # made by an enqueue (T2.9)
+        self.is_implicit = False
+        self.idle_ms: i64 = now_ms  # since when it is idle, as far as was looked
+        self.idle_seq: i64 = 0  # notices until then
         # tasks
         self.tasks: dict[int, Task] = {}  # by number
         self.next_number: i64 = 0

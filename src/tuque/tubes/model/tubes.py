@@ -132,6 +132,7 @@ class Tubes(Policy):
         self.put_serial: i64 = 0
         self.puts_of: dict[int, int] = {}  # bytes of waiting puts, by client (M5.1)
         self.alarms: list[tuple[int, bytes]] = []  # heap of (instant, tube): tokens come (T42.3)
+        self.idle_at_ms: i64 = 0  # when to look for idle tubes (T2.9); 0: there are none
         self.due: dict[bytes, None] = {}  # schedules to look at, by job id (T45.3)
         self.schedules_fired: i64 = 0  # jobs that they made here
         self.schedules_late: i64 = 0  # how often instants had been missed (T45.5)

@@ -55,6 +55,9 @@ TASKS: Final = b"tasks"  # the type whose tasks have keys
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
 GRANTS_MAX: Final = 5_000
+IDLE_STEP_MIN_MS: Final = 1_000
+IDLE_STEP_MAX_MS: Final = 60_000
+IDLE_DROPS: Final = 100  # in one turn
 
 TYPE_MAX: Final = 255
 NO_FAILOVER: Final = (
@@ -71,10 +74,14 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
             raise TubeError(why.OTHER_TYPE, (name, tube.type))
         if not tube.is_mine:
             raise refusal_of(n, t, tube)  # T17.5
+        tube.idle_ms = n.now_ms
+        if tube.is_implicit and not o.implicit:
+            keep_tube(n, t, tube)
         return tube
     factory = may_create(n, t, name, type, o)
     tube = Tube(name, 0, n.now_ms, t.next_tube, type, factory())
     tube.is_temporary = o.temporary
+    tube.is_implicit = o.implicit
     tube.ttl_ms = clamp(o.ttl_ms, tube.ttl_ms)
     tube.ttr_ms = clamp(o.ttr_ms, tube.ttl_ms)
     tube.pri = 0 if o.pri == PRI_DEFAULT else o.pri
@@ -207,6 +214,8 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
     tube.policy = t
     enter_queue(n, tube)
     t.by_name[tube.name] = tube
+    if tube.is_implicit:
+        watch_idle(n, t)
     n.ids.add_tube(tube.name)
     n.keys.of_tubes[tube.name] = {}
     t.bytes_used += tube.bytes_used()
@@ -292,6 +301,67 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
         q.pause = tube.pause
         for job in tube.strays():
             q.push(job)
+
+
+# ---- Tubes that an enqueue made (SPEC T2.9)
+
+
+def keep_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T2] Somebody wants the tube: it is as one that was made by hand (T2.9)."""
+    tube.is_implicit = False
+    if n.records is not None:
+        record_tube(n.records, tube)
+    if n.others != 0:
+        announce(n, t, [tube], -1)
+
+
+def watch_idle(n: Node, t: Tubes) -> None:
+    """There is such a tube: look at it after a while."""
+    if t.idle_at_ms == 0:
+        step_ms = max(IDLE_STEP_MIN_MS, min(IDLE_STEP_MAX_MS, n.limits.tube_idle_ms // 16))
+        t.idle_at_ms = n.now_ms + step_ms
+
+
+def idle_tick(n: Node, t: Tubes) -> None:
+    """[T2] TIMER: what an enqueue made goes when it was idle for `tube-idle-time` (T2.9)."""
+    if t.idle_at_ms == 0 or n.now_ms < t.idle_at_ms or n.is_loading:
+        return
+    t.idle_at_ms = 0
+    gone: i64 = 0
+    for tube in list(t.by_name.values()):
+        if not tube.is_implicit:
+            continue
+        watch_idle(n, t)
+        if tube.idle_seq != tube.change_seq or is_needed(n, t, tube):
+            tube.idle_ms, tube.idle_seq = n.now_ms, tube.change_seq
+        elif 0 < n.limits.tube_idle_ms <= n.now_ms - tube.idle_ms and gone < IDLE_DROPS:
+            gone += 1
+            drop_idle(n, t, tube)
+
+
+def is_needed(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether anything is left of the tube here, or anybody waits for it or has set it up."""
+    if not tube.is_mine or tube.state != RUNNING or tube.move is not None:
+        return True
+    if len(tube.tasks) + len(tube.waiters) + tube.waiting_puts + tube.plain + tube.drops > 0:
+        return True
+    if tube.subscribers + tube.pause + len(tube.on_task_change) > 0:
+        return True
+    if len(n.keys.of_tubes[tube.name]) > 0 or tube.name in n.life.ended_in:
+        return True
+    if tube.name in n.topics.by_queue or len(t.rights.listing(tube.name)) > 0:
+        return True
+    return isinstance(tube.driver, Tasks) and tube.driver.keys() > 0
+
+
+def drop_idle(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T2] Drop it as a command would, if this node may (T2.9)."""
+    try:
+        drop(n, t, tube)
+    except TubeError:
+        return
+    idle_s = (n.now_ms - tube.idle_ms) // 1000
+    t.news.append(f"tube {shown(tube.name)}: dropped, an enqueue made it, idle for {idle_s} s")
 
 
 def has_status(tube: Tube, status: i64) -> bool:

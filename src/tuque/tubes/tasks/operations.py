@@ -78,9 +78,11 @@ from tuque.tubes.work.transitions import (
     expire,
     hand_out,
     insert,
+    is_forgiven,
     make_ready,
     record,
-    record_whole,
+    record_back,
+    record_update,
     tell,
 )
 
@@ -311,16 +313,17 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
     tube.calls.release += 1
     task.nacks += 1
     n.nacks += 1
+    is_whole = tube.driver.has_keys and is_forgiven(n, task)
     if delay_ms > 0 and tube.driver.is_timed:
         delay_ms = clamp(delay_ms, 0)
         task.ttl_ms = longer(task.ttl_ms, delay_ms)
         task.dead_ms = task.created_ms + task.ttl_ms
         change(n, t, tube, task, DELAYED)
         arm(n, t, task, n.now_ms + delay_ms)
-        record(n, tube, task)
+        record_back(n, tube, task, is_whole)
         tell(n, t, tube, task, options.RELEASE)
     else:
-        make_ready(n, t, tube, task, options.RELEASE)
+        make_ready(n, t, tube, task, options.RELEASE, is_whole)
     n.book.requeue(task, BY_NACK)
     if n.events is not None:
         n.events.nacked(n.now_ms, task)
@@ -490,8 +493,7 @@ def replace_body(n: Node, t: Tubes, tube: Tube, task: Task, body: bytes) -> None
     """[T44] The task that has the unique key gets this body, and stays what it was (T44.7)."""
     if task.body != body:
         put_body(n, task, body)
-        record_whole(n, tube, task)
-        tell(n, t, tube, task, options.UPDATE)
+        record_update(n, t, tube, task)
 
 
 def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:

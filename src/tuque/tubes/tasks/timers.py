@@ -25,7 +25,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.work.dead_letters import run_out
-from tuque.tubes.work.runs import is_silent
+from tuque.tubes.work.runs import is_silent, is_unstarted
 from tuque.tubes.work.transitions import (
     arm,
     end,
@@ -81,25 +81,34 @@ def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     return True
 
 
+def end_take(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[T6] ttr of a take is over: READY (T6.3), or one delivery too many that nobody began."""
+    tube.calls.ttr += 1
+    if ends_cancelled(n, t, tube, task):
+        return
+    work = n.life.by_id.get(task.id) if tube.driver.has_keys else None
+    is_whole = work is not None and work.terms.attempts > 0
+    if work is not None and is_unstarted(n, t, tube, task, work):
+        return  # W6.4
+    task.deliveries += 1
+    n.requeues += 1
+    make_ready(n, t, tube, task, options.TTR, is_whole)
+    n.book.requeue(task, BY_RETRY)
+    if n.events is not None:
+        n.events.requeued(n.now_ms, task, REQUEUE_TIMEOUT)
+
+
 def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
     now_ms = n.now_ms
     if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
         if task.status == TAKEN and has_more_time(n, t, tube, task):
             return  # T48.9
-        if task.status == TAKEN and is_silent(n, t, tube, task):
+        if task.status == TAKEN:
+            if not is_silent(n, t, tube, task):
+                end_take(n, t, tube, task)
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7
-        elif task.status == TAKEN:
-            tube.calls.ttr += 1  # T6.3
-            if ends_cancelled(n, t, tube, task):
-                return
-            task.deliveries += 1
-            n.requeues += 1
-            make_ready(n, t, tube, task, options.TTR)
-            n.book.requeue(task, BY_RETRY)
-            if n.events is not None:
-                n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
         elif tube.driver.has_keys and isinstance(task.entry, HoldEntry):
             tube.calls.delete += 1
             tube.calls.done += 1

@@ -1,4 +1,4 @@
-"""Runs of tasks in tubes of type `tasks`: START, WORKING, RELEASE, FAIL, silence (SPEC T48).
+"""Tasks at work in tubes of type `tasks`: START to FAIL, silence, CANCEL, UPDATEJOB (SPEC T48).
 
 The token of a run follows from the take: so a new leader knows it also if the START was lost with
 the last one. Terms, failures and the run are part of the task (tubes/entries/work.py).
@@ -23,37 +23,43 @@ from tuque.core.life.runs import (
 from tuque.core.model.errors import (
     ATWORK,
     CANCELLED_JOB,
+    DEAD_LETTER,
+    DELIVERED_OUT,
     NOTDELIVERED,
     OVER_TIME,
     Refusal,
 )
-from tuque.core.model.job import OUT_HERE
+from tuque.core.model.job import OUT_HERE, Update
 from tuque.core.model.stats import BY_FAILURE, BY_RELEASE
-from tuque.core.model.task import DELAYED, READY, TAKEN, Task
+from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, READY, TAKEN, Task
 from tuque.core.model.work import (
     CRASHED,
     EXPIRED,
     FAILED,
     LIVE,
+    NEVER_S,
     RELEASED,
     STARTS_MAX,
     TIMED_OUT,
+    UNSTARTED,
     Failure,
     Life,
     attempt_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.tables import fitting_reason
+from tuque.core.node.tables import fitting_reason, put_body
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import RUN_RELEASED, RUN_STARTED
 from tuque.core.records.tubes import tell_task_life
 from tuque.tubes.entries.keys import carry, work_in
+from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.log.send import WORK, trace
 from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.work.dead_letters import give_up
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.work.dead_letters import give_up, set_end
 from tuque.tubes.work.transitions import (
     arm,
     change,
@@ -61,9 +67,13 @@ from tuque.tubes.work.transitions import (
     end_cancelled,
     ends_cancelled,
     expire,
+    is_forgiven,
     keep_image,
     record,
+    record_back,
+    record_update,
     record_whole,
+    reprice,
     return_ms,
     run_of_take,
     tell,
@@ -74,56 +84,55 @@ def start(
     n: Node, t: Tubes, tube: Tube, task: Task, worker: bytes, client: i64
 ) -> tuple[Life | None, Refusal | None]:
     """[T48] START of a task that was delivered (T48.3)."""
-    life = life_of(n, task.id)
-    if life is not None and life.run_state == LIVE:
-        if life.worker == worker:
-            if life.is_cancelled:
-                return None, end_by_start(n, t, tube, task, life)
-            life.client = client
-            return life, None  # W2.4
-        since_s = (n.now_ms - life.since_ms) // 1000
-        return None, Refusal(ATWORK, (life.worker, int(since_s)))
+    work = life_of(n, task.id)
+    if work is not None and work.run_state == LIVE:
+        if work.worker == worker:
+            if work.is_cancelled:
+                return None, end_by_start(n, t, tube, task, work)
+            work.client = client
+            return work, None  # W2.4
+        since_s = (n.now_ms - work.since_ms) // 1000
+        return None, Refusal(ATWORK, (work.worker, int(since_s)))
     if task.status != TAKEN:
         return None, Refusal(NOTDELIVERED)
-    if life is not None and life.is_cancelled:
-        return None, end_by_start(n, t, tube, task, life)
-    if life is None:
-        life = new_life(n, task, worker)
-    begin(n, tube, task, life, worker, client, n.now_ms)
-    limit_ms = life.terms.limit_ms
+    if work is not None and work.is_cancelled:
+        return None, end_by_start(n, t, tube, task, work)
+    if work is None:
+        work = new_life(n, task, worker)
+    begin(n, tube, task, work, worker, client, n.now_ms)
+    limit_ms = work.terms.limit_ms
     if limit_ms > 0 and (task.qtime_ms == 0 or n.now_ms + limit_ms < task.qtime_ms):
         arm(n, t, task, n.now_ms + limit_ms)
         record(n, tube, task)
     if n.events is not None:
-        n.events.run(n.now_ms, task, RUN_STARTED, attempt_of(life.run), worker)
-    return life, None
+        n.events.run(n.now_ms, task, RUN_STARTED, attempt_of(work.run), worker)
+    return work, None
 
 
-def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> Refusal:
+def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> Refusal:
     """[T48] No run begins of a task that is cancelled: it ends (T48.10)."""
-    end_cancelled(n, t, tube, task, life)
-    return Refusal(CANCELLED_JOB, (life.cancel_reason,))
+    end_cancelled(n, t, tube, task, work)
+    return Refusal(CANCELLED_JOB, (work.cancel_reason,))
 
 
 def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
     """[T48] CANCEL: True, the task has ended; False, who has it hears of it (T48.10)."""
-    life = life_of(n, task.id)
-    if life is None:
-        life = new_life(n, task, b"")
-    is_news = not life.is_cancelled
+    work = life_of(n, task.id)
+    if work is None:
+        work = new_life(n, task, b"")
+    is_news = not work.is_cancelled
     if is_news:
-        life.cancel_reason = fitting_reason(n, life, reason)  # the first one stays
-        life.is_cancelled = True
-        n.life.weigh(life)
+        work.cancel_reason = fitting_reason(n, work, reason)  # the first one stays
+        work.is_cancelled = True
+        n.life.weigh(work)
     if task.status != TAKEN:
-        end_cancelled(n, t, tube, task, life)
+        end_cancelled(n, t, tube, task, work)
         return True
     if is_news:
-        if life.run_state == LIVE and life.client >= 0:
-            n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
-        carry(task, life)  # a new leader knows it (T48.2)
-        record_whole(n, tube, task)
-        tell(n, t, tube, task, options.UPDATE)
+        if work.run_state == LIVE and work.client >= 0:
+            n.life.calls.append((int(work.client), task.id, int(work.run)))  # W8.2
+        carry(task, work)  # a new leader knows it (T48.2)
+        record_update(n, t, tube, task)
     return False
 
 
@@ -137,6 +146,7 @@ def begin(
     life.since_ms = since_ms
     life.client = client
     life.is_resting = False
+    life.unstarted = 0
     if worker != life.worker or len(life.progress) > 0:
         life.worker = worker
         life.progress = b""
@@ -158,32 +168,32 @@ def begin(
 def known_run(
     n: Node, tube: Tube, task: Task, run: i64, client: i64
 ) -> tuple[Life | None, Refusal | None]:
-    """[T48] The life whose run lasts; a run that began at an earlier leader goes on (T48.4)."""
-    life = life_of(n, task.id)
-    if task.status == TAKEN and run == run_of_take(task, life):
-        if life is None:
-            life = new_life(n, task, b"")
-        if life.run != run:
-            begin(n, tube, task, life, life.worker, client, task.taken_ms)
-    refused = check_run(task, life, run)
-    return (life, None) if refused is None else (None, refused)
+    """[T48] The work whose run lasts; a run that began at an earlier leader goes on (T48.4)."""
+    work = life_of(n, task.id)
+    if task.status == TAKEN and run == run_of_take(task, work):
+        if work is None:
+            work = new_life(n, task, b"")
+        if work.run != run:
+            begin(n, tube, task, work, work.worker, client, task.taken_ms)
+    refused = check_run(task, work, run)
+    return (work, None) if refused is None else (None, refused)
 
 
 def at_work(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64) -> Refusal | None:
     """[T48] WORKING and PROGRESS: the run is heard of, and has ttr from now (T48.4)."""
-    life = life_of(n, task.id)
-    if run == 0 and life is not None:
-        run = life.run
-    life, refused = known_run(n, tube, task, run, client)
-    if life is None:
+    work = life_of(n, task.id)
+    if run == 0 and work is not None:
+        run = work.run
+    work, refused = known_run(n, tube, task, run, client)
+    if work is None:
         return refused
-    if life.is_cancelled:
-        life.client = client
-        return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
-    if is_over_time(n, life):
-        return Refusal(OVER_TIME, (seconds_text(life.terms.limit_ms),))  # W3.3
-    life.client = client
-    at_ms = due_by(life, return_ms(n, tube, task))
+    if work.is_cancelled:
+        work.client = client
+        return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # W8.2
+    if is_over_time(n, work):
+        return Refusal(OVER_TIME, (seconds_text(work.terms.limit_ms),))  # W3.3
+    work.client = client
+    at_ms = due_by(work, return_ms(n, tube, task))
     if at_ms > task.qtime_ms:
         arm(n, t, task, at_ms)
         record(n, tube, task)
@@ -194,28 +204,27 @@ def at_work(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64) ->
 
 def release(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64) -> bool:
     """[T48] RELEASE: the task is given back, and nothing is counted (T48.5)."""
-    life = life_of(n, task.id)
+    work = life_of(n, task.id)
     if task.status != TAKEN:
         return False
-    if run != 0 and run != run_of_take(task, life):
+    if run != 0 and run != run_of_take(task, work):
         return False
-    if run == 0 and life is not None and life.run_state == LIVE:
+    if run == 0 and work is not None and work.run_state == LIVE:
         return False
     if ends_cancelled(n, t, tube, task):
         return True
-    if life is None and n.events is not None:
-        life = new_life(n, task, b"")
-    if life is not None:
-        end_run(n, task, life, RELEASED)
-        life.is_resting = delay_ms > 0
+    if work is None and n.events is not None:
+        work = new_life(n, task, b"")
+    if work is not None:
+        end_run(n, task, work, RELEASED)
+        work.is_resting = delay_ms > 0
     tube.calls.release += 1
-    if n.events is not None and life is not None:
-        count_return(n, task, life)
-        put_back(n, t, tube, task, delay_ms)
-        record_whole(n, tube, task)
-    else:
-        put_back(n, t, tube, task, delay_ms)
-        record(n, tube, task)
+    is_whole = is_forgiven(n, task)
+    if n.events is not None and work is not None:
+        count_return(n, task, work)
+        is_whole = True
+    put_back(n, t, tube, task, delay_ms)
+    record_back(n, tube, task, is_whole)
     tell(n, t, tube, task, options.RELEASE)
     n.book.requeue(task, BY_RELEASE)
     if n.events is not None:
@@ -332,6 +341,18 @@ def counts_out(n: Node, work: Life, attempt: i64, is_silent: bool) -> bool:
     return 0 < work.terms.attempts <= work.failed
 
 
+def is_unstarted(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> bool:
+    """[T48] ttr of a delivery is over that nobody began: whether that was one too many (W6.4)."""
+    if work.terms.attempts == 0:
+        return False
+    work.unstarted += 1
+    carry(task, work)
+    if work.unstarted < n.limits.unstarted_max or n.limits.unstarted_max == 0:
+        return False
+    give_up(n, t, tube, task, work, UNSTARTED)
+    return True
+
+
 def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     """[T48] TIMER: ttr of a TAKEN task is over; False: no run of it lasts (T48.9)."""
     work = life_of(n, task.id)
@@ -346,3 +367,75 @@ def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     failure = Failure(n.now_ms, attempt_of(work.run), work.worker, cause, reason, b"")
     fail(n, t, tube, task, work, failure, -1, False, not is_slow)
     return True
+
+
+# ---- UPDATEJOB of a task that nobody has (SPEC W10, T48.11)
+
+
+def update(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> Refusal | None:
+    """[T48] UPDATEJOB: all of it in one change; why not, and then nothing has changed (T48.11)."""
+    work = n.life.by_id.get(task.id)
+    refused = why_not_updated(n, tube, task, work, asked)
+    if refused is not None:
+        return refused
+    needs_copies(n, t, tube)  # not before: an error waits for no copies
+    if asked.pri >= 0 and asked.pri != task.pri:
+        task = reprice(n, t, tube, task, asked.pri)
+    body = asked.body
+    if body is not None:
+        put_body(n, task, body)
+        task.form = BYTES
+    headers = asked.headers
+    if work is None and (asked.attempts >= 0 or (headers is not None and len(headers) > 0)):
+        work = new_life(n, task, b"")
+    if work is not None:
+        if headers is not None:
+            work.headers = headers
+        if asked.attempts >= 0:
+            work.terms = n.life.share(work.terms.with_attempts(asked.attempts))
+    if asked.ttl_s >= 0:
+        left_ms = MAX_MS if asked.ttl_s == NEVER_S else asked.ttl_s * 1000
+        set_end(n, task, left_ms)
+        if work is not None and work.replays > 0:
+            work.ttl_ms = left_ms  # T48.13
+    put_off(n, t, tube, task, asked)
+    if work is not None:
+        carry(task, work)
+        n.life.weigh(work)
+    record_update(n, t, tube, task)
+    return None
+
+
+def why_not_updated(
+    n: Node, tube: Tube, task: Task, work: Life | None, asked: Update
+) -> Refusal | None:
+    """Why the task cannot be changed (W10.2); None: it can."""
+    if task.status == BURIED:
+        return Refusal(DEAD_LETTER, (task.queue,))
+    if task.status == TAKEN:
+        if work is not None and work.run_state == LIVE:
+            return Refusal(ATWORK, (work.worker, int((n.now_ms - work.since_ms) // 1000)))
+        if work is not None and work.is_cancelled:
+            return Refusal(CANCELLED_JOB, (work.cancel_reason,))
+        return Refusal(DELIVERED_OUT, (int((n.now_ms - task.taken_ms) // 1000),))
+    driver = tube.driver
+    assert isinstance(driver, Tasks)
+    if int(task.number) in driver.plans.held:
+        return Refusal(NOTDELIVERED)  # T45.4
+    failed: i64 = 0 if work is None else work.failed
+    return asked.refusal(failed, task.dead_ms - n.now_ms)
+
+
+def put_off(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> None:
+    """The task waits from now on for the delay, if one is named: its ttl does not change."""
+    delay_ms = asked.delay_ms
+    if delay_ms < 0:
+        arm(n, t, task, task.qtime_ms)
+        return
+    if task.delivered_count == 0:
+        task.delay_s = asked.first_delay_s(task.ctime_ns, n.now_ms)  # W10.4
+    if delay_ms == 0 and task.status == DELAYED:
+        change(n, t, tube, task, READY)
+    elif delay_ms > 0 and task.status == READY:
+        change(n, t, tube, task, DELAYED)
+    arm(n, t, task, 0 if delay_ms == 0 else n.now_ms + delay_ms)

@@ -38,7 +38,7 @@ from tuque.core.model.work import (
     Life,
     run_of,
 )
-from tuque.core.msgs.records import TubeCfg, TubeRow
+from tuque.core.msgs.records import TubeCfg, TubeImplicit, TubeRow
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
@@ -262,6 +262,12 @@ def record_whole(n: Node, tube: Tube, task: Task) -> None:
         trace(n, tube, task.number, ALL)
 
 
+def record_update(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task has changed, and not its status: one change, and its notice."""
+    record_whole(n, tube, task)
+    tell(n, t, tube, task, options.UPDATE)
+
+
 def keep_image(n: Node, task: Task) -> None:
     """Journal and followers get the entry of the task: it is packed once (T18.2)."""
     entry = task.entry
@@ -271,6 +277,11 @@ def keep_image(n: Node, task: Task) -> None:
 
 def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
     """[T1] The task has another pri from now on, in whatever status (T1.10)."""
+    record_update(n, t, tube, reprice(n, t, tube, task, pri))
+
+
+def reprice(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> Task:
+    """Its new record with that pri, in the place of the old one. The caller records it."""
     fresh = with_pri(task, pri)
     driver = tube.driver
     driver.now_ms = n.now_ms
@@ -296,8 +307,7 @@ def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
             done.task = fresh  # a waiting put whose reply is still to be sent
     n.wheel.cancel(task)
     arm(n, t, fresh, fresh.qtime_ms)
-    record_whole(n, tube, fresh)
-    tell(n, t, tube, fresh, options.UPDATE)
+    return fresh
 
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
@@ -361,12 +371,35 @@ def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.job_bytes -= TASK_BYTES
 
 
-def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
-    """Make the task READY, at its old place (T4.3)."""
+def make_ready(
+    n: Node, t: Tubes, tube: Tube, task: Task, event: i64, is_whole: bool = False
+) -> None:
+    """Make the task READY, at its old place (T4.3); `is_whole`: its work has changed, too."""
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
-    record(n, tube, task)
+    record_back(n, tube, task, is_whole)
     tell(n, t, tube, task, event)
+
+
+def record_back(n: Node, tube: Tube, task: Task, is_whole: bool) -> None:
+    """Record a task that was given back."""
+    if is_whole:
+        record_whole(n, tube, task)
+    else:
+        record(n, tube, task)
+
+
+def is_forgiven(n: Node, task: Task) -> bool:
+    """[W6] RELEASE or NACK of a delivery: whether it ends a row of those that nobody began (W6.4).
+
+    Then all of the task is to be recorded.
+    """
+    work = n.life.by_id.get(task.id)
+    if work is None or work.unstarted == 0:
+        return False
+    work.unstarted = 0
+    carry(task, work)
+    return True
 
 
 def ends_cancelled(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
@@ -606,3 +639,5 @@ def record_tube(records: Records, tube: Tube) -> None:
             tube.on_task_change,
         )
     )
+    if tube.is_implicit:
+        records.put(TubeImplicit(tube.name))

@@ -115,9 +115,10 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   without the name of its worker. If none of them comes, no attempt counts.
 - T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, it fails
   with the cause `crashed` and uses up no attempt (W6.7); at its TIMELIMIT its attempt fails
-  with `timeout`. Deliveries without START are not limited (W6.4). Only silence that the leader
-  could have received counts (W6.1): each TAKEN task has a whole ttr after a start, a change to
-  RUNNING, a standstill of over a second, and a failure of the journal; its TIMELIMIT continues.
+  with `timeout`. A delivery without START counts for `unstarted-max` (W6.4) when its ttr is over,
+  not when its session ends. Only silence that the leader could have received counts (W6.1): each
+  TAKEN task has a whole ttr after a start, a change to RUNNING, a standstill of over a second,
+  and a failure of the journal; its TIMELIMIT continues.
 """,
     b"RELEASE": """
 - T1.13 RELEASE with `-` gives back a task of a type without runs as in T48.5: it is READY, or
@@ -145,9 +146,12 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 """,
     b"UPDATEJOB": """
 - T1.10 UPDATEJOB PRI changes the pri of a task, whatever its status and holder. The status stays,
-  and a READY task has its new place at once. Other options of UPDATEJOB, and a type without pri,
-  are refused.
-- T48.11 Of a task of type `tasks` too UPDATEJOB changes PRI alone.
+  and a READY task has its new place at once. A type without pri refuses it, and each type but
+  `tasks` other options of UPDATEJOB.
+- T48.11 BODY, DELAY, TTL, ATTEMPTS and HEADERS of a task of type `tasks` are changed as those of
+  a job (W10.1, W10.2), and PRI beside them: in one change of the tube. A BURIED one is dead. A
+  DELAY adds nothing to the ttl, and is refused if it is not below what is left of that; DELAY 0
+  makes the task READY at its old place. Its keys stay.
 """,
     b"DEAD": """
 - T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task is a new job with its own id

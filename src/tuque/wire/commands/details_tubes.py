@@ -142,6 +142,12 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   `Space '<name>' already exists` (RESP: T13.3). Clients that wait in GETJOB for the name then
   wait for the tube. Jobs of a plain queue do not hinder a tube of type `tasks`, at whatever node
   they are: they stay plain jobs (T1.8), so that a task that runs already can be given a limit.
+- T2.9 IMPLICIT is for programs that make a tube because a job needs one. Such a tube goes, as
+  DROP removes it, when its leader has found it idle for `tube-idle-time` (an hour; 0: never). It
+  is idle without a change of a task, and while it has no task, schedule, group, outcome or DEDUPE
+  key that is kept, key of a task (T40), plain job, topic, waiting client, subscriber, pause,
+  callback or grant. The leader looks once a minute at least; a start, a new leader and a CREATE
+  begin anew. A CREATE without IMPLICIT makes the tube lasting: so do all nodes that learn of it.
 - T2.5 TEMPORARY: only the definition and the numbers used are in the journal. TTR: by default the
   tube's ttl. PRI: 0. ENGINE and STORAGEMODE have no effect, but are refused where the original
   refuses them: vinyl for limfifottl, vinyl with ready_buffer. Options that a type does not know,
@@ -164,10 +170,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T23.6 `FAILOVER yes` needs a list in force, and no TEMPORARY; it is the default where that holds
   and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
   answered. `tuque tubes` names the tubes that do not fail over.
-- T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY
-  or ALONE, else: `-ERR tube '<name>' would have no failover: <n> of <m> nodes vote, 3 are
-  needed`, and what to set. ALONE makes it as FAILOVER no does; in a cluster of three or more
-  nodes the log warns. enqueue and schedules of the worker say ALONE.
+- T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY,
+  ALONE or IMPLICIT, else: `-ERR tube '<name>' would have no failover: <n> of <m> nodes vote, 3
+  are needed`, and what to set. ALONE makes it as FAILOVER no does; in a cluster of three or more
+  nodes the log warns. Tubes that enqueue and schedules of the worker make are IMPLICIT.
   - If three nodes or more may vote and all nodes are linked, the list is on its way, which takes
     about a second: `-NOQUORUM Tube '<name>': the nodes agree on who votes: try again soon`, with
     ALONE too; the client of Tuque tries again.
@@ -191,8 +197,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     confirmed one precedes.
 """,
     b"TUBE DROP": """
-- T2.4 A tube stays until it is dropped, even if idle. drop is refused while a client waits for a
-  take (`There are consumers connected the tube`) or holds a task
+- T2.4 A tube stays until it is dropped, even if idle; T2.9 has the exception. drop is refused
+  while a client waits for a take (`There are consumers connected the tube`) or holds a task
   (`There are taken tasks in the tube`). Puts that wait end without a task.
 - T2.8 While a drop of many tasks is running (L2.2), puts and takes are answered as if the tube
   were paused. PAUSE then applies to what comes after the drop: the drop leaves the name paused as
@@ -276,7 +282,7 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   waiting-puts, subscribers, changes (how many there were), `home` (node id of the leader), epoch,
   state (T19), sync (how many nodes must have a change now), copies (replicated tasks of another
   leader), conflict (a node id, or nothing: T17.5), stopped (why the tube delivers no task here,
-  or nothing: T3.8, T14.5), and failover (1 or 0: T23.5).
+  or nothing: T3.8, T14.5), failover (1 or 0: T23.5), and implicit (1 or 0: T2.9).
 """,
     b"TUBE HOME": """
 - T15.10 HOME replies with tube, `home`, address (host:port of the leader), epoch, state, sync,

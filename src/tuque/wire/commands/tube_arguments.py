@@ -135,6 +135,7 @@ class Options:
         self.prefix: bytes | None = None
         self.names = NO_NAMES  # of tubes
         self.if_not_exists = False
+        self.implicit = False
         self.temporary = False
         self.is_alone = False
         self.is_role = False
@@ -147,6 +148,7 @@ class Options:
         o = TubeOptions()
         o.temporary = self.temporary
         o.if_not_exists = self.if_not_exists
+        o.implicit = self.implicit
         o.ttl_ms = self.ttl_ms
         o.ttr_ms = self.ttr_ms
         o.pri = self.pri
@@ -156,7 +158,7 @@ class Options:
         o.on_task_change = self.on_change
         o.sync = self.sync_nodes
         o.failover = self.failover
-        o.is_alone = self.is_alone
+        o.is_alone = self.is_alone or self.implicit  # T2.9
         return o
 
 
@@ -266,6 +268,7 @@ OPTIONS: Final[dict[str, Word]] = {
     "INREPLICASET": Word("in_replicaset", CHOICE, "INREPLICASET", choices={b"yes": 1, b"no": 0}),
     "PREFIX": Word("prefix"),
     "IFNOTEXISTS": Word("if_not_exists", FLAG),
+    "IMPLICIT": Word("implicit", FLAG),
     "TEMPORARY": Word("temporary", FLAG),
     "ALONE": Word("is_alone", FLAG),
     "ROLE": Word("is_role", FLAG),

@@ -71,7 +71,7 @@ TubeRow = tuple[str, str, str, str, str, str, Bound, str, str]
 ROWS: Final[list[TubeRow]] = [
     ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
      "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n|majority] [FAILOVER "
-     "yes|no] [ALONE]",
+     "yes|no] [ALONE] [IMPLICIT]",
      "queue.create_tube(name, type, {if_not_exists, temporary, ttl, ttr, pri, capacity, "
      "storage_mode, engine, on_task_change, sync, failover, alone})",
      "write grow silent", "admin", "2 queue", GROWS, FEW_OPTIONS, "OK",

@@ -406,7 +406,7 @@ def send_plan(client: Client, one: Planned) -> str:
     try:
         return client.schedule_add(queue, name, body, **asked)
     except NoTube:  # a user who may not make tubes needs it only then
-        client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True, alone=True)
+        client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True, implicit=True)
         return client.schedule_add(queue, name, body, **asked)
 
 
@@ -416,7 +416,9 @@ async def send_plan_async(client: aio.Client, one: Planned) -> str:
     try:
         return await client.schedule_add(queue, name, body, **asked)
     except NoTube:
-        await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True, alone=True)
+        await client.tube(queue).create(
+            "tasks", ttr=one.tube_ttr_s, if_not_exists=True, implicit=True
+        )
         return await client.schedule_add(queue, name, body, **asked)
 
 

@@ -176,7 +176,7 @@ class Task(Step[P, R]):
             while batch:
                 for name, one in batch.tubes().items():
                     self.app.client.tube(name).create(
-                        KEYED, ttr=one.tube_ttr_s, if_not_exists=True, alone=True
+                        KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True
                     )
                     one.on_keyed()
                 pipeline = self.app.client.pipeline()
@@ -196,7 +196,7 @@ class Task(Step[P, R]):
             while batch:
                 for name, one in batch.tubes().items():
                     tube = self.app.aio_client.tube(name)
-                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True, alone=True)
+                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True)
                     one.on_keyed()
                 pipeline = self.app.aio_client.pipeline()
                 await unhurried(batch.fill(pipeline))
@@ -231,7 +231,7 @@ class Task(Step[P, R]):
                 client = self.app.client
                 if adding.needs_tube:
                     tube = client.tube(options.queue)
-                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, alone=True)
+                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True)
                     adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()
@@ -261,7 +261,9 @@ class Task(Step[P, R]):
                 client = self.app.aio_client
                 if adding.needs_tube:
                     tube = client.tube(options.queue)
-                    await tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, alone=True)
+                    await tube.create(
+                        KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True
+                    )
                     adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()

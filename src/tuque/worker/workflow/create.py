@@ -392,7 +392,9 @@ def _make(made: Making) -> None:
     """One try; it goes on where the one before was refused."""
     client = made.app.client
     if not made.id:
-        client.tube(made.queue).create(KEYED, ttr=made.tube_ttr_s, if_not_exists=True, alone=True)
+        client.tube(made.queue).create(
+            KEYED, ttr=made.tube_ttr_s, if_not_exists=True, implicit=True
+        )
         made.id = client.group_create(made.queue, made.count, **made.words)
     for at, call in made.left():
         made.ids[at] = call.task.add_now(call.options, call.args, call.kwargs).id
@@ -405,7 +407,7 @@ async def _make_async(made: Making) -> None:
     client = made.app.aio_client
     if not made.id:
         tube = client.tube(made.queue)
-        await tube.create(KEYED, ttr=made.tube_ttr_s, if_not_exists=True, alone=True)
+        await tube.create(KEYED, ttr=made.tube_ttr_s, if_not_exists=True, implicit=True)
         made.id = await client.group_create(made.queue, made.count, **made.words)
     for at, call in made.left():
         handle = await call.task.add_async(call.options, call.args, call.kwargs)

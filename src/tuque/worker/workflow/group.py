@@ -97,7 +97,9 @@ class AnyGroup(Generic[R]):
     def add(self, headers: Mapping[str, str]) -> tuple[str, dict[int, Handle[R]]]:
         """[U10] Adds the group and its children; raises what `enqueue_many` raises (U10.1)."""
         client = self.app.client
-        client.tube(self.queue).create(KEYED, ttr=self.tube_ttr_s, if_not_exists=True, alone=True)
+        client.tube(self.queue).create(
+            KEYED, ttr=self.tube_ttr_s, if_not_exists=True, implicit=True
+        )
         id = client.group_create(self.queue, len(self.calls), **self.words(headers))
         children: dict[int, Handle[R]] = {}
         indexes: list[int] = []
@@ -118,7 +120,7 @@ class AnyGroup(Generic[R]):
         """Like `add`, for asyncio programs."""
         client = self.app.aio_client
         await client.tube(self.queue).create(
-            KEYED, ttr=self.tube_ttr_s, if_not_exists=True, alone=True
+            KEYED, ttr=self.tube_ttr_s, if_not_exists=True, implicit=True
         )
         id = await client.group_create(self.queue, len(self.calls), **self.words(headers))
         children: dict[int, Handle[R]] = {}
