@@ -28,14 +28,14 @@ def created(world: World, *words: str | int, name: str = "t", at: int = 0) -> st
 )
 def test_a_tube_that_could_not_fail_over(options: dict[str, object], votes: str) -> None:
     """T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no,
-    TEMPORARY or ALONE
+    TEMPORARY, ALONE or IMPLICIT
     """
     world = World(**options)
     wanted = f"ERR tube 't' would have no failover: {votes} nodes vote, 3 are needed: set "
     for words in ((), ("SYNC", 2), ("SYNC", "majority"), ("IFNOTEXISTS",)):
         assert created(world, *words).startswith(wanted)
     assert "votes choose the leader only where" in created(world, "FAILOVER", "yes", "ALONE")
-    asked = (("ALONE",), ("FAILOVER", "no"), ("TEMPORARY",), ("ALONE", "SYNC", 2))
+    asked = (("ALONE",), ("FAILOVER", "no"), ("TEMPORARY",), ("ALONE", "SYNC", 2), ("IMPLICIT",))
     for number, words in enumerate(asked):
         assert created(world, *words, name=f"t{number}") == "OK"
         assert not world.node(0).tubes.by_name[b"t%d" % number].fails_over
