@@ -207,9 +207,7 @@ def reasons(client: Client) -> dict[str, str]:
 def test_a_body_that_is_no_call_is_a_dead_letter_under_its_id(
     client: Client, start_worker: StartWorker
 ) -> None:
-    """U2.6 A job of a queue that is dead-lettered, also one whose body is no call, is START and
-    FAIL FINAL likewise;
-    """
+    """U2.2 `Reject`, exceptions in `give_up_on` and a body that is no call are FAIL FINAL"""
     id = client.addjob("q", b"no call")
     start_worker().says("is dead, in q.dead")
     (row,) = client.dead_letters("q.dead")
@@ -279,8 +277,8 @@ class TestOnce:
     def test_a_failure_is_a_dead_letter_and_no_next_try_is_promised(
         self, client: Client, start_worker: StartWorker, did: Did
     ) -> None:
-        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
-        cause and the traceback.
+        """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL, also if its worker stops before it
+        ran: the dead letter has its id, the cause and the traceback.
         """
         handle = tasks.only_once.enqueue("x")
         worker = start_worker()
@@ -299,8 +297,8 @@ class TestOnce:
     def test_the_letter_in_a_queue_of_its_own_has_its_id(
         self, client: Client, start_worker: StartWorker
     ) -> None:
-        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
-        cause and the traceback.
+        """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL, also if its worker stops before it
+        ran: the dead letter has its id, the cause and the traceback.
         """
         handle = tasks.only_once.options(dead="graves").enqueue("x")
         start_worker()

@@ -25,7 +25,7 @@ import msgspec
 
 from tuque import aio
 from tuque.client.api import Job, JobInfo
-from tuque.client.commands.work import Result
+from tuque.client.commands.work import UNBEGUN
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
 from tuque.worker.pools.processes import (
@@ -219,7 +219,7 @@ def inherited(box: CrashTable) -> list[Entry]:
 async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list[tuple[Entry, Job]]:
     """The jobs that nobody else got since they entered the table; raises if the broker is down.
 
-    `worker`: the name under which they began.
+    Leaves out runs that the broker has ended meanwhile. `worker`: the name under which they began.
     """
     found = []
     for at in range(0, len(entries), ASKED_AT_ONCE):
@@ -231,30 +231,15 @@ async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list
         for entry, info in zip(some, answers, strict=True):
             if isinstance(info, JobInfo) and is_ours(entry, info):
                 assert info.queue is not None and info.body is not None
-                found.append((entry, job_of(info, info.queue, info.body)))
-    return await _with_limits(client, found, worker)
+                if entry.state != ENDED or entry.run == UNBEGUN or is_at_work(info, worker):
+                    found.append((entry, job_of(entry, info, info.queue, info.body)))
+    return found
 
 
-async def _with_limits(
-    client: aio.Client, found: list[tuple[Entry, Job]], worker: str
-) -> list[tuple[Entry, Job]]:
-    """Asks how many attempts the jobs have; leaves out runs that the broker has ended meanwhile."""
-    ours = []
-    pipeline = client.pipeline()
-    for _, job in found:
-        pipeline.result(job.id)
-    answers: Iterable[object] = await pipeline.execute(raise_on_error=False) if found else []
-    for (entry, job), told in zip(found, answers, strict=True):
-        if not isinstance(told, Result):
-            ours.append((entry, job))
-        elif entry.state != ENDED or not told.of or is_at_work(told, worker):
-            ours.append((entry, msgspec.structs.replace(job, of=told.of)))
-    return ours
-
-
-def is_at_work(told: Result, worker: str) -> bool:
+def is_at_work(info: JobInfo, worker: str) -> bool:
     """Whether the run is still that of this worker: nobody was told how it ended."""
-    return told.state == "running" and told.worker == worker
+    run = None if info.work is None else info.work.run
+    return run is not None and run.state == "running" and run.worker == worker
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:
@@ -263,9 +248,18 @@ def is_ours(entry: Entry, info: JobInfo) -> bool:
     return info.state == "active" and info.body is not None and number == entry.number
 
 
-def job_of(info: JobInfo, queue: str, body: bytes) -> Job:
+def job_of(entry: Entry, info: JobInfo, queue: str, body: bytes) -> Job:
     """A job as GETJOB returned it."""
-    work = info.work
-    headers, crashes = ({}, 0) if work is None else (work.headers, work.crashes)
     counts = info.nacks, info.additional_deliveries
-    return Job(queue, info.id, body, *counts, headers=headers, crashes=crashes)
+    attempt = 0 if entry.run == UNBEGUN else 1
+    job = Job(queue, info.id, body, *counts, attempt, 0, headers={})
+    work = info.work
+    if work is None:
+        return job
+    return msgspec.structs.replace(
+        job,
+        attempt=attempt and work.failed + 1,
+        of=work.attempts,
+        headers=work.headers,
+        crashes=work.crashes,
+    )
