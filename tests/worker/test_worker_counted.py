@@ -150,6 +150,24 @@ def test_only_what_a_lost_worker_had_begun_is_a_suspect(world: World) -> None:
     world.until(lambda: all(client.show(id) is None for id in ids))
 
 
+def test_a_task_without_runs_that_came_back_is_a_suspect(world: World) -> None:
+    """U2.23 of tasks without runs one with additional deliveries, is a suspect"""
+    noting, client = Noting(), world.client()
+    client.tube("q").create("fifottl")
+    first = world.at_work(noting.app)
+    client.addjob("q", plain(noting, "lasts", "suspect", 0.5), retry=3)
+    world.until(lambda: noting.did == ["begin suspect"])
+    first.kill()
+    world.pass_ms(6_000)
+    noting.did.clear()
+    for name in "xyz":
+        client.addjob("q", plain(noting, "lasts", name, 0.5), retry=3)
+    world.at_work(noting.app, concurrency=4)
+    world.until(lambda: len(noting.did) == 8)
+    at = noting.did.index("begin suspect")
+    assert noting.did[at + 1] == "end suspect"
+
+
 # ---- RETRY 0
 
 
