@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 from noting import Noting
 
@@ -227,3 +230,46 @@ def test_fail_of_another_client_says_when(world: World) -> None:
     world.pass_ms(2_500)
     assert noting.did == ["x 1", "x 2"]
     shift.stop()
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_the_end_of_what_comes_once_outlasts_a_power_cut(
+    make_world: Callable[..., World], is_done: bool
+) -> None:
+    """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL
+
+    J4.4 The reply to a delivery of an AMO job waits for the sync of its record
+    """
+    world, noting, failures = make_world(), Noting(), list[str]()
+    client, go = world.client(), asyncio.Event()
+
+    @noting.app.task(queue="q", retry_s=0, name="ends")
+    async def ends() -> str:
+        noting.did.append("begin ends")
+        await go.wait()
+        if not is_done:
+            raise ValueError("not this time")
+        return "ended"
+
+    noting.app.on_failure(lambda job, failure: failures.append(failure.text))
+    world.at_work(noting.app, concurrency=1, prefetch=1)
+    client.addjob("q", plain(noting, "until_go", "first"), retry=600)
+    world.until(lambda: noting.did == ["begin first"])
+    id = client.addjob("q", ends.body(ends.defaults, (), {}), retry=0, replicate=1, keep=60)
+    world.until(lambda: world.qlen() == 0)
+    world.pass_ms(3_000)
+    client.addjob("other", "x")  # it is synced at once, and what follows a second later
+    world.pass_ms(300)
+    noting.go.set()
+    world.until(lambda: "begin ends" in noting.did)
+    world.cut_power(0)
+    world.start(0)
+    assert world.client().result(id).state == "running", "its START was synced"
+    go.set()
+    world.until(lambda: world.client().result(id).is_over)
+    if is_done:
+        assert world.client().result(id).result == b'"ended"'
+    else:
+        reason = "the only try (retry_s=0): ValueError: not this time"
+        assert world.client().dead_show(id).reason == reason
+        assert failures == ["ValueError: not this time"]
