@@ -140,9 +140,11 @@ def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
     assert worker.text.count("the worker process left with exit code 7") == 1
 
 
-@pytest.mark.parametrize("kind", ["queue", "fifottl"])
-def test_a_job_without_attempts_that_ends_its_process_dies_at_the_limit_of_its_task(
-    kind: str, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "attempts"), [("queue", 0), ("tasks", 0), ("tasks", 3), ("fifottl", 0)]
+)
+def test_a_job_that_ends_its_process_dies_at_its_limit(
+    kind: str, attempts: int, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
     """U2.6 For jobs without ATTEMPTS the worker counts the attempts: deliveries that came back,
     runs that failed, and crashes.
@@ -150,17 +152,17 @@ def test_a_job_without_attempts_that_ends_its_process_dies_at_the_limit_of_its_t
     if kind != "queue":
         client.tube("q").create(kind)
     (tmp_path / "go").touch()
-    task = tasks.ends_its_process
-    id = client.addjob("q", task.body(task.defaults, ("x", "go"), {}))
-    worker = start_worker("-c", "1")
-    worker.says("no more tries, it goes to")
-    assert did() == ["begin x 1", "begin x 2"]
-    if kind == "queue":
+    task, words = tasks.ends_its_process, {"attempts": attempts} if attempts else {}
+    options = task.options(attempts=1)._options if attempts else task.defaults
+    id = client.addjob("q", task.body(options, ("x", "go"), {}), **words)
+    start_worker("-c", "1").says("no more tries, it goes to")
+    assert did() == [f"begin x {number + 1}" for number in range(attempts or 2)]
+    if kind == "fifottl":
+        until(lambda: client.tube("q").info().buried == 1)
+    else:
         until(lambda: client.result(id).state == "dead")
         letter = client.dead_show(id)
-        assert (letter.cause, letter.attempts) == ("crashed", 2)
-    else:
-        until(lambda: client.tube("q").info().buried == 1)
+        assert (letter.cause, letter.attempts) == ("crashed", attempts or 2)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ import msgspec
 
 from tuque import aio
 from tuque.client.api import Job, JobInfo
-from tuque.client.commands.work import UNBEGUN
+from tuque.client.commands.work import UNBEGUN, Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
 from tuque.worker.pools.processes import (
@@ -219,7 +219,7 @@ def inherited(box: CrashTable) -> list[Entry]:
 async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list[tuple[Entry, Job]]:
     """The jobs that nobody else got since they entered the table; raises if the broker is down.
 
-    Leaves out runs that the broker has ended meanwhile. `worker`: the name under which they began.
+    `worker`: the name under which they began.
     """
     found = []
     for at in range(0, len(entries), ASKED_AT_ONCE):
@@ -231,15 +231,30 @@ async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list
         for entry, info in zip(some, answers, strict=True):
             if isinstance(info, JobInfo) and is_ours(entry, info):
                 assert info.queue is not None and info.body is not None
-                if entry.state != ENDED or entry.run == UNBEGUN or is_at_work(info, worker):
-                    found.append((entry, job_of(entry, info, info.queue, info.body)))
-    return found
+                found.append((entry, job_of(entry, info, info.queue, info.body)))
+    return await _with_limits(client, found, worker)
 
 
-def is_at_work(info: JobInfo, worker: str) -> bool:
+async def _with_limits(
+    client: aio.Client, found: list[tuple[Entry, Job]], worker: str
+) -> list[tuple[Entry, Job]]:
+    """Asks how many attempts the jobs have; leaves out runs that the broker has ended meanwhile."""
+    ours = []
+    pipeline = client.pipeline()
+    for _, job in found:
+        pipeline.result(job.id)
+    answers: Iterable[object] = await pipeline.execute(raise_on_error=False) if found else []
+    for (entry, job), result in zip(found, answers, strict=True):
+        if not isinstance(result, Result) or entry.run == UNBEGUN:
+            ours.append((entry, job))
+        elif entry.state != ENDED or is_at_work(result, worker):
+            ours.append((entry, msgspec.structs.replace(job, of=result.of)))
+    return ours
+
+
+def is_at_work(result: Result, worker: str) -> bool:
     """Whether the run is still that of this worker: nobody was told how it ended."""
-    run = None if info.work is None else info.work.run
-    return run is not None and run.state == "running" and run.worker == worker
+    return result.state == "running" and result.worker == worker
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:
@@ -250,16 +265,10 @@ def is_ours(entry: Entry, info: JobInfo) -> bool:
 
 def job_of(entry: Entry, info: JobInfo, queue: str, body: bytes) -> Job:
     """A job as GETJOB returned it."""
-    counts = info.nacks, info.additional_deliveries
-    attempt = 0 if entry.run == UNBEGUN else 1
-    job = Job(queue, info.id, body, *counts, attempt, 0, headers={})
     work = info.work
-    if work is None:
-        return job
-    return msgspec.structs.replace(
-        job,
-        attempt=attempt and work.failed + 1,
-        of=work.attempts,
-        headers=work.headers,
-        crashes=work.crashes,
-    )
+    headers, crashes, failed = ({}, 0, 0)
+    if work is not None:
+        headers, crashes, failed = work.headers, work.crashes, work.failed
+    attempt = 0 if entry.run == UNBEGUN else failed + 1
+    counts = info.nacks, info.additional_deliveries
+    return Job(queue, info.id, body, *counts, attempt, headers=headers, crashes=crashes)
