@@ -25,7 +25,7 @@ from tuque.worker.app.app import App
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Call, await_call, run_call
 from tuque.worker.pools.pools import Tasks
-from tuque.worker.run.holder import WorkerSettings
+from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.worker import Worker
 from world_clients import WorkerAt, url_of
 from world_wires import RawWire

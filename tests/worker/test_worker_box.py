@@ -16,7 +16,6 @@ from tuque.worker.run.crash_table import (
     WAITING,
     CrashTable,
 )
-from tuque.worker.run.holder import worker_name
 from tuque.worker.run.quarantine import (
     AGAIN_S,
     AGAIN_S_MAX,
@@ -24,6 +23,7 @@ from tuque.worker.run.quarantine import (
     GOOD_RUNS_MAX,
     CrashHistory,
 )
+from tuque.worker.run.registration import worker_name
 from tuque.worker.run.supervise import RESTART, failed_starts, inherited
 
 

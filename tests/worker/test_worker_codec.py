@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.client.api import Job
 from tuque.worker.app.codec import (
     CODECS,
     BadBody,
@@ -18,7 +17,6 @@ from tuque.worker.app.codec import (
     decode,
     encode,
 )
-from tuque.worker.run.ack_sender import obituary
 
 plain = st.recursive(
     st.none()
@@ -76,12 +74,3 @@ def test_what_is_no_task_call_is_refused_with_a_reason(body: bytes, reason: str)
 def test_arguments_that_are_no_plain_data_are_refused_when_enqueued() -> None:
     with pytest.raises(TypeError, match="task m.f: the arguments cannot be written as json"):
         encode(Envelope(task="m.f", args=[object()]), "json")
-
-
-def test_a_dead_letter_tells_a_reason_and_a_queue_that_are_no_unicode() -> None:
-    job = Job("q\udc80", "D-12345678-aaaaaaaaaaaaaaaaaaaaaaaa-05a1", encode(Envelope("f"), "json"))
-    body = obituary(job, "no \ud800")
-    assert body is not None
-    died = decode(body).died
-    assert died is not None
-    assert (died.reason, died.queue) == ("no \\ud800", "q\\udc80")

@@ -141,6 +141,31 @@ def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
 
 
 @pytest.mark.parametrize(
+    ("kind", "attempts"), [("queue", 0), ("tasks", 0), ("tasks", 3), ("fifottl", 0)]
+)
+def test_a_job_that_ends_its_process_dies_at_its_limit(
+    kind: str, attempts: int, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    """U2.6 For jobs without ATTEMPTS the worker counts the attempts: deliveries that came back,
+    runs that failed, and crashes.
+    """
+    if kind != "queue":
+        client.tube("q").create(kind)
+    (tmp_path / "go").touch()
+    task, words = tasks.ends_its_process, {"attempts": attempts} if attempts else {}
+    options = task.options(attempts=1)._options if attempts else task.defaults
+    id = client.addjob("q", task.body(options, ("x", "go"), {}), **words)
+    start_worker("-c", "1").says("no more tries, it goes to")
+    assert did() == [f"begin x {number + 1}" for number in range(attempts or 2)]
+    if kind == "fifottl":
+        until(lambda: client.tube("q").info().buried == 1)
+    else:
+        until(lambda: client.result(id).state == "dead")
+        letter = client.dead_show(id)
+        assert (letter.cause, letter.attempts) == ("crashed", attempts or 2)
+
+
+@pytest.mark.parametrize(
     "pool, concurrency",
     [
         ("thread", 4),
@@ -207,9 +232,7 @@ def reasons(client: Client) -> dict[str, str]:
 def test_a_body_that_is_no_call_is_a_dead_letter_under_its_id(
     client: Client, start_worker: StartWorker
 ) -> None:
-    """U2.6 A job of a queue that is dead-lettered, also one whose body is no call, is START and
-    FAIL FINAL likewise;
-    """
+    """U2.2 `Reject`, exceptions in `give_up_on` and a body that is no call are FAIL FINAL"""
     id = client.addjob("q", b"no call")
     start_worker().says("is dead, in q.dead")
     (row,) = client.dead_letters("q.dead")
@@ -279,8 +302,8 @@ class TestOnce:
     def test_a_failure_is_a_dead_letter_and_no_next_try_is_promised(
         self, client: Client, start_worker: StartWorker, did: Did
     ) -> None:
-        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
-        cause and the traceback.
+        """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL, also if its worker stops before it
+        ran: the dead letter has its id, the cause and the traceback.
         """
         handle = tasks.only_once.enqueue("x")
         worker = start_worker()
@@ -299,8 +322,8 @@ class TestOnce:
     def test_the_letter_in_a_queue_of_its_own_has_its_id(
         self, client: Client, start_worker: StartWorker
     ) -> None:
-        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
-        cause and the traceback.
+        """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL, also if its worker stops before it
+        ran: the dead letter has its id, the cause and the traceback.
         """
         handle = tasks.only_once.options(dead="graves").enqueue("x")
         start_worker()

@@ -191,9 +191,7 @@ def test_a_job_that_is_no_call_dies_with_its_hook(world: World, begin: Begin, di
 def test_a_job_at_most_once_has_a_result_headers_and_hooks(
     world: World, begin: Begin, did: Did
 ) -> None:
-    """U2.5 A job with RETRY 0 has no run while its task runs, and DONE reports its result
-    without one.
-    """
+    """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL"""
     until_fact, _ = begin("world")
     done, failed = tasks.at_most_once.enqueue("x"), tasks.at_most_once.enqueue("fail")
     assert done.result(30) == "x t-1"

@@ -240,7 +240,7 @@ def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) ->
 def test_what_is_not_under_the_keys_never_runs(
     keyed: Path, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """U8.2 in tubes and without ATTEMPTS a dead letter."""
+    """U8.2 What is not under one of its keys, or was changed, is refused: it is FAIL FINAL"""
     keys, tasks.app.keys = tasks.app.keys, None
     assert keys is not None
     tasks.raises.enqueue("unsigned")

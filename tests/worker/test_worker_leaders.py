@@ -223,9 +223,9 @@ def test_the_others_go_on_while_a_tube_has_no_leader(
     while world.leader("c") is None:
         for name in "ab":
             assert leaders.begins_in_ms(name, f"{name} {turn}") <= 50
-        world.pass_ms(100)
+        world.pass_ms(400)
         turn += 1
-    assert turn > 5
+    assert turn > 2
     leaders.begins_in_ms("c", "c")
     leaders.all_wait()
     assert leaders.begins_in_ms("c", "c again") <= SOON_MS
@@ -243,15 +243,15 @@ def test_it_waits_at_the_new_leader_after_a_switchover(
     leaders.work(concurrency=2, prefetch=2)
     leaders.all_wait()
     homes = [world.client(i).tube(name).home().home for i, name in enumerate(TUBES)]
-    for turn in range(9):
+    for turn in range(6):
         world.pass_ms(300 * turn)  # so that waits are new or old
-        for number in range(8):
-            if number == 4 * (turn % 2):
+        for number in range(6):
+            if number == 3 * (turn % 2):
                 for i, name in enumerate(TUBES):
                     world.client(world.leader(name) or 0).tube(name).move(homes[i * turn % 3])
             for name in TUBES:
                 leaders.add(name, f"{name} {turn} {number}")
-        world.until(lambda turn=turn: len(leaders.did) == 24 * (turn + 1))
+        world.until(lambda turn=turn: len(leaders.did) == 18 * (turn + 1))
     world.until(lambda: all(leaders.waiting(name) == 1 for name in TUBES))
     assert leaders.begins_in_ms("b", "b") <= SOON_MS
     assert set(Counter(leaders.did).values()) == set(leaders.attempts) == {1}

@@ -66,8 +66,8 @@ def test_those_beside_a_job_that_kills_its_worker_lose_nothing(
     did: Did,
     tmp_path: Path,
 ) -> None:
-    """U2.23 A job with `crashes`, and of jobs without ATTEMPTS one with additional deliveries,
-    is a suspect: it may have ended a worker with all its processes.
+    """U2.23 A job with `crashes`, and of tasks without runs one with additional deliveries, is
+    a suspect: it may have ended a worker with all its processes.
 
     W6.7 After `crashes-max` of them a job with ATTEMPTS is dead with the cause `crashed`.
     """

@@ -13,7 +13,7 @@ import pytest
 from lab import free_port
 from tuque.errors import ConfigError, ConnectionError
 from tuque.metrics.listener import Listener
-from tuque.worker.app.decisions import Ack, Nack, Outcome
+from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Job
 from tuque.worker.run import stats as story_module
 from tuque.worker.run.health import Meter, open_meter
@@ -51,8 +51,8 @@ def test_runs_by_task_and_outcome(served: Served) -> None:
     """O4.1 runs by task and outcome, their times, slots and how many are busy, outages of the
     broker that ended.
     """
-    served.story.ended(job("send"), 1, Outcome("done"), Ack("D-1"), 0.02)
-    served.story.ended(job("send"), 1, Outcome("failed", "no"), Nack("D-1", 1.0), 7.0)
+    served.story.done(job("send"), 0.02)
+    served.story.again(job("send"), Outcome("failed", "no"), 1.0, 7.0)
     served.link.failed("PING", ConnectionError("gone"))
     served.link.answered()
     status, text = served.get("/metrics")
@@ -76,7 +76,7 @@ def test_names_of_tasks_are_bounded(served: Served, monkeypatch: pytest.MonkeyPa
     """O4.1 200 tasks have figures of their own, all others are `other`."""
     monkeypatch.setattr(story_module, "TASKS_KEPT", 2)
     for name in "abcd":
-        served.story.ended(job(name), 1, Outcome("done"), Ack("D-1"), 0.02)
+        served.story.done(job(name), 0.02)
     assert list(served.story.tasks) == ["a", "b", "other"]
     assert 'tuque_worker_runs_total{task="other",outcome="done"} 2' in served.get("/metrics")[1]
 

@@ -55,7 +55,7 @@ def test_no_pause_is_longer_than_a_quarter_of_the_outage(
 
 
 def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
-    """U2.16 Other queues do not wait. NACK and DEADLETTER of its jobs are repeated likewise."""
+    """U2.16 Other queues do not wait."""
     assert is_about_home(NoReplica("x"), "a:1") and is_about_home(NoQuorum("x"), "a:1")
     assert not is_about_home(FewCopies("x"), "a:1"), "it is done"
     assert not is_about_home(Leaving("x"), "a:1"), "of the whole node"

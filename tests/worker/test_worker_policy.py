@@ -8,23 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuque.client.commands.work import UNBEGUN
 from tuque.worker.app.decisions import (
-    DONE,
     REASON_CHARS,
-    Ack,
     Backoff,
-    Dead,
+    Done,
+    Fail,
     Limits,
-    Nack,
     Outcome,
+    OutcomeKind,
+    Release,
+    Report,
     beat_after_s,
+    conclude,
     is_at_most_once,
     room,
-    settle,
     spent,
 )
 
-LIMITS = Limits(3, "q.dead", Backoff(first_s=1, max_s=10, jitter=0.5))
+LIMITS = Limits(3, Backoff(first_s=1, max_s=10, jitter=0.5))
 FAILED = Outcome("failed", "ValueError: no")
 
 
@@ -46,34 +48,47 @@ class TestBackoff:
             Backoff(**bad)
 
 
-class TestSettle:
-    def test_acks_what_is_done(self) -> None:
-        assert settle("id", DONE, 9, LIMITS, random.Random(1)) == Ack("id")
+class TestConclude:
+    def end(self, outcome: Outcome, attempt: int | None = None, id: str = "a1") -> Report:
+        return conclude(id, "1.1.a", outcome, LIMITS, random.Random(1), attempt)
 
-    def test_nacks_a_failure_with_a_growing_wait(self) -> None:
-        first = settle("id", FAILED, 1, LIMITS, random.Random(1))
-        second = settle("id", FAILED, 2, LIMITS, random.Random(1))
-        assert isinstance(first, Nack)
-        assert isinstance(second, Nack)
-        assert first.delay_s is not None
-        assert second.delay_s == first.delay_s * 2
+    def test_what_is_done_keeps_its_result(self) -> None:
+        assert self.end(Outcome("done", result=b"7"), 9) == Done("a1", "1.1.a", b"7")
+        done = conclude("a1", UNBEGUN, Outcome("done", result=b"7"), LIMITS, random.Random(1), 9)
+        assert done == Done("a1", UNBEGUN), "a task without runs has none"
 
-    def test_buries_at_the_delivery_limit_with_the_reason(self) -> None:
-        assert settle("id", FAILED, 3, LIMITS, random.Random(1)) == Dead(
-            "id", "q.dead", "attempt 3 of 3: ValueError: no"
-        )
+    def test_the_broker_counts_a_failure_and_says_when(self) -> None:
+        assert self.end(FAILED) == Fail("a1", "1.1.a", "ValueError: no")
+
+    def test_the_worker_counts_with_a_growing_wait(self) -> None:
+        """U2.6 It says FAIL with DELAY, and with FINAL at the limit of the task"""
+        first, second = self.end(FAILED, 1), self.end(FAILED, 2)
+        assert isinstance(first, Fail) and isinstance(second, Fail)
+        assert first.delay_s is not None and second.delay_s == first.delay_s * 2
+        assert not first.is_final and not second.is_final
+        assert self.end(FAILED, 3) == Fail("a1", "1.1.a", "ValueError: no", is_final=True)
 
     def test_buries_a_rejected_job_at_once(self) -> None:
-        dead = settle("id", Outcome("rejected", "no such order"), 1, LIMITS, random.Random(1))
-        assert dead == Dead("id", "q.dead", "rejected: no such order")
+        rejected = Fail("a1", "1.1.a", "rejected: no such order", is_final=True)
+        for attempt in (None, 1):
+            assert self.end(Outcome("rejected", "no such order"), attempt) == rejected
 
-    def test_waits_as_long_as_the_task_asked_for(self) -> None:
+    def test_later_is_no_attempt(self) -> None:
         later = Outcome("retry", "busy", delay_s=7.5)
-        assert settle("id", later, 1, LIMITS, random.Random(1)) == Nack("id", 7.5)
+        for attempt in (None, 3):
+            assert self.end(later, attempt) == Release("a1", "1.1.a", 7.5)
+
+    @pytest.mark.parametrize("kind", ["failed", "retry", "cancelled", "timeout", "crashed"])
+    def test_what_comes_once_ends_for_good(self, kind: OutcomeKind) -> None:
+        """U2.5 A job with RETRY 0 ends with DONE or FAIL FINAL"""
+        report = self.end(Outcome(kind, "busy", delay_s=1.0), 1, "a0")
+        cause = kind if kind in ("timeout", "crashed") else "failed"
+        told = "the only try (retry_s=0): busy"
+        assert report == Fail("a0", "1.1.a", told, is_final=True, cause=cause)
 
     def test_a_reason_is_one_line_of_bounded_length(self) -> None:
-        dead = settle("id", Outcome("failed", "a\nb " * 1000), 3, LIMITS, random.Random(1))
-        assert isinstance(dead, Dead)
+        dead = self.end(Outcome("failed", "a\nb " * 1000), 3)
+        assert isinstance(dead, Fail)
         assert len(dead.reason) == REASON_CHARS
         assert "\n" not in dead.reason
 

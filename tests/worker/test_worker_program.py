@@ -40,7 +40,7 @@ def test_a_burst_ends_with_the_queues(world: World) -> None:
     queue is unreachable, and it holds no job. The exit code is 3 if a job failed and was not
     done since, else 0.
 
-    U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL, or dead-lettered as in U2.6."""
+    U2.4 `unknown_keep_s` after the job was added it is FAIL FINAL."""
     noting, client = Noting(), world.client()
 
     def burst(concurrency: int = 1) -> bool:

@@ -103,7 +103,7 @@ def test_a_task_that_runs_already_is_given_a_limit(world: World) -> None:
     assert client.tube("q").info().type == "tasks"
 
 
-def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(world: World) -> None:
+def test_failed_jobs_of_a_tube_come_back_and_end_buried(world: World) -> None:
     noting, client = Noting(), world.client()
     tube = client.tube("q")
     tube.create("fifottl")
@@ -113,8 +113,12 @@ def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(world: World) -
     assert noting.did == ["x 1", "x 2", "x 3"]
     assert tube.statistics()["calls"]["release"] == 2
     noting.never.enqueue("y")
-    world.until(lambda: client.qlen("graves") == 1)
-    world.until(lambda: tube.info().taken == 0)
+    world.until(lambda: tube.info().buried == 1)
+    assert (tube.info().taken, client.qlen("graves"), client.qlen("q.dead")) == (0, 0, 0)
+    assert noting.did[3:] == ["y 1", "y 2", "y 3"]
+    assert tube.kick() == 1
+    world.until(lambda: tube.info().buried == 1 and tube.info().taken == 0)
+    assert noting.did[6:] == ["y 3"]
 
 
 def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(world: World) -> None:

@@ -10,7 +10,7 @@ from tuque import aio
 from tuque.client.commands.calls import Call
 from tuque.worker import App
 from tuque.worker.pools.pools import ThreadPool
-from tuque.worker.run.holder import WorkerSettings
+from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.worker import Worker
 
 JOBS = 20

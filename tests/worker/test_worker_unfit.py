@@ -169,7 +169,7 @@ def test_a_step_in_a_queue_that_was_not_named(
     tuque_app: TestApp, named: str, steps: list[Entry]
 ) -> None:
     """U11.9 A worker runs no job after which one would be added to a queue that is neither the
-    job's own nor named there: it is FAIL FINAL, or a dead letter, as in U8.2."""
+    job's own nor named there: it is FAIL FINAL, as in U8.2."""
     headers = {CHAIN_HEADER: header_of(steps), QUEUES_HEADER: named}
     body = Envelope(task=one_more.name, args=[1])
     if named == "body":

@@ -21,7 +21,8 @@ PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
 class Job(msgspec.Struct, frozen=True):
     """A job as fetched; what follows the body is None unless requested.
 
-    `attempt` is the number of its next run, from 1, `of` how many there may be, 0 without a limit;
+    `attempt` is the number of its next run, from 1, 0 if it has none, as in some types of tubes;
+    `of` is how many there may be, 0 without a limit;
     `time_limit_s` None is no limit. `added_at` is the clock of the node that created it. `run` is
     the token of the run that began with the delivery, None if none did. `crashes`: its runs whose
     worker was lost.

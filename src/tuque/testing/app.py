@@ -29,10 +29,10 @@ from tuque.testing.links import HereAioClient, HereClient, Near, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
 from tuque.wire.commands.rows import COMMAND_ROWS
 from tuque.worker.app.app import App, Clients
-from tuque.worker.app.decisions import Ack, Dead, Done
+from tuque.worker.app.decisions import Done
 from tuque.worker.app.options import check_number
 from tuque.worker.app.task import Task
-from tuque.worker.run.in_flight import Held
+from tuque.worker.run.jobs import InFlight
 
 MAX_JOBS: Final = 1000
 QUIET: Final = ("HELLO", "CLIENT", "AUTH")
@@ -185,18 +185,16 @@ class TestApp:
             self._attempt(worker, held, noted)
         return self._view(self._notes.by_id[id]) if id in self._notes.by_id else None
 
-    def _attempt(self, worker: HandWorker, held: Held, noted: Noted) -> None:
+    def _attempt(self, worker: HandWorker, held: InFlight, noted: Noted) -> None:
         """Runs the task of a job, unless its worker is killed before."""
         if self._kills_at != "start":
-            outcome = worker.run()
+            outcome = worker.run_task()
             if self._kills_at is None:
                 worker.end(held, outcome)
                 if outcome.kind not in ("done", "retry", "cancelled"):
                     self._failed = outcome.trace or outcome.text
-                if isinstance(held.settlement, Ack | Done):
+                if isinstance(held.report, Done):
                     noted.ended = "done"
-                elif isinstance(held.settlement, Dead):
-                    noted.ended, noted.reason = "dead", held.settlement.reason
         if self._kills_at is not None:
             self._kills_at = self._worker = None
             worker.leave()
@@ -271,10 +269,7 @@ class TestApp:
         node = self.broker.node
         if node.queues[queue].policy is not None:
             return False  # a tube: what is dead in it is not taken
-        if queue in node.life.letters:
-            return True
-        envelope = envelope_of(node.queues[queue].peek(1)[0].body)
-        return envelope is not None and envelope.died is not None
+        return queue in node.life.letters
 
     def _has_ready(self) -> bool:
         return bool(self._queues())
@@ -327,7 +322,7 @@ class TestApp:
         return self._notes.view(noted, task, found, due_s)
 
     def _letters(self) -> Iterator[TestJob]:
-        """Letters that the broker made, then those that the worker had to write."""
+        """The letters of each queue, in the order in which they died."""
         tasks = self._tasks()
         node = self.broker.node
         for queue in sorted(map(to_text, node.life.letters)):
@@ -350,28 +345,6 @@ class TestApp:
                     origin=letter.origin,
                     headers=own(letter.headers),
                     body=letter.body,
-                )
-        for name, q in sorted(node.queues.items()):
-            for job in q.peek(int(q.length)):
-                envelope = envelope_of(job.body)
-                if envelope is None or envelope.died is None or job.id in node.life.by_id:
-                    continue
-                died, task = envelope.died, tasks.get(envelope.task)
-                args, kwargs = arguments(task, envelope)
-                yield TestJob(
-                    to_text(job.id),
-                    envelope.task,
-                    to_text(name),
-                    args,
-                    kwargs,
-                    "dead",
-                    died.attempts,
-                    died.attempts,
-                    None,
-                    "failed",
-                    died.reason,
-                    origin=died.queue,
-                    body=job.body,
                 )
 
     # Looking at what clients say

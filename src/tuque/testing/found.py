@@ -13,7 +13,7 @@ from tuque.core.model import task as tubes
 from tuque.core.model.job import ACKED, Job
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
-from tuque.testing.jobs import Noted, envelope_of, own
+from tuque.testing.jobs import Noted, own
 from tuque.tubes.entries.keys import is_job
 from tuque.wire.commands.arguments import header_pairs
 
@@ -33,10 +33,7 @@ def is_open(node: Node, job: Job) -> bool:
     if job.state == ACKED or (isinstance(job, tubes.Task) and not is_job(job)):
         return False
     life = life_of(node, job.id)
-    if life is not None and life.is_dead:
-        return False
-    envelope = envelope_of(job.body or NO_BODY)
-    return envelope is None or envelope.died is None
+    return life is None or not life.is_dead
 
 
 def noted_of(node: Node, job: Job, id: str) -> Noted:

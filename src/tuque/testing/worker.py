@@ -1,7 +1,7 @@
 """The worker of a test: the real one's jobs, runs and words, one step at a time.
 
 Decides when to take the next job and when to report to the broker. The worker itself
-(tuque.worker.run.worker, runs) decides what follows from a run. Knows nothing of the test.
+(tuque.worker.run.worker) decides what follows from a run. Knows nothing of the test.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tuque.worker.pools.execute import Call, HookRunner, Job, run_call
 from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
 from tuque.worker.run.crash_table import CrashTable
-from tuque.worker.run.holder import Holder, WorkerSettings
-from tuque.worker.run.in_flight import AT_WORK, WAITING, Held
-from tuque.worker.run.runs import Runs
+from tuque.worker.run.jobs import AT_WORK, WAITING, InFlight, WorkerSettings
+from tuque.worker.run.report import Reporter
+from tuque.worker.run.worker import Worker
 
 T = TypeVar("T")
 
@@ -110,53 +110,49 @@ def has_loop() -> bool:
     return True
 
 
-class HandRuns(Runs):
-    """The runs of a worker without a loop, on the clock of the broker."""
-
-    desk: Desk
+class HandReporter(Reporter):
+    """The reports of a worker without a loop."""
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         by_hand(work)
 
-    def wall_s(self) -> float:
-        return self.desk.broker.now_ms / 1000
-
-    def now_s(self) -> float:
-        return self.desk.broker.now_ms / 1000
-
-    def reporter_of(self, held: Held) -> Callable[[bytes], None]:
-        def tell(data: bytes) -> None:
+    def progress_of(self, held: InFlight) -> Callable[[bytes], None]:
+        def take(data: bytes) -> None:
             by_hand(self.send_progress(held, data))
 
-        return tell
+        return take
 
 
-class HandWorker(Holder):
-    """A worker that does one step when told."""
+class HandWorker(Worker):
+    """A worker that does one step when told, on the clock of the broker."""
 
-    runs_of = HandRuns
+    reporter_of = HandReporter
     aside_of = HandAside
 
     def __init__(self, desk: Desk, tasks: Tasks, number: int, seed: int, clock: Clock) -> None:
         """`number` tells workers of one test apart."""
         self._number = number
+        self._desk = desk
         self.tasks = tasks
         self.place = Place(tasks, clock)
         settings = WorkerSettings(queues=(), concurrency=1, prefetch=0)
         client = HereAioClient(desk, Retry(attempts=0), self._on_cancel)
         super().__init__(tasks, client, self.place, settings)
         self.client = client
-        assert isinstance(self._runs_told, HandRuns)
-        self._runs_told.desk = desk
-        self._runs_told.ask = lambda job_id: False  # its clock is the broker's: it knows
         self._rng.seed(seed)
-        self.current: Held | None = None  # the job whose task runs
+        self.current: InFlight | None = None  # the job whose task runs
 
     def name_of(self, box: CrashTable | None) -> str:
         return f"test/{self._number}"
 
+    def now_s(self) -> float:
+        return self._desk.broker.now_ms / 1000
+
+    def wall_s(self) -> float:
+        return self._desk.broker.now_ms / 1000
+
     def _on_cancel(self, job_id: str, run: str) -> None:
-        self._runs_told.pushed(job_id, run)
+        self.on_over(job_id, run)  # its clock is the broker's: it knows
 
     def _start_waiting(self) -> None:
         """Asks for the run of the job that was fetched."""
@@ -164,17 +160,17 @@ class HandWorker(Holder):
             held = heapq.heappop(self._waiting)[2]
             if held.state != WAITING:
                 continue
-            if held.has_runs:
-                self._runs_told.start(held)
-            else:
+            if held.run:
                 self.run_now(held)
+            else:
+                self._ask_for_run(held)
 
-    def _hold_alone(self, held: Held) -> None:
+    def _hold_alone(self, held: InFlight) -> None:
         """It has one job at a time: each of them runs alone."""
         self._lined_up += 1
         heapq.heappush(self._waiting, (0, self._lined_up, held))
 
-    def run_now(self, held: Held) -> None:
+    def run_now(self, held: InFlight) -> None:
         """Notes which job's task is to run; `step` runs it."""
         held.state = AT_WORK
         self.current = held
@@ -192,7 +188,7 @@ class HandWorker(Holder):
         self.tell()
         return found
 
-    def run(self) -> Outcome:
+    def run_task(self) -> Outcome:
         """Runs the task of the job that began."""
         held = self.current
         assert held is not None
@@ -202,18 +198,15 @@ class HandWorker(Holder):
         finally:
             self.current = None
 
-    def end(self, held: Held, outcome: Outcome) -> None:
+    def end(self, held: InFlight, outcome: Outcome) -> None:
         """Ends the attempt, and tells the broker."""
         self._ran(held, outcome)
         self.tell()
 
     def tell(self) -> None:
         """Tells the broker all there is."""
-        teller, settler = self._runs_told.teller, self._settler
-        while teller.pending:
-            self._again(teller.tell)
-        while settler.pending:
-            self._again(settler.tell)
+        while self._reporter.pending:
+            self._again(self._reporter.tell)
 
     def beat(self) -> None:
         """Says that the running job is at work."""

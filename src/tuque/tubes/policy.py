@@ -5,6 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.life.runs import BACK, DIED
 from tuque.core.model.errors import (
     DEAD_LETTER,
     DUPLICATE,
@@ -311,6 +312,19 @@ class TubePolicy(Tubes):
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
         return runs.on_fail(n, self, tube, task, run, delay_ms, failure, is_final)
+
+    def fail_take(
+        self, n: Node, task: Task, delay_ms: i64, is_final: bool, client: i64
+    ) -> tuple[i64, i64, Refusal | None]:
+        """[T1] FAIL of a task without runs (T1.14)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        if not operations.may_finish(self, task, client):
+            return 0, 0, Refusal(NOT_TAKEN)
+        if is_final:
+            operations.lay_aside(n, self, tube, task)
+            return DIED, 0, None
+        return BACK, runs.fail_take(n, self, tube, task, max(0, delay_ms)), None
 
     def shows(self, n: Node, outcome: Outcome) -> i64:
         """[T48] Whether this node may show how a task ended (T48.6)."""

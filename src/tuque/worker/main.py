@@ -35,7 +35,7 @@ from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import FORKS, handlers, signals_blocked, unblock_signals
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, CrashTable
-from tuque.worker.run.holder import WorkerSettings
+from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.reload import Reloader
 from tuque.worker.run.schedules import send_plans
 from tuque.worker.run.supervise import Supervisor

@@ -447,6 +447,9 @@ def on_fail(
     """
     job, refused = open_job(n, id)
     if job is None:
+        task = n.jobs.get(id)
+        if run == 0 and isinstance(task, Task) and len(policy_of(n).what_is(task)) == 0:
+            return policy_of(n).fail_take(n, task, delay_ms, is_final, client)  # T1.14
         return 0, 0, refused
     if isinstance(job, Task):
         reason, detail = fitting(n, id, reason, detail, True)

@@ -220,6 +220,12 @@ class Policy:
         """FAIL: what became of the task, and the wait in ms; or a refusal."""
         raise AssertionError("no policy")
 
+    def fail_take(
+        self, n: Node, task: Task, delay_ms: i64, is_final: bool, client: i64
+    ) -> tuple[i64, i64, Refusal | None]:
+        """The same for a task that has no runs."""
+        raise AssertionError("no policy")
+
     def shows(self, n: Node, outcome: Outcome) -> i64:
         """Whether this node may show how a task ended: one of SHOWN, NOT_YET, AWAY (T48.6)."""
         raise AssertionError("no policy")

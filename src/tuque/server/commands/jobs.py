@@ -21,10 +21,11 @@ from tuque.core.life.start import begin_delivered
 from tuque.core.model.errors import ABOVE_ALL, FULL, NOTHING_IN_WAY
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
+from tuque.core.model.task import Task
 from tuque.core.model.work import Life
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN, Node
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.procedures import in_way_text, memory_level
+from tuque.core.queues.procedures import in_way_text, memory_level, policy_of
 from tuque.core.queues.requeue import on_dequeue
 from tuque.core.repair.drain import make_room
 from tuque.server.access.rights import deny_queue
@@ -304,7 +305,7 @@ def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
         else:
             out.append(b"\r\n")
         if extras & WITH_META:
-            put_meta(c, job, work, extras & WITH_COUNTERS != 0)
+            put_meta(s, c, job, work, extras & WITH_COUNTERS != 0)
         elif extras & WITH_COUNTERS:
             out.append(
                 b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
@@ -334,7 +335,7 @@ def put_run(s: Server, c: Client, job: Job) -> None:
     c.out.append(s.tokens.token(life.run).field)
 
 
-def put_meta(c: Client, job: Job, work: Life | None, with_counters: bool) -> None:
+def put_meta(s: Server, c: Client, job: Job, work: Life | None, with_counters: bool) -> None:
     """[W11] What a worker wants to know of the job (W11.1)."""
     out = c.out
     attempt: i64 = 1
@@ -346,6 +347,8 @@ def put_meta(c: Client, job: Job, work: Life | None, with_counters: bool) -> Non
         of = work.terms.attempts
         limit_ms = work.terms.limit_ms
         headers = work.headers
+    if isinstance(job, Task) and not policy_of(s.n).has_runs(job):
+        attempt = 0  # W11.2
     retry_ms = int(job.retry_s) * 1000
     added_ms = int(job.ctime_ns // 1_000_000)
     pairs: list[tuple[bytes, int]] = [

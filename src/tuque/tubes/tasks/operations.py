@@ -354,12 +354,17 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
     if tube.driver.has_keys:
         set_aside(n, t, tube, task)  # T48.8
         return task
+    lay_aside(n, t, tube, task)
+    return task
+
+
+def lay_aside(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task of a tube without dead letters is BURIED."""
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1
     record(n, tube, task)
     tell(n, t, tube, task, options.BURY)
-    return task
 
 
 def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:

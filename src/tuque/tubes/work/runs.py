@@ -30,7 +30,7 @@ from tuque.core.model.errors import (
     Refusal,
 )
 from tuque.core.model.job import OUT_HERE, Update
-from tuque.core.model.stats import BY_FAILURE, BY_RELEASE
+from tuque.core.model.stats import BY_FAILURE, BY_NACK, BY_RELEASE
 from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, READY, TAKEN, Task
 from tuque.core.model.work import (
     CRASHED,
@@ -218,18 +218,25 @@ def release(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64) 
     if work is not None:
         end_run(n, task, work, RELEASED)
         work.is_resting = delay_ms > 0
+    go_back(n, t, tube, task, work if n.events is not None else None, delay_ms, BY_RELEASE)
+    return True
+
+
+def go_back(
+    n: Node, t: Tubes, tube: Tube, task: Task, work: Life | None, delay_ms: i64, cause: i64
+) -> None:
+    """The task comes again; `work`: where its return is counted, if not by `nacks`."""
     tube.calls.release += 1
     is_whole = is_forgiven(n, task)
-    if n.events is not None and work is not None:
+    if work is not None:
         count_return(n, task, work)
         is_whole = True
     put_back(n, t, tube, task, delay_ms)
     record_back(n, tube, task, is_whole)
     tell(n, t, tube, task, options.RELEASE)
-    n.book.requeue(task, BY_RELEASE)
+    n.book.requeue(task, cause)
     if n.events is not None:
-        n.events.nacked(n.now_ms, task, b"released")
-    return True
+        n.events.nacked(n.now_ms, task, b"released" if cause == BY_RELEASE else b"")
 
 
 def count_return(n: Node, task: Task, life: Life) -> None:
@@ -330,6 +337,14 @@ def fail(
         reason = failure.reason
         n.events.nacked(n.now_ms, task, reason if len(reason) > 0 else failure.cause)
     return BACK
+
+
+def fail_take(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> i64:
+    """[T1] FAIL of a task without runs: it comes again; returns the wait in ms (T1.14)."""
+    task.nacks += 1
+    n.nacks += 1
+    go_back(n, t, tube, task, None, delay_ms, BY_NACK)
+    return task.qtime_ms - n.now_ms if delay_ms > 0 else 0
 
 
 def counts_out(n: Node, work: Life, attempt: i64, is_silent: bool) -> bool:

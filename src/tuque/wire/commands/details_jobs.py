@@ -184,6 +184,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - W11.1 Each job has, after its body, names and values: `attempt` (of the run that would begin),
   `of`, `retry-ms`, `time-limit-ms`, `added-ms`, `crashes` if there are any (W6.7), with
   WITHCOUNTERS the counters of V1.3, and `headers`, an array of names and values.
+- W11.2 `attempt` is 0 for a task of a tube without runs (T48).
 - W17.1 A run of each job begins when the job is delivered, also after a wait, as by START
   (W2.5): for a worker that has a place for each of the COUNT jobs. The worker is that of W2.1.
   WORKER without START: `-ERR syntax error: WORKER needs START`. More than 1000 jobs are not

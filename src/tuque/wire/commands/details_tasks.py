@@ -128,6 +128,9 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   ends its run in the same way, with the counters of that command.
 """,
     b"FAIL": """
+- T1.14 FAIL with `-` is for a task of a type without runs, as T1.13: it goes back like that, and
+  `nacks` grows. With FINAL it is BURIED; the reply is `dead` and the name of the tube. REASON,
+  DETAIL and CAUSE are not kept. A task that is not TAKEN: `-NOTTAKEN Task was not taken`.
 - T48.7 FAIL makes a task DELAYED for the back-off (W5.4), or READY, with its keys and at its old
   place: it asks for no UNIQUE key again. If it is dead then (T48.8), the reply is `dead` and the
   name of the tube.

@@ -163,24 +163,13 @@ Codec = Literal["json", "msgpack"]
 CODECS: Final[tuple[Codec, ...]] = ("json", "msgpack")
 
 
-class Death(msgspec.Struct):
-    """Why a job became a dead letter; `at` is the worker's wall clock in unix seconds."""
-
-    reason: str
-    job_id: str
-    queue: str
-    attempts: int
-    at: float
-
-
 class Envelope(msgspec.Struct, omit_defaults=True):
     """One call of a task, with the producer's options for this one job.
 
     `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None if the
     task's own applies; `time_limit_s` 0 is no limit, `backoff` first_s, max_s and jitter. It names
     no other queue: a body may say only what concerns its own job (U2.6). The broker counts
-    attempts. `headers` are of jobs in tubes; of others the broker has them. `died` is in dead
-    letters only: why, and after how many attempts.
+    attempts. `headers` are of jobs in tubes; of others the broker has them.
     """
 
     task: str
@@ -194,7 +183,6 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     keep_s: float | None = None
     unknown_keep_s: float | None = None
     headers: dict[str, str] | None = None
-    died: Death | None = None
 
 
 class BadBody(Exception):
@@ -304,7 +292,7 @@ def decode(body: bytes) -> Envelope:
     """The envelope in a body; BadBody for anything else."""
     if not body:
         raise BadBody("the body is empty")
-    if is_sealed(body):
+    if body[:1] != JSON_OPENS and is_sealed(body):
         raise BadBody("the body is under a key, and here are no keys")
     try:
         if body[:1] == JSON_OPENS:

@@ -1,12 +1,12 @@
 """The decisions of a worker as plain functions: how many jobs to fetch, what follows each run.
 
-No clock, no sockets; randomness is an argument. run/holder.py asks, and carries out the decision.
+No clock, no sockets; randomness is an argument. run/worker.py asks, and carries out the decision.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -98,41 +98,8 @@ class Limits:
     """The limits of one job, from its task and its envelope."""
 
     max_deliveries: int
-    dead_letter: str
     backoff: Backoff
     time_limit_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Ack:
-    """The job is done."""
-
-    job_id: str
-
-
-@dataclass(frozen=True)
-class Nack:
-    """The job is requeued, after a delay or at once."""
-
-    job_id: str
-    delay_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Dead:
-    """The job becomes a dead letter for a person to see.
-
-    `is_failed`: under its id, by FAIL, with `detail` and `cause`. Else as a new job, by DEADLETTER,
-    with its body or another: the broker does not know that queue, or the job is a task of a tube.
-    """
-
-    job_id: str
-    queue: str
-    reason: str
-    body: bytes | None = None
-    detail: str = ""
-    cause: FailCause = "failed"
-    is_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +113,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Fail:
-    """The run failed; the broker counts it. `is_final`: there is no next attempt."""
+    """The run failed; the broker counts it, and says when the next attempt is if `delay_s` is None.
+
+    `is_final`: there is no next attempt.
+    """
 
     job_id: str
     run: str
@@ -154,6 +124,7 @@ class Fail:
     detail: str = ""
     is_final: bool = False
     cause: FailCause = "failed"
+    delay_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,26 +136,43 @@ class Release:
     delay_s: float | None = None
 
 
-Settlement = Ack | Nack | Dead | Done | Fail | Release
+Report = Done | Fail | Release
 
 
 def conclude(
-    job_id: str, run: str, outcome: Outcome, limits: Limits, rng: random.Random
-) -> Done | Fail | Release:
-    """[U2] What to send the broker after a run; attempts and back-off are the broker's (U2.2)."""
+    job_id: str,
+    run: str,
+    outcome: Outcome,
+    limits: Limits,
+    rng: random.Random,
+    attempt: int | None = None,
+) -> Report:
+    """[U2] What to send the broker after a run (U2.2, U2.5, U2.6).
+
+    `attempt`: its number, of a job whose attempts the worker counts. Else attempts and back-off
+    are the broker's.
+    """
     if outcome.kind == "done":
-        return Done(job_id, run, outcome.result)
+        return Done(job_id, run, None if run == UNBEGUN else outcome.result)
+    if outcome.kind == "rejected":
+        return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
+    if is_at_most_once(job_id):
+        text = one_line(f"{ONLY_TRY}: {outcome.text}")
+        return Fail(job_id, run, text, outcome.trace, True, _cause(outcome))
     if outcome.kind == "cancelled":
         return Release(job_id, run)
     if outcome.kind == "retry":
         delay_s = limits.backoff.delay_s(1, rng) if outcome.delay_s is None else outcome.delay_s
         return Release(job_id, run, max(0.0, delay_s))
-    if outcome.kind == "rejected":
-        return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
-    return Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
+    fail = Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
+    if attempt is None:
+        return fail
+    if attempt >= limits.max_deliveries:
+        return replace(fail, is_final=True)
+    return replace(fail, delay_s=limits.backoff.delay_s(attempt, rng))
 
 
-def instead(ended: Done | Fail | Release, why: str) -> Done | Fail | Release | None:
+def instead(ended: Report, why: str) -> Report | None:
     """[U2] What to send in place of an outcome that the broker refused; None: all was (U2.17).
 
     A result goes first, then what only the task said: so a run gets an outcome in any case.
@@ -197,7 +185,7 @@ def instead(ended: Done | Fail | Release, why: str) -> Done | Fail | Release | N
     if run == UNBEGUN or (isinstance(ended, Fail) and ended.reason == REFUSED):
         return Release(job_id, run)
     if isinstance(ended, Fail):
-        return Fail(job_id, run, REFUSED, is_final=ended.is_final)
+        return Fail(job_id, run, REFUSED, is_final=ended.is_final, delay_s=ended.delay_s)
     word = "DONE" if isinstance(ended, Done) else "RELEASE"
     return Fail(job_id, run, one_line(f"the broker refused {word}: {why}"))
 
@@ -216,45 +204,8 @@ def put_off_s(times: int, jobs: int) -> float:
     return min(PUT_OFF_MAX_S, max(wait_s, jobs / PUT_OFF_RATE))
 
 
-def settle(
-    job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
-) -> Settlement:
-    """The report to the broker after a run; `attempt` counts deliveries from 1 (U2.6)."""
-    if outcome.kind == "done":
-        if outcome.result is not None and is_at_most_once(job_id):
-            return Done(job_id, UNBEGUN, outcome.result)  # U2.5
-        return Ack(job_id)
-    if outcome.kind == "rejected":
-        return _dead(job_id, limits, f"rejected: {outcome.text}", outcome)
-    if is_at_most_once(job_id):
-        return _dead(job_id, limits, f"{ONLY_TRY}: {outcome.text}", outcome)
-    if attempt >= limits.max_deliveries:
-        text = f"attempt {attempt} of {limits.max_deliveries}: {outcome.text}"
-        return _dead(job_id, limits, text, outcome)
-    if outcome.delay_s is not None:
-        return Nack(job_id, max(0.0, outcome.delay_s))
-    return Nack(job_id, limits.backoff.delay_s(attempt, rng))
-
-
-def _dead(job_id: str, limits: Limits, text: str, outcome: Outcome) -> Dead:
-    """The job is given up, with the traceback of its last run."""
-    reason, cause = one_line(text), _cause(outcome)
-    return Dead(job_id, limits.dead_letter, reason, detail=outcome.trace, cause=cause)
-
-
-def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
-    """The report to the broker about a job that is not done here.
-
-    It is requeued at once. An at-most-once job would never come again: it becomes a dead letter,
-    which a person sees.
-    """
-    if is_at_most_once(job_id):
-        return Dead(job_id, dead_letter, one_line(f"{ONLY_TRY}: {why}"))
-    return Nack(job_id)
-
-
 def spent(attempt: int, limits: Limits) -> str | None:
-    """The reason not to run a job at all: all earlier deliveries failed."""
+    """The reason not to run a job at all: its attempts are used up, which the worker counts."""
     if attempt <= limits.max_deliveries:
         return None
     return f"delivered {attempt - 1} times without success, the limit is {limits.max_deliveries}"

@@ -25,7 +25,6 @@ from tuque.worker.app.enqueue import (
 )
 from tuque.worker.app.handle import Handle
 from tuque.worker.app.options import (
-    DEAD_SUFFIX,
     DELIVERIES_MAX,
     KEEP_S,
     Options,
@@ -294,13 +293,12 @@ class Task(Step[P, R]):
         own = self.keep_s(self.defaults) if envelope.keep_s is None else envelope.keep_s
         return own > 0
 
-    def limits(self, envelope: Envelope, queue: str) -> Limits:
-        """The limits of a job of this task from `queue`."""
+    def limits(self, envelope: Envelope) -> Limits:
+        """The limits of a job of this task."""
         own = self.defaults
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
             max_deliveries=min(max(1, envelope.max_deliveries or own.attempts), DELIVERIES_MAX),
-            dead_letter=own.dead or queue + DEAD_SUFFIX,
             backoff=backoff_of(envelope.backoff) or own.backoff,
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
         )

@@ -41,6 +41,7 @@ from tuque.worker.app.decisions import (
     one_line,
 )
 from tuque.worker.app.encryption import OVERHEAD_BYTES, Keys
+from tuque.worker.app.enqueue import CHAIN_HEADER
 from tuque.worker.app.hooks import Failure, Hook, Hooks
 from tuque.worker.app.options import check_delay
 from tuque.worker.app.task import Reject, RetryLater, Task
@@ -56,11 +57,9 @@ from tuque.worker.workflow.chain_steps import (
     goes_on_async,
     held_back,
     held_back_async,
-    is_after,
-    is_step,
 )
-from tuque.worker.workflow.create import is_awaited, packed
-from tuque.worker.workflow.results import filled, filled_async, is_callback
+from tuque.worker.workflow.create import AFTER_HEADER, CHILD_HEADER, packed
+from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -126,9 +125,8 @@ class Control:
 class Job(msgspec.Struct, dict=True):
     """The running job, as `current_job()` shows it to its task.
 
-    `number` is the attempt, from 1: of a queue's job it counts attempts that failed, of a tube's
-    deliveries. `max_deliveries` is how many there may be, `starts` how often the job began.
-    `enqueued_at` is the producer's wall clock, in UTC.
+    `number` is the attempt, from 1. `max_deliveries` is how many there may be, `starts` how often
+    the job began. `enqueued_at` is the producer's wall clock, in UTC.
     """
 
     job_id: str
@@ -211,6 +209,12 @@ class Call(msgspec.Struct):
     time_limit_s: float | None = None
     control: Any = msgspec.field(default_factory=Control)
     bound: Any = None  # the arguments in their types, once they are known to fit
+
+    @property
+    def is_callback(self) -> bool:
+        """Whether the first argument is to be the results of a group."""
+        headers = self.envelope.headers
+        return headers is not None and GROUP_HEADER in headers
 
     def begins(self, keys: Keys | None = None) -> Job:
         """The run begins: its time counts from now on. `keys`: of its app."""
@@ -305,19 +309,23 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
-        waits = held_back(task.app, job) if is_after(job) else None
+        waits = held_back(task.app, job) if AFTER_HEADER in job.headers else None
         if waits is None:
             waits = misfit(task, call)
         if waits is not None:
             return waits
-        tell(task.app, task.app.on_start, job)  # U3.2
+        if task.app.on_start.functions:
+            tell(task.app, task.app.on_start, job)  # U3.2
         try:
             call.control.check()
-            if is_callback(call.envelope):
+            if call.is_callback:
                 call.envelope = filled(task.app, call.envelope, job)
-            result = run_inside(task.app, job, lambda: _body(task, call))
+            if task.app.surrounds:
+                result = run_inside(task.app, job, lambda: _body(task, call))
+            else:
+                result = _body(task, call)
             kept = result
-            if is_step(job):
+            if CHAIN_HEADER in job.headers:
                 call.control.check()
                 kept = goes_on(task.app, job, result)
             done = _done(task, call, kept)
@@ -327,7 +335,8 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
                 outcome.is_told = True
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
             return outcome
-        tell(task.app, task.app.on_success, job, result)
+        if task.app.on_success.functions:
+            tell(task.app, task.app.on_success, job, result)
         return done
     finally:
         _current.reset(token)
@@ -351,7 +360,7 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
-        waits = await held_back_async(task.app, job) if is_after(job) else None
+        waits = await held_back_async(task.app, job) if AFTER_HEADER in job.headers else None
         if waits is None:
             waits = misfit(task, call)
         if waits is not None:
@@ -359,12 +368,12 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
         await tell_async(task.app.on_start, job)  # U3.2
         try:
             call.control.check()
-            if is_callback(call.envelope):
+            if call.is_callback:
                 call.envelope = await filled_async(task.app, call.envelope, job)
             running = await_inside(task.app, job, lambda: _awaited_body(task, call))
             result = await _with_limit(running, call)
             kept = result
-            if is_step(job):
+            if CHAIN_HEADER in job.headers:
                 kept = await goes_on_async(task.app, job, result)
             done = _done(task, call, kept)
         except asyncio.CancelledError:
@@ -386,10 +395,10 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
 
     The arguments of a callback are results, which are not read yet.
     """
-    if is_callback(call.envelope):
+    if call.is_callback:
         return None
     try:
-        call.bound = task.bind(call.envelope, is_result=is_after(call.attempt))
+        call.bound = task.bind(call.envelope, is_result=AFTER_HEADER in call.attempt.headers)
     except BadArguments as err:
         return outcome_of(err, task)
     return None
@@ -399,7 +408,7 @@ def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
     bound = call.bound
     if bound is None:
-        bound = task.bind(call.envelope, is_result=is_callback(call.envelope))
+        bound = task.bind(call.envelope, is_result=call.is_callback)
     call.control.is_in_task = True
     try:
         call.control.check()
@@ -437,7 +446,7 @@ def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
     job = call.attempt
     if not task.keeps(call.envelope):
         return DONE
-    if is_awaited(job.headers):
+    if CHILD_HEADER in job.headers or AFTER_HEADER in job.headers:  # somebody waits for it
         spare_bytes = call.control.spare_bytes
         return Outcome("done", result=packed(result, job.codec, job.headers, spare_bytes))
     try:

@@ -79,8 +79,6 @@ def _log(hook: Hook[Any], function: Any, job: Job) -> None:
 
 def run_inside(app: Hooks, job: Job, body: Callable[[], Any]) -> Any:
     """[U3] Runs the body of a plain task inside the middleware (U3.5, U3.6)."""
-    if not app.surrounds:
-        return body()
     made = [surround(job) for surround in app.surrounds]
     plain = [one for one in made if isinstance(one, AbstractContextManager)]
     if len(plain) < len(made):

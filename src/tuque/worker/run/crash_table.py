@@ -158,6 +158,10 @@ class CrashTable:
 
     @beats_at.setter
     def beats_at(self, at_s: float) -> None:
+        self.note_beat(at_s)
+
+    def note_beat(self, at_s: float) -> None:
+        """Notes for the parent when heartbeats go on."""
         INSTANT.pack_into(self._memory, BEATS_AT, at_s)
 
     @property

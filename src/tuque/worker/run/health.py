@@ -6,16 +6,19 @@ worker anew would not help.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sized
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from tuque.errors import ConfigError
+from tuque.logtext import facts
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
 from tuque.metrics.text import (
     COUNTER,
@@ -27,8 +30,11 @@ from tuque.metrics.text import (
     render,
     wants_open,
 )
+from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.link import Link
 from tuque.worker.run.stats import BOUNDS_S, ORDER, JobLog
+
+log: Final = logging.getLogger("tuque.worker")
 
 EVERY_S: Final = 5.0
 STALE_S: Final = 30.0  # a process that ended is replaced by then
@@ -50,6 +56,20 @@ def write(path: str, running: int, lost_s: float | None) -> None:
     new = Path(f"{path}.new")
     new.write_bytes(msgspec.json.encode(told))
     new.replace(path)
+
+
+async def keep(path: str, link: Link, busy: Callable[[], int]) -> None:
+    """[U4] Writes at intervals that the loop is alive (U4.4)."""
+    while True:
+        lost_s = time.monotonic() - link.last_answer_at if link.is_lost else None
+        try:
+            write(path, busy(), lost_s)
+        except OSError as err:
+            log.warning(
+                "the health file cannot be written: %(reason)s",
+                facts("health_unwritten", reason=err),
+            )
+        await asyncio.sleep(EVERY_S)
 
 
 def drop(path: str) -> None:
@@ -85,6 +105,12 @@ class Meter:
         self._slots = slots
         self._busy = busy
         self.beat_at = time.monotonic()  # when the loop turned last
+
+    async def loop(self) -> None:
+        """[O4] Notes at intervals that the worker's loop turns (O4.2)."""
+        while True:
+            self.beat_at = time.monotonic()
+            await asyncio.sleep(EVERY_S)
 
     def page(self, path: str, accept: str) -> Page | None:
         """[O4] The page of that path (O4.2)."""
@@ -138,6 +164,21 @@ class Meter:
                 sum(os.times()[:2])
             ),
         ]
+
+
+def begin_signs(
+    settings: WorkerSettings, story: JobLog, link: Link, runs: Sized
+) -> tuple[Listener | None, list[Coroutine[Any, Any, None]]]:
+    """The listener, and the loops that show that the worker is alive. Raises ConfigError."""
+    listener: Listener | None = None
+    loops: list[Coroutine[Any, Any, None]] = []
+    if settings.metrics_port is not None:
+        meter = Meter(story, link, settings.concurrency, lambda: len(runs))
+        listener = open_meter(meter, settings.metrics_port)
+        loops.append(meter.loop())
+    if settings.health_file is not None:
+        loops.append(keep(settings.health_file, link, lambda: len(runs)))
+    return listener, loops
 
 
 def open_meter(meter: Meter, port: int) -> Listener:

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tuque.client.retry import SHARE
 from tuque.errors import ConnectionError, Error
@@ -96,3 +96,9 @@ async def pause(wait_s: float | None, until: asyncio.Event) -> None:
             await until.wait()
     except TimeoutError:
         return
+
+
+async def wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
+    """Waits for the first of the tasks, until that monotonic time at most."""
+    timeout = max(0.0, until - time.monotonic())
+    await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

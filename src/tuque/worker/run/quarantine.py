@@ -11,15 +11,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 import msgspec
 
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
+from tuque.worker.pools.child import of_job
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, CrashTable
-from tuque.worker.run.in_flight import AT_WORK, SETTLING, STARTING, WAITING, Held
+from tuque.worker.run.jobs import AT_WORK, SETTLING, STARTING, WAITING, InFlight
 
 GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
 GOOD_RUNS_MAX: Final = 1024
@@ -55,6 +57,10 @@ class CrashHistory:
     def __init__(self, known: bytes = b"") -> None:
         """`known` is the `kept` of the previous process."""
         self._crashes = _decoder.decode(known) if known else {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._crashes)
 
     def kept(self, most_bytes: int) -> bytes:
         """The table for the next process; the latest crashes if not all fit."""
@@ -102,9 +108,10 @@ class Quarantine:
         self._pool = pool
         self._box = box
         self._trust = CrashHistory(box.notes if box is not None else b"")
-        self._line: deque[Held] = deque()
-        self._suspects: list[Held] = []  # waiting or running
-        self._running: Held | None = None
+        self._line: deque[InFlight] = deque()
+        self._suspects: list[InFlight] = []  # waiting or running
+        self.is_used = bool(self._trust)  # some jobs run here, or did
+        self._running: InFlight | None = None
         self._is_started = False
 
     def __len__(self) -> int:
@@ -123,15 +130,15 @@ class Quarantine:
 
     def takes(self, task: str) -> bool:
         """Whether a job of the task must run apart now."""
-        if self._pool is None:
+        if self._pool is None or not self.is_used:
             return False
         self._suspects = [held for held in self._suspects if held.state != SETTLING]
         is_suspect = any(held.task == task for held in self._suspects)
         return is_suspect or not self._trust.is_trusted(task, time.monotonic())
 
-    def line_up(self, held: Held, is_suspect: bool = False) -> None:
+    def line_up(self, held: InFlight, is_suspect: bool = False) -> None:
         """Adds a job; other jobs of a suspect's task follow it."""
-        held.is_apart = True
+        held.is_apart = self.is_used = True
         if is_suspect:
             self._suspects.append(held)
         self._line.append(held)
@@ -139,7 +146,16 @@ class Quarantine:
             self._is_started = True
             self._pool.start_later()
 
-    def next(self) -> Held | None:
+    def log_suspects(self, ended: str) -> None:
+        """Logs how many jobs of the previous process are suspects; `ended`: how it did."""
+        if self._suspects:
+            log.warning(
+                "%(jobs)d jobs ran when a process %(reason)s: they run again one at a time, "
+                "apart and uncounted",
+                facts("jobs_suspected", jobs=len(self._suspects), reason=ended),
+            )
+
+    def next(self) -> InFlight | None:
         """The job to run now, if one waits and the process is ready."""
         if self._pool is None or self._running is not None or not self._pool.is_ready:
             return None
@@ -150,7 +166,7 @@ class Quarantine:
                 return held
         return None
 
-    async def run(self, held: Held) -> Outcome:
+    async def run(self, held: InFlight) -> Outcome:
         """Runs the job that `next` returned."""
         assert self._pool is not None
         assert held.call is not None
@@ -159,12 +175,12 @@ class Quarantine:
         finally:
             self._running = None
 
-    def forgo(self, held: Held) -> None:
+    def forgo(self, held: InFlight) -> None:
         """The job that `next` returned does not run."""
         if self._running is held:
             self._running = None
 
-    def ended(self, held: Held, outcome: Outcome) -> list[Held]:
+    def ended(self, held: InFlight, outcome: Outcome) -> list[InFlight]:
         """Records the end of a run; returns waiting jobs that may now run beside others."""
         if outcome.kind == "crashed":
             self.blame(held)
@@ -180,12 +196,13 @@ class Quarantine:
             other.is_apart = False
         return freed
 
-    def blame(self, held: Held) -> None:
+    def blame(self, held: InFlight) -> None:
         """Records that this job ended its process, also for the worker's next process."""
         log.warning(
             "%(run)s ended its process: jobs of its task run apart for a while",
             facts("process_ended_by_job", run=held),
         )
+        self.is_used = True
         self._trust.crashed(held.task, held.job.id, time.monotonic())
         if self._box is not None:
             self._box.notes = self._trust.kept(NOTES_BYTES)
@@ -213,12 +230,13 @@ class Alone:
     """
 
     def __init__(self) -> None:
-        self._held: Held | None = None
+        self._held: InFlight | None = None
         self._since_s = 0.0  # when nothing else could begin
         self._others_until_s = 0.0
-        self._idle_until_s = 0.0  # until then another job may come
+        self._idle_from_s = -inf  # since when no suspect is here: another job may come
         self._patience_s = PATIENCE_S
-        self._comes_next = False  # others may follow the last one
+        self._took_s = -inf  # when the last one was taken: others may follow it
+        self.other_s = -inf  # when a job came that is no suspect
 
     def has_one(self, now_s: float) -> bool:
         """Whether a suspect waits or runs: nothing else is fetched, nor begins."""
@@ -228,33 +246,33 @@ class Alone:
 
     def comes_next(self, now_s: float) -> bool:
         """Whether the next job is likely to be a suspect that runs: they are fetched one by one."""
-        return self._comes_next and now_s >= self._others_until_s
+        return self._took_s > self.other_s and now_s >= self._others_until_s
 
-    def saw_other(self, now_s: float) -> None:
-        """A job came that is no suspect."""
-        self._comes_next = False
-        self._idle_until_s = now_s + IDLE_S
-
-    def takes(self, held: Held, is_idle: bool, now_s: float) -> bool:
+    def takes(self, held: InFlight, is_idle: bool, now_s: float) -> bool:
         """Takes the suspect, if it is its turn; `is_idle`: the worker has nothing else."""
         from_s = self._others_until_s
         if is_idle:
-            from_s = min(from_s, self._idle_until_s)
+            from_s = min(from_s, max(self._idle_from_s, self.other_s) + IDLE_S)
         if self.has_one(now_s) or now_s < from_s:
             return False
         self._held = held
         self._since_s = now_s
-        self._comes_next = True
+        self._took_s = now_s
+        log.info(
+            "%(run)s runs alone: a worker that had it was lost",
+            facts("job_alone", run=held),
+            extra=of_job(held.about),
+        )
         return True
 
-    def begin(self) -> Held | None:
+    def begin(self) -> InFlight | None:
         """The suspect, if it waits: nothing else runs any more."""
         if self._held is None or self._held.state != WAITING:
             return None
         self._patience_s = PATIENCE_S
         return self._held
 
-    def forgo(self, now_s: float) -> Held | None:
+    def forgo(self, now_s: float) -> InFlight | None:
         """The suspect, if it has waited too long: it goes back, and others begin (U2.24).
 
         The next one may wait longer. So one of them has its turn, however long the others run.
@@ -265,7 +283,7 @@ class Alone:
         if now_s - self._since_s < self._patience_s:
             return None
         self._patience_s = min(PATIENCE_S_MAX, 2 * self._patience_s)
-        self._comes_next = False
+        self._took_s = -inf
         self._end(now_s)
         return held
 
@@ -276,4 +294,4 @@ class Alone:
     def _end(self, now_s: float) -> None:
         self._held = None
         self._others_until_s = now_s + (now_s - self._since_s)
-        self._idle_until_s = now_s + IDLE_S
+        self._idle_from_s = now_s

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from tuque.client.routing.nodes import GOOD_PRIORITY
 from tuque.client.url import Address, Settings, url_of
 from tuque.errors import Error, ReplyError
 from tuque.logtext import facts
+from tuque.worker.run.crash_table import CrashTable, new_mark
 from tuque.worker.run.link import pause
 
 T = TypeVar("T")
@@ -36,6 +38,12 @@ BYE_S: Final = 2.0
 QUEUES_MAX: Final = 100  # that a node takes (O11.6)
 TEXT_BYTES: Final = 255  # of the version that a node takes
 QUEUES_BYTES: Final = 8_192  # of their names
+
+
+def worker_name(box: CrashTable | None) -> str:
+    """[U6] The name under which runs begin: all processes of one parent have the same (U6.4)."""
+    pid, mark = (os.getpid(), new_mark()) if box is None else (os.getppid(), box.name_mark)
+    return f"{socket.gethostname()}/{pid}-{mark}"
 
 
 # ---- Other nodes that know the worker get the same calls as the one in use (SPEC U6.1)

@@ -3,7 +3,8 @@
 Keeps each command until the broker has replied, through any outage: each may be sent twice. START
 names the worker, so that a repeated one gets the same run. A result that is too big for the
 broker is left out (SPEC U2.7). What a tube refuses because it has no leader, or too few nodes take
-copies, is sent again later; all else continues meanwhile (U2.16).
+copies, is sent again later; all else continues meanwhile (U2.16). What the broker replies goes to
+the log, the counters and the hooks.
 """
 
 from __future__ import annotations
@@ -12,23 +13,41 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tuque import aio
-from tuque.client.commands.work import Run
-from tuque.errors import ConnectionError, Error, ReplyError
+from tuque.client.commands.work import Failed, Run
+from tuque.errors import (
+    Conflict,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    Misconf,
+    NoJob,
+    NoQuorum,
+    NotTaken,
+    ReadOnly,
+    ReplyError,
+    TooLate,
+    TubeHome,
+)
 from tuque.logtext import facts
 from tuque.worker.app.codec import lost_result
-from tuque.worker.app.decisions import Done, Fail, Outcome, Release
-from tuque.worker.app.encryption import RESULT, Keys, is_sealed
-from tuque.worker.run.ack_sender import NOT_NOW
+from tuque.worker.app.decisions import Done, Fail, Outcome, Release, Report, instead
+from tuque.worker.app.encryption import PROGRESS, RESULT, Keys, is_sealed
+from tuque.worker.pools.child import of_job
+from tuque.worker.pools.execute import HookRunner, over_limit_text
 from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
+from tuque.worker.run.heartbeat import OVER
+from tuque.worker.run.jobs import AT_WORK, InFlight
 from tuque.worker.run.link import Link, pause
+from tuque.worker.run.stats import JobLog
 from tuque.worker.workflow.create import is_too_big
 
 log: Final = logging.getLogger("tuque.worker")
@@ -36,47 +55,82 @@ log: Final = logging.getLogger("tuque.worker")
 AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
-NOT_YET: Final = (ConnectionError, *NOT_NOW)
+# the broker did nothing, and will do it later
+NOT_YET: Final = (
+    ConnectionError,
+    Conflict,
+    Leaving,
+    Loading,
+    Misconf,
+    TubeHome,
+    NoQuorum,
+    ReadOnly,
+)
 # between tries, while a tube has no leader, or too few copies; a switchover is short
 FIRST_WAIT_S: Final = 0.05
 MAX_WAIT_S: Final = 1.0
 TELL_AFTER: Final = 5  # tries
 
-Ended = Done | Fail | Release
-
 IN_LOG: Final = "its text is in the log of the worker"
 OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
 
 
-class RunReporter:
-    """The words for the broker, and the loop that sends them."""
+def is_refused(answer: object) -> bool:
+    """Whether the run has no outcome yet: the broker does not take such words about it."""
+    if not isinstance(answer, ReplyError) or answer.retryable:
+        return False
+    return not isinstance(answer, (*OVER, NoJob, NotTaken))
+
+
+class Hands(Protocol):
+    """What a worker does when the broker has replied."""
+
+    def held_of(self, job_id: str) -> InFlight | None:
+        """The job, if it is held."""
+
+    def on_started(self, job_id: str, found: Run | ReplyError) -> None:
+        """The job has a run, or why it has none."""
+
+    def on_refused(self, job_id: str, err: ReplyError) -> None:
+        """The broker refused START as a whole."""
+
+    def on_over(self, job_id: str, run: str, err: Error) -> None:
+        """The run is over (U2.3)."""
+
+    def on_told(self, report: Report, answer: object) -> None:
+        """The broker knows how the run ended, or that it had ended otherwise."""
+
+
+class Reporter:
+    """The words for the broker, the loop that sends them, and what follows from the replies."""
 
     def __init__(
         self,
         client: aio.Client,
         link: Link,
         name: str,
-        on_started: Callable[[str, Run | ReplyError], None],
-        on_refused: Callable[[str, ReplyError], None],
-        on_told: Callable[[Ended, object], None],
-        queue_of: Callable[[str], str] = lambda job_id: "",
+        hands: Hands,
+        story: JobLog,
+        aside: HookRunner,
+        keys: Keys | None,
     ) -> None:
-        """`on_started` gets a job's run or why there is none, `on_told` the reply to an end.
+        """`name` is the worker's; a later process under the same name may go on with its runs.
 
-        `on_refused` is called for each job if the broker refused START as a whole. A command is
-        about jobs of one queue: tubes have different leaders.
+        A command is about jobs of one queue: tubes have different leaders.
         """
         self._client = client
         self._link = link
         self._name = name
-        self._on_started = on_started
-        self._on_refused = on_refused
-        self._on_told = on_told
-        self._queue_of = queue_of
-        self._ended: deque[Ended] = deque()
+        self._hands = hands
+        self._story = story
+        self._aside = aside
+        self._keys = keys
+        self._is_progress_told = True
+        self._telling: set[asyncio.Task[None]] = set()
+        self._ended: deque[Report] = deque()
         self._starts: deque[str] = deque()
         # of tubes without a leader, or that too few nodes copy
-        self._untaken: list[Ended] = []
+        self._untaken: list[Report] = []
         self._untaken_starts: list[str] = []
         self._untaken_until = 0.0
         self._tries = 0
@@ -90,7 +144,7 @@ class RunReporter:
         self._starts.append(job_id)
         self._wake()
 
-    def put(self, ended: Ended) -> None:
+    def put(self, ended: Report) -> None:
         """The run has ended, or the job did not begin."""
         self._ended.append(ended)
         self._wake()
@@ -125,26 +179,30 @@ class RunReporter:
             if not self.pending:
                 self._empty.set()
 
+    def _queue_of(self, job_id: str) -> str:
+        held = self._hands.held_of(job_id)
+        return "" if held is None else held.job.queue
+
     async def _wait_for_tubes(self) -> None:
         """[U2] What a tube did not take is said again later; new words go first (U2.16)."""
         if self._untaken or self._untaken_starts:
             await pause(self._untaken_until - time.monotonic(), self._work)
             self._work.set()
 
-    def _lighten(self, refused: dict[Ended, Error]) -> None:
+    def _lighten(self, refused: dict[Report, Error]) -> None:
         """[U2] The broker said that these are too big (U2.7)."""
         for i, one in enumerate(self._ended):
             if one in refused:
                 self._ended[i] = _lighter(one, refused[one])
 
-    def _next_ended(self) -> list[Ended]:
+    def _next_ended(self) -> list[Report]:
         """The ends of the next round trip: not too many, nor too many bytes."""
         if time.monotonic() >= self._untaken_until:
             self._ended.extend(self._untaken)
             self._starts.extend(self._untaken_starts)
             self._untaken.clear()
             self._untaken_starts.clear()
-        ended: list[Ended] = []
+        ended: list[Report] = []
         size = 0
         for one in islice(self._ended, AT_ONCE):
             size += _weight(one)
@@ -158,28 +216,15 @@ class RunReporter:
         ended = self._next_ended()
         starts = list(islice(self._starts, AT_ONCE))
         pipeline = self._client.pipeline()
-        said: list[list[Ended]] = []
-        plain: dict[str, list[Ended]] = {}
-        backs: dict[tuple[str, float | None], list[Ended]] = {}
-        for one in ended:
-            queue = self._queue_of(one.job_id)
-            if isinstance(one, Release):
-                backs.setdefault((queue, one.delay_s), []).append(one)
-            elif isinstance(one, Fail) or one.result is not None:
-                _queue(pipeline, one)
-                said.append([one])
-            else:
-                plain.setdefault(queue, []).append(one)
-        for some in plain.values():
-            pipeline.done_many(*((one.job_id, one.run) for one in some))
-            said.append(some)
-        for (_, delay_s), some in backs.items():
-            pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
-            said.append(some)
+        said = self._end(pipeline, ended)
         begun = self._begin(pipeline, starts)
         answers = await answers_of(pipeline, len(said) + len(begun), self._client)
         replies = zip(said, answers, strict=False)
-        too_big = {one: a for (one, *_), a in replies if _weight(one) and is_too_big(a)}
+        too_big = {
+            one: a
+            for (one, *_), a in replies
+            if isinstance(a, Error) and _weight(one) and is_too_big(a)
+        }
         for answer in answers:
             if isinstance(answer, NOT_YET) and not self._is_of_tube(answer):
                 self._lighten(too_big)
@@ -187,14 +232,15 @@ class RunReporter:
         untaken = self._untaken_of(said, answers)
         for _ in ended:
             one = self._ended.popleft()
-            if one in too_big:
+            if too_big and one in too_big:
                 self._ended.append(one)
         self._lighten(too_big)
         for _ in starts:
             self._starts.popleft()
+        again = {*too_big, *untaken}
         for some, answer in zip(said, answers, strict=False):
             for one in some:
-                if one not in too_big and one not in untaken:
+                if not again or one not in again:
                     self._on_told(one, answer)
         for job_ids, found in zip(begun, answers[len(said) :], strict=True):
             self._take_runs(job_ids, found)
@@ -202,6 +248,28 @@ class RunReporter:
             self._tries = 0
         if not are_about_homes(answers, self._client.node):
             self._link.answered()
+
+    def _end(self, pipeline: Any, ended: list[Report]) -> list[list[Report]]:
+        """Adds what became of these runs, together where one command can say it; returns how."""
+        words: list[list[Report]] = []
+        plain: dict[str, list[Report]] = {}
+        backs: dict[tuple[str, float | None], list[Report]] = {}
+        for one in ended:
+            queue = self._queue_of(one.job_id)
+            if isinstance(one, Release):
+                backs.setdefault((queue, one.delay_s), []).append(one)
+            elif isinstance(one, Fail) or one.result is not None:
+                _queue(pipeline, one)
+                words.append([one])
+            else:
+                plain.setdefault(queue, []).append(one)
+        for some in plain.values():
+            pipeline.done_many(*((one.job_id, one.run) for one in some))
+            words.append(some)
+        for (_, delay_s), some in backs.items():
+            pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
+            words.append(some)
+        return words
 
     def _begin(self, pipeline: Any, starts: list[str]) -> list[list[str]]:
         """Adds a START for the jobs of each queue; returns which."""
@@ -216,9 +284,9 @@ class RunReporter:
         """Whether only one tube does not take words now."""
         return isinstance(answer, Error) and is_about_home(answer, self._client.node)
 
-    def _untaken_of(self, said: list[list[Ended]], answers: list[Any]) -> set[Ended]:
+    def _untaken_of(self, said: list[list[Report]], answers: list[Any]) -> set[Report]:
         """[U2] What a tube did not take, kept for later (U2.16)."""
-        found: set[Ended] = set()
+        found: set[Report] = set()
         for some, answer in zip(said, answers, strict=False):
             if self._is_of_tube(answer):
                 found.update(some)
@@ -247,10 +315,139 @@ class RunReporter:
             return
         if isinstance(found, ReplyError):
             for job_id in starts:
-                self._on_refused(job_id, found)
+                self._hands.on_refused(job_id, found)
             return
         for job_id, run in zip(starts, found, strict=True):
-            self._on_started(job_id, run)
+            self._hands.on_started(job_id, run)
+
+    # What follows from the replies
+
+    def _on_told(self, ended: Report, answer: object) -> None:
+        held = self._hands.held_of(ended.job_id)
+        if held is not None and is_refused(answer):
+            other = instead(ended, str(answer))
+            if other is not None:
+                self._refused(held, ended, other, answer)
+                return
+        if held is None or held.outcome is None:
+            pass  # it did not run here
+        elif isinstance(ended, Fail):
+            self._on_failed(held, held.outcome, ended, answer)
+        elif isinstance(ended, Release) and held.outcome.kind == "retry":
+            self._aside.put_off(held.about, held.outcome, ended.delay_s or 0.0)
+        if isinstance(answer, ReplyError) and not isinstance(ended, Fail):
+            if not isinstance(answer, NoJob):
+                log.error(
+                    "job %(job)s: %(reason)s",
+                    facts("job_outcome_refused", job=ended.job_id, reason=answer),
+                )
+        self._hands.on_told(ended, answer)
+
+    def _on_failed(self, held: InFlight, outcome: Outcome, fail: Fail, answer: object) -> None:
+        """The reply to FAIL: what became of the job."""
+        if isinstance(answer, Failed) and answer.became == "retry":
+            self._comes_again(held, outcome, answer.wait_s)
+        elif isinstance(answer, Failed) and answer.became == "dead":
+            self._is_dead(held, outcome, answer.queue, fail.reason)
+        elif isinstance(answer, TooLate) or (
+            isinstance(answer, OVER) and outcome.kind == "timeout"
+        ):
+            self.in_background(self._learn(held, outcome))
+        else:
+            log.info(
+                "%(run)s had ended otherwise: %(reason)s",
+                facts("job_ended_elsewhere", run=held, reason=answer),
+            )
+
+    def _refused(self, held: InFlight, ended: Report, other: Report, answer: object) -> None:
+        """[U2] The broker takes no such outcome: says so, and sends another one (U2.17)."""
+        log.error(
+            "%(run)s: the broker refused its outcome and gets another one: %(reason)s",
+            facts("job_outcome_refused", run=held, reason=answer),
+            extra=of_job(held.about),
+        )
+        if isinstance(other, Fail) and not isinstance(ended, Fail) and held.outcome is not None:
+            self.judged(held, Outcome("failed", other.reason))
+        self.put(other)
+
+    def judged(self, held: InFlight, outcome: Outcome) -> None:
+        """What the run came to, for hooks."""
+        held.outcome = outcome
+        self._aside.ended(held.about, held.call, outcome)
+
+    def _comes_again(self, held: InFlight, outcome: Outcome, wait_s: float | None) -> None:
+        self._story.again(held.about, outcome, wait_s, held.took_s)
+        self._aside.put_off(held.about, outcome, wait_s)
+
+    def _is_dead(self, held: InFlight, outcome: Outcome, queue: str, reason: str) -> None:
+        self._story.dead(held.about, outcome, queue, held.took_s)
+        log.warning(
+            "%(run)s is dead, in %(letters)s: %(reason)s",
+            facts("job_dead", run=held, letters=queue, reason=reason),
+            extra=of_job(held.about),
+        )
+        self._aside.buried(held.about, outcome, queue)
+
+    async def _learn(self, held: InFlight, outcome: Outcome) -> None:
+        """The broker has ended the run at its time limit by itself: asks what follows."""
+        if outcome.kind != "timeout":
+            reason = over_limit_text(held.call.time_limit_s if held.call else None)
+            outcome = Outcome("timeout", reason, outcome.trace)
+        try:
+            found = await self._client.result(held.job.id)
+            if found.state == "dead":
+                letter = await self._client.dead_show(held.job.id)
+                self._is_dead(held, outcome, letter.queue, outcome.text)
+            elif not found.is_over:
+                self._comes_again(held, outcome, None)
+        except Error as err:
+            log.info(
+                "%(run)s ran into its time limit; what follows is not known: %(reason)s",
+                facts("time_limit_unknown", run=held, reason=err),
+            )
+
+    # Progress
+
+    def progress_of(self, held: InFlight) -> Callable[[bytes], None]:
+        """Takes the progress of a job in any thread."""
+        loop = asyncio.get_running_loop()
+
+        def take(data: bytes) -> None:
+            held.progress = data
+            loop.call_soon_threadsafe(self.send_latest, held)
+
+        return take
+
+    def send_latest(self, held: InFlight) -> None:
+        """Sends the progress of a run, if it was not sent."""
+        data = held.progress
+        if data is not None and data is not held.sent and held.state == AT_WORK:
+            held.sent = data
+            self.in_background(self.send_progress(held, data))
+
+    async def send_progress(self, held: InFlight, data: bytes) -> None:
+        """Sends the broker how far a run is."""
+        if self._keys is not None:
+            data = self._keys.seal(data, PROGRESS, held.job.id)  # U8.3
+        try:
+            await self._client.progress(held.job.id, held.run, data)
+            self._is_progress_told = True
+        except OVER as err:
+            self._hands.on_over(held.job.id, held.run, err)
+        except Error as err:
+            if not self._is_progress_told:
+                return  # logged already, and no progress was told since
+            self._is_progress_told = False
+            log.info(
+                "%(run)s: its progress was not sent: %(reason)s",
+                facts("progress_unsent", run=held, reason=err),
+            )
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside all else."""
+        telling = asyncio.create_task(work)
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
 
 
 def _queue(pipeline: Any, one: Done | Fail) -> None:
@@ -260,6 +457,7 @@ def _queue(pipeline: Any, one: Done | Fail) -> None:
     pipeline.fail(
         one.job_id,
         one.run,
+        delay=one.delay_s,
         reason=one.reason,
         detail=one.detail or None,
         cause=None if one.cause == "failed" else one.cause,
@@ -267,14 +465,14 @@ def _queue(pipeline: Any, one: Done | Fail) -> None:
     )
 
 
-def _weight(one: Ended) -> int:
+def _weight(one: Report) -> int:
     """The bytes of its result or detail."""
     if isinstance(one, Done):
         return len(one.result or b"")
     return len(one.detail) if isinstance(one, Fail) else 0
 
 
-def _lighter(one: Ended, err: Error) -> Ended:
+def _lighter(one: Report, err: Error) -> Report:
     """[U2] The same end without what is too big for the broker (U2.7)."""
     if isinstance(one, Done) and one.result is not None:
         log.error(

@@ -14,15 +14,7 @@ from collections import Counter, OrderedDict
 from typing import Final
 
 from tuque.logtext import facts
-from tuque.worker.app.decisions import (
-    Ack,
-    Dead,
-    Done,
-    Nack,
-    Outcome,
-    Release,
-    Settlement,
-)
+from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import Job
 
@@ -76,49 +68,48 @@ class JobLog:
         counts = self.counts if since is None else self.counts - since
         return ", ".join(f"{counts[what]:,} {what}" for what in ORDER if counts[what]) or "no jobs"
 
-    def ended(
-        self, job: Job, number: int, outcome: Outcome, then: Settlement, took_s: float
-    ) -> None:
-        """Logs the result of one attempt, and what comes next."""
-        self._count(job.task or "?", outcome.kind, took_s)
-        name = f"job {job.id} ({job.task or '?'})"
-        if isinstance(then, Ack | Done):
-            self.counts[DONE] += 1
-            self.unwell.discard(job.id)
+    def done(self, job: Job, took_s: float) -> None:
+        """Counts and logs a run that is done."""
+        self._count(job.task or "?", "done", took_s)
+        self.counts[DONE] += 1
+        self.unwell.discard(job.id)
+        if log.isEnabledFor(logging.DEBUG):
             log.debug(
                 "%(run)s done in %(seconds).3f s",
-                facts("job_done", run=name, seconds=took_s),
+                facts("job_done", run=name_of(job), seconds=took_s),
                 extra=of_job(job),
             )
-            return
+
+    def again(self, job: Job, outcome: Outcome, wait_s: float | None, took_s: float) -> None:
+        """Counts and logs a run after which the job comes again."""
+        self._failed(job, outcome, f"next try in {wait_s or 0:.1f} s", took_s)
+
+    def dead(self, job: Job, outcome: Outcome, queue: str, took_s: float) -> None:
+        """Counts and logs the last run of a job, which is a dead letter in that queue."""
+        self.counts[DEAD] += 1
+        self._fell_ill(job.id)
+        self._failed(job, outcome, f"no more tries, it goes to {queue}", took_s)
+
+    def _failed(self, job: Job, outcome: Outcome, after: str, took_s: float) -> None:
+        self._count(job.task or "?", outcome.kind, took_s)
         what = "asked to run later" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
         if outcome.kind != "retry":
             self._fell_ill(job.id)
-        if isinstance(then, Nack | Release):
-            after = f"next try in {then.delay_s or 0:.1f} s"
-        else:
-            assert isinstance(then, Dead)
-            after = f"no more tries, it goes to {then.queue}"
         is_new = self._is_new(outcome.trace)
         log.warning(
             "%(run)s %(what)s (attempt %(number)d): %(reason)s; %(next)s%(remark)s",
             facts(
                 "job_put_off" if outcome.kind == "retry" else "job_failed",
-                run=name,
+                run=name_of(job),
                 what=what,
-                number=number,
+                number=job.number,
                 reason=outcome.text,
                 next=after,
                 remark="" if is_new else " (traceback as before)",
             ),
             extra={"trace": outcome.trace if is_new else "", **of_job(job)},
         )
-
-    def died(self, job_id: str) -> None:
-        """Counts a dead letter, also of a job that never ran."""
-        self.counts[DEAD] += 1
-        self._fell_ill(job_id)
 
     def _fell_ill(self, job_id: str) -> None:
         if len(self.unwell) < UNWELL_KEPT:
@@ -157,3 +148,8 @@ class JobLog:
                     "in the last %(seconds).0f s: %(text)s",
                     facts("summary", seconds=TOLD_EVERY_S, text=self.summary(before)),
                 )
+
+
+def name_of(job: Job) -> str:
+    """The job in a line of the log."""
+    return f"job {job.id} ({job.task or '?'})"

@@ -25,7 +25,7 @@ import msgspec
 
 from tuque import aio
 from tuque.client.api import Job, JobInfo
-from tuque.client.commands.work import Result
+from tuque.client.commands.work import UNBEGUN, Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
 from tuque.worker.pools.processes import (
@@ -231,7 +231,7 @@ async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list
         for entry, info in zip(some, answers, strict=True):
             if isinstance(info, JobInfo) and is_ours(entry, info):
                 assert info.queue is not None and info.body is not None
-                found.append((entry, job_of(info, info.queue, info.body)))
+                found.append((entry, job_of(entry, info, info.queue, info.body)))
     return await _with_limits(client, found, worker)
 
 
@@ -244,17 +244,17 @@ async def _with_limits(
     for _, job in found:
         pipeline.result(job.id)
     answers: Iterable[object] = await pipeline.execute(raise_on_error=False) if found else []
-    for (entry, job), told in zip(found, answers, strict=True):
-        if not isinstance(told, Result):
+    for (entry, job), result in zip(found, answers, strict=True):
+        if not isinstance(result, Result) or entry.run == UNBEGUN:
             ours.append((entry, job))
-        elif entry.state != ENDED or not told.of or is_at_work(told, worker):
-            ours.append((entry, msgspec.structs.replace(job, of=told.of)))
+        elif entry.state != ENDED or is_at_work(result, worker):
+            ours.append((entry, msgspec.structs.replace(job, of=result.of)))
     return ours
 
 
-def is_at_work(told: Result, worker: str) -> bool:
+def is_at_work(result: Result, worker: str) -> bool:
     """Whether the run is still that of this worker: nobody was told how it ended."""
-    return told.state == "running" and told.worker == worker
+    return result.state == "running" and result.worker == worker
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:
@@ -263,9 +263,12 @@ def is_ours(entry: Entry, info: JobInfo) -> bool:
     return info.state == "active" and info.body is not None and number == entry.number
 
 
-def job_of(info: JobInfo, queue: str, body: bytes) -> Job:
+def job_of(entry: Entry, info: JobInfo, queue: str, body: bytes) -> Job:
     """A job as GETJOB returned it."""
     work = info.work
-    headers, crashes = ({}, 0) if work is None else (work.headers, work.crashes)
+    headers, crashes, failed = ({}, 0, 0)
+    if work is not None:
+        headers, crashes, failed = work.headers, work.crashes, work.failed
+    attempt = 0 if entry.run == UNBEGUN else failed + 1
     counts = info.nacks, info.additional_deliveries
-    return Job(queue, info.id, body, *counts, headers=headers, crashes=crashes)
+    return Job(queue, info.id, body, *counts, attempt, headers=headers, crashes=crashes)

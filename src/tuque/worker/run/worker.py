@@ -1,8 +1,8 @@
 """The worker: fetches jobs, has a pool run them, and leaves nothing half done when it stops.
 
 One event loop runs four kinds of loops: fetching (fetch.py), heartbeats (heartbeat.py), reports
-(report.py, ack_sender.py) and a short task for each running job. app/decisions.py decides, the
-pools run jobs. A job is *held* from its delivery until the broker knows its result.
+(report.py) and a short task for each running job. jobs.py and app/decisions.py decide, the
+pools run jobs. A job is *held* from its delivery until the broker knows its outcome.
 """
 
 from __future__ import annotations
@@ -12,75 +12,156 @@ import contextlib
 import faulthandler
 import heapq
 import logging
+import random
 import time
 from typing import Any, Final
+from zlib import crc32
 
+from tuque import aio
 from tuque.client.api import Job
-from tuque.errors import Error
+from tuque.client.commands.work import UNBEGUN, Run
+from tuque.errors import Error, ReplyError, Stale, TooLate
 from tuque.logtext import facts
-from tuque.metrics.listener import Listener
-from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import (
     MAX_FETCH,
+    Done,
+    Fail,
     Outcome,
+    Release,
+    Report,
     Want,
+    conclude,
     is_at_most_once,
-    one_line,
     room,
 )
-from tuque.worker.app.task import SPREAD
+from tuque.worker.app.hooks import Hooks
+from tuque.worker.app.task import SPREAD, Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import describe
+from tuque.worker.pools.execute import HookRunner, describe
+from tuque.worker.pools.pools import Pool
+from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import check_memory_shown, has_room, is_over
-from tuque.worker.run import health
 from tuque.worker.run.crash_table import (
     RUNNING,
     SUSPECT,
     WORKING,
+    CrashTable,
     Entry,
 )
 from tuque.worker.run.crash_table import WAITING as WAITS
-from tuque.worker.run.fetch import POLL_MS
-from tuque.worker.run.health import Meter, open_meter
-from tuque.worker.run.holder import LATER_S, Holder
-from tuque.worker.run.in_flight import (
+from tuque.worker.run.fetch import POLL_MS, Fetcher, UnavailableQueues
+from tuque.worker.run.health import begin_signs
+from tuque.worker.run.heartbeat import Heartbeats
+from tuque.worker.run.jobs import (
     AT_WORK,
     SETTLING,
+    STARTING,
     WAITING,
-    Held,
+    InFlight,
+    PutOff,
+    WorkerSettings,
+    is_suspect,
+    log_jobs,
+    log_ready,
+    prepare,
 )
-from tuque.worker.run.link import pause
-from tuque.worker.run.registration import Registration
+from tuque.worker.run.link import Link, pause, wait_for
+from tuque.worker.run.quarantine import Alone, Quarantine
+from tuque.worker.run.registration import Registration, worker_name
+from tuque.worker.run.report import Reporter, sealed
 from tuque.worker.run.stats import DONE as JOBS_DONE
-from tuque.worker.run.stats import FAILED
+from tuque.worker.run.stats import FAILED, GIVEN_BACK, GONE, JobLog
 from tuque.worker.run.supervise import inherited, jobs_of
 
 log: Final = logging.getLogger("tuque.worker")
-
 
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_WORDS_S_MIN: Final = 0.5
 LAST_FETCH_S: Final = POLL_MS / 1000 + 0.5  # until the broker has ended the last GETJOB
 UNSETTLED_MAX: Final = 1000
 AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
+LATER_S: Final = (0.2, 1.0)  # after which a suspect comes again (U2.23)
+REFUSED_S: Final = 5.0  # until a job comes again whose START was refused
 
 
-class Worker(Holder):
+class Worker:
     """A worker of one process; `run` returns after it was stopped and has finished."""
 
-    def __init__(self, *words: Any) -> None:
-        """The arguments are those of `Holder`."""
-        super().__init__(*words)
+    reporter_of: type[Reporter] = Reporter
+    aside_of: type[HookRunner] = HookRunner
+
+    def __init__(
+        self,
+        tasks: dict[str, Task[..., Any]],
+        client: aio.Client,
+        pool: Pool,
+        settings: WorkerSettings,
+        box: CrashTable | None = None,
+        pool_apart: ProcessPool | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
+        self._aside = self.aside_of(tasks, hooks)
+        self._keys = None if hooks is None else hooks.keys
+        self._box = box
+        self._tasks = tasks
+        self._client = client
+        self._pool = pool
+        self._settings = settings
+        self._priority = {queue: at for at, queue in enumerate(settings.queues)}
+        self._rng = random.Random()
+        self.story = JobLog()
+        self._link = Link(self._rng)
+        self.name = self.name_of(box)
+        self._held: dict[str, InFlight] = {}
+        self._waiting: list[tuple[int, int, InFlight]] = []
+        self._runs: dict[asyncio.Task[None], InFlight] = {}
+        self._put_off = PutOff()
+        self._starting = 0
+        self._taken = self._lined_up = 0
+        self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._begun_at = time.monotonic()  # the last one
         self._is_slow = False  # its jobs are too long to fetch others ahead
-        self._herald = Registration(
-            self._client,
-            self.name,
-            self._settings.queues,
-            self._settings.app_version,
-            self._figures,
-            {"quiet": self.quiet, "stop": self.stop},
+        self._has_room = False  # for more memory than it has
+        self._room = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._abort = asyncio.Event()
+        self._is_quiet = self._is_leaving = False
+        self.is_retired = False  # it has too much memory, and another process follows
+        self._alone, self._quarantine = Alone(), Quarantine(pool_apart, box)
+        self._quarantine.on_ready(self._start_waiting)
+        pool.on_ready = self._start_waiting
+        self._make_talkers()
+
+    def _make_talkers(self) -> None:
+        """What talks to the broker: for jobs, of runs, and of the worker itself."""
+        client, link, settings = self._client, self._link, self._settings
+        self._reporter = self.reporter_of(
+            client, link, self.name, self, self.story, self._aside, self._keys
         )
+        self._heart = Heartbeats(
+            client, link, self._on_gone, self._run_of, self.on_over, self._queue_of
+        )
+        if self._box is not None:
+            self._heart.tells = self._box.note_beat
+        away = UnavailableQueues(self._rng)
+        self._fetcher = Fetcher(client, settings.queues, away, self._accept, self._room)
+        orders = {"quiet": self.quiet, "stop": self.stop}
+        self._herald = Registration(
+            client, self.name, settings.queues, settings.app_version, self._figures, orders
+        )
+
+    def name_of(self, box: CrashTable | None) -> str:
+        """The name under which runs begin."""
+        return worker_name(box)
+
+    def now_s(self) -> float:
+        """The time in seconds, for differences."""
+        return time.monotonic()
+
+    def wall_s(self) -> float:
+        """The time in unix seconds."""
+        return time.time()
 
     def _figures(self) -> dict[str, Any]:
         """What the worker says of itself that changes."""
@@ -89,7 +170,7 @@ class Worker(Holder):
             "busy": len(self._runs),
             "done": self.story.counts[JOBS_DONE],
             "failed": self.story.counts[FAILED],
-            "quiet": self._is_quiet or self.is_stopping(),
+            "quiet": self._is_quiet or self._stop.is_set(),
         }
 
     # Called from outside
@@ -102,8 +183,11 @@ class Worker(Holder):
         self._room.set()
 
     def cancel(self, job_id: str, run: str) -> None:
-        """Cancels a run, as the broker asks."""
-        self._runs_told.pushed(job_id, run)
+        """The broker says that a run is over; it does not say why."""
+        held = self._held.get(job_id)
+        is_limit = held is not None and run == held.run and held.is_limit_over(self.now_s())
+        if not is_limit or not self._heart.ask(job_id):
+            self.on_over(job_id, run)
 
     def ordered(self, name: str, order: str) -> None:
         """Does what an operator asks, over the broker."""
@@ -116,43 +200,32 @@ class Worker(Holder):
 
     def dump(self) -> None:
         """Logs the running jobs and their times; writes the stacks of all threads to stderr."""
-        now = time.monotonic()
-        for held in self._runs.values():
-            log.info(
-                "runs for %(seconds).1f s: %(run)s",
-                facts("job_running", seconds=now - held.since, run=held),
-            )
-        waiting = len(self._waiting) + len(self._apart)
-        log.info(
-            "%(running)d run, %(waiting)d wait, %(text)s",
-            facts(
-                "worker_dump", running=len(self._runs), waiting=waiting, text=self.story.summary()
-            ),
-        )
+        waiting = len(self._waiting) + len(self._quarantine)
+        log_jobs(self._runs.values(), waiting, self.story.summary())
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
         """Works until stopped. False if threads with unfinished jobs are left behind."""
-        loops: set[asyncio.Task[None]] = set()
-        listener = self._open_meter(loops)  # first: the broker hears of no worker that can't
+        # first: the broker hears of no worker that can't
+        listener, signs = begin_signs(self._settings, self.story, self._link, self._runs)
         await self._pool.start()
         if self._box is not None:  # else children have the limit
             self._has_room = has_room(self._settings.max_memory_mb, self._box.is_first)
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
-        self._log_ready()
+        check_memory_shown(self._settings.max_memory_mb)
+        tasks = sum(name != SPREAD for name in self._tasks)
+        log_ready(self._client.settings.masked_url, self._settings, tasks)
         fetching = asyncio.create_task(self._fetch_loop())
-        loops |= {
-            asyncio.create_task(self._settler.loop()),
-            asyncio.create_task(self._runs_told.teller.loop()),
+        loops = {
+            *map(asyncio.create_task, signs),
+            asyncio.create_task(self._reporter.loop()),
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
             asyncio.create_task(self._herald.loop()),
             asyncio.create_task(self._even_out()),
         }
-        if self._settings.health_file is not None:
-            loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
         stopped = asyncio.create_task(self._stop.wait())
         try:
             ended, _ = await asyncio.wait(
@@ -171,50 +244,6 @@ class Worker(Holder):
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
             await self._herald.close()
-
-    def _log_ready(self) -> None:
-        check_memory_shown(self._settings.max_memory_mb)
-        log.info(
-            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
-            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
-            facts(
-                "worker_ready",
-                broker=self._client.settings.masked_url,
-                queues=", ".join(self._settings.queues),
-                concurrency=self._settings.concurrency,
-                prefetch=self._settings.prefetch,
-                tasks=sum(name != SPREAD for name in self._tasks),
-            ),
-        )
-
-    def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
-        """Serves the metrics, if a port is set; adds a loop."""
-        port = self._settings.metrics_port
-        if port is None:
-            return None
-        meter = Meter(self.story, self._link, self._settings.concurrency, lambda: len(self._runs))
-        listener = open_meter(meter, port)
-        loops.add(asyncio.create_task(self._beat(meter)))
-        return listener
-
-    async def _beat(self, meter: Meter) -> None:
-        """[O4] Notes at intervals that this loop turns (O4.2)."""
-        while True:
-            meter.beat_at = time.monotonic()
-            await asyncio.sleep(health.EVERY_S)
-
-    async def _tell_health(self, path: str) -> None:
-        """[U4] Writes at intervals that this loop is alive (U4.4)."""
-        while True:
-            lost_s = time.monotonic() - self._link.last_answer_at if self._link.is_lost else None
-            try:
-                health.write(path, len(self._runs), lost_s)
-            except OSError as err:
-                log.warning(
-                    "the health file cannot be written: %(reason)s",
-                    facts("health_unwritten", reason=err),
-                )
-            await asyncio.sleep(health.EVERY_S)
 
     # Fetching
 
@@ -245,13 +274,7 @@ class Worker(Holder):
 
     def _waiting_count(self, unsettled: int) -> int:
         """The number of jobs that wait here for a place; `unsettled`: of those that have ended."""
-        return len(self._held) - unsettled - len(self._runs) - len(self._apart)
-
-    def _accept(self, jobs: list[Job]) -> bool:
-        found = super()._accept(jobs)
-        if len(self._waiting) > self._ahead:
-            self._give_back_excess()
-        return found
+        return len(self._held) - unsettled - len(self._runs) - len(self._quarantine)
 
     def _give_back_excess(self) -> None:
         """[U2] Gives back what came from several leaders and finds no room here (U2.25)."""
@@ -304,44 +327,29 @@ class Worker(Holder):
             return
         for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
             self._box.drop(gone)
-        suspects = 0
         for entry, job in sorted(jobs, key=lambda found: found[0].state == WAITS):
             held = self._received(job)
-            if held.settlement is not None:
-                continue
             if entry.outcome is not None:  # U2.14
                 if entry.is_result_lost:
-                    why = f"its process {self._box.ended} before its report"
-                    entry.outcome.result = lost_result(one_line(why))
-                    log.error(
-                        "the result of %(run)s is lost: its process %(reason)s before its report",
-                        facts("job_result_lost", run=held, reason=self._box.ended),
-                        extra=of_job(held.about),
-                    )
+                    held.lose_result(entry.outcome, self._box.ended)
                 self._box.end(job.id, entry.outcome)
-                held.verdict = entry.outcome
-                self._conclude(held)
+                self._conclude(held, entry.outcome)
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
                 if entry.state == RUNNING:
-                    self._apart.blame(held)
-                held.verdict = Outcome("crashed", f"its process {self._box.ended}")
-                self._conclude(held)
+                    self._quarantine.blame(held)
+                self._conclude(held, Outcome("crashed", f"its process {self._box.ended}"))
             elif self._box.is_last:
-                continue  # it is requeued: a heartbeat after its NACK would undo that
+                continue  # it is requeued: a heartbeat after that would undo it
+            elif held.verdict is not None:
+                self._settle_unrun(held, held.verdict)
             elif entry.state == SUSPECT:
-                suspects += 1
-                self._apart.line_up(held, is_suspect=True)
+                self._quarantine.line_up(held, is_suspect=True)
                 self._note(held, SUSPECT)
                 self._heart.beat_now(job.id)
             else:
                 self._line_up(held)
                 self._heart.beat_now(job.id)
-        if suspects:
-            log.warning(
-                "%(jobs)d jobs ran when a process %(reason)s: they run again one at a time, "
-                "apart and uncounted",
-                facts("jobs_suspected", jobs=suspects, reason=self._box.ended),
-            )
+        self._quarantine.log_suspects(self._box.ended)
         if not self._box.is_last:
             self._start_waiting()
 
@@ -359,8 +367,8 @@ class Worker(Holder):
             self.stop()
         while not self._stop.is_set():
             self._room.clear()
-            apart = self._apart.queues
-            if self._want().jobs <= 0 or apart.issuperset(self._settings.queues):
+            skipped = self._quarantine.queues
+            if self._want().jobs <= 0 or skipped.issuperset(self._settings.queues):
                 if self._begun == self._settings.max_jobs and not self._held:
                     log.info(
                         "%(jobs)d jobs taken: --max-jobs is reached",
@@ -374,7 +382,7 @@ class Worker(Holder):
                 await self._room.wait()
                 continue
             try:
-                await self._fetcher.fetch(self._want, apart)
+                await self._fetcher.fetch(self._want, skipped)
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
                 continue
@@ -385,6 +393,101 @@ class Worker(Holder):
                 self.stop()
                 return
 
+    # Deliveries
+
+    def _accept(self, jobs: list[Job]) -> bool:
+        """Takes what was delivered; False if this version of the app runs none of it."""
+        self._link.answered()
+        for job in sorted(jobs, key=is_suspect):  # these go last (U2.23)
+            held = self._held.get(job.id)
+            if held is None or isinstance(held.report, Release | Fail):
+                self._hold(job)
+            else:
+                # its retry time passed in an outage; our result counts for this delivery, too
+                log.info(
+                    "job %(job)s was delivered again while it is %(state)s here",
+                    facts("job_doubled", job=job.id, state=held.state),
+                )
+                self._heart.beat_now(job.id)
+                held.again = job
+        self._start_waiting()
+        if len(self._waiting) > self._ahead:
+            self._give_back_excess()
+        if not self._unbegun:
+            return bool(jobs)
+        return not all(job.id in self._put_off for job in jobs)
+
+    def _hold(self, job: Job) -> None:
+        """Takes a delivery: into the buffer, unless it cannot run."""
+        held = self._received(job)
+        if held.verdict is not None:
+            self._settle_unrun(held, held.verdict)
+        else:
+            self._line_up(held)
+
+    def _received(self, job: Job) -> InFlight:
+        """A delivery with its call and limits, or with a verdict."""
+        self._taken += 1
+        held = self._held[job.id] = InFlight(job)
+        unknown = prepare(held, self._tasks, self._keys, self._settings.time_limit_s)
+        if unknown is not None:
+            held.verdict = self._not_here(held, unknown.why, unknown.keep_s)
+            if held.verdict.kind == "retry":
+                self._put_off.warn_unknown(unknown.task)
+        self._note(held, WAITS)
+        self._heart.hold(job.id, job.retry_s)
+        return held
+
+    def _not_here(self, held: InFlight, why: str, keep_s: float | None) -> Outcome:
+        """What becomes of a job that a worker of another version may run (U2.4, U2.19)."""
+        return self._put_off.verdict(held, why, keep_s, self.wall_s(), self.now_s())
+
+    def _line_up(self, held: InFlight) -> None:
+        """Buffers a job by its priority, or adds it to those that run alone or apart."""
+        if is_suspect(held.job) and not is_at_most_once(held.job.id):
+            self._hold_alone(held)
+            return
+        self._alone.other_s = time.monotonic()
+        if self._quarantine.is_used and self._quarantine.takes(held.task):
+            self._quarantine.line_up(held)
+            return
+        place = self._priority.get(held.job.queue, len(self._priority))
+        self._lined_up += 1
+        heapq.heappush(self._waiting, (place, self._lined_up, held))
+
+    def _hold_alone(self, held: InFlight) -> None:
+        """[U2] Takes a suspect that runs alone, or leaves it to others for a moment (U2.23)."""
+        now_s, is_idle = time.monotonic(), not (self._runs or self._starting or self._waiting)
+        if self._alone.has_one(now_s):
+            self._give_back_unbegun(held)
+        elif not self._alone.takes(held, is_idle, now_s):
+            self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
+
+    def _give_back_unbegun(self, held: InFlight, delay_s: float | None = None) -> None:
+        """Gives back a job that did not begin; it is none of --max-jobs."""
+        self._unbegun += 1
+        self.story.counts[GIVEN_BACK] += 1
+        self._report(held, Release(held.job.id, UNBEGUN, delay_s))
+
+    def _note(self, held: InFlight, state: bytes) -> None:
+        """Updates the table for the next process."""
+        if self._box is not None and held.call is not None:
+            queue = crc32(held.job.queue.encode())
+            self._box.put(held.job.id, held.delivery, state, run=held.run, queue=queue)
+
+    def held_of(self, job_id: str) -> InFlight | None:
+        """The job, if it is held."""
+        return self._held.get(job_id)
+
+    def _run_of(self, job_id: str) -> str:
+        held = self._held.get(job_id)
+        return "" if held is None else held.run
+
+    def _queue_of(self, job_id: str) -> str:
+        """The queue that a job in hand came from."""
+        held = self._held.get(job_id)
+        return held.job.queue if held is not None else ""
+
     # Running
 
     def _start_waiting(self) -> None:
@@ -394,7 +497,7 @@ class Worker(Holder):
         if is_alone:
             self._give_back_ahead()  # U2.23
         while len(self._runs) + self._starting < places and not self._stop.is_set():
-            held = None if is_alone else self._apart.next()
+            held = None if is_alone else self._quarantine.next()
             if held is None and self._waiting:
                 held = heapq.heappop(self._waiting)[2]
             if held is None and is_alone and not self._runs and not self._starting:
@@ -403,14 +506,14 @@ class Worker(Holder):
                 return
             if held.state != WAITING:
                 continue
-            if held.has_runs and not held.run:
+            if held.run:
+                self.run_now(held)
+            else:
                 self._starting += 1
                 held.has_place = True
-                self._runs_told.start(held)
-            else:
-                self.run_now(held)
+                self._ask_for_run(held)
 
-    def run_now(self, held: Held) -> None:
+    def run_now(self, held: InFlight) -> None:
         """Runs the job's task."""
         self._give_place(held)
         held.state = AT_WORK
@@ -431,11 +534,11 @@ class Worker(Holder):
         self._start_waiting()
         self._room.set()
 
-    async def _run(self, held: Held) -> None:
+    async def _run(self, held: InFlight) -> None:
         assert held.call is not None
         try:
             if held.is_apart:
-                outcome = await self._apart.run(held)
+                outcome = await self._quarantine.run(held)
             else:
                 outcome = await self._pool.run(held.call)
         except asyncio.CancelledError:
@@ -452,8 +555,208 @@ class Worker(Holder):
             self._box.runs += 1
         self._ran(held, outcome)
         if held.is_apart:
-            for freed in self._apart.ended(held, outcome):
+            for freed in self._quarantine.ended(held, outcome):
                 self._line_up(freed)
+
+    def _ask_for_run(self, held: InFlight) -> None:
+        """The broker is asked for a run; `on_started` is called when it is there."""
+        held.state = STARTING
+        held.asked_at = self.now_s()
+        self._reporter.start(held.job.id)
+
+    def on_started(self, job_id: str, found: Run | ReplyError) -> None:
+        """The reply to START."""
+        held = self._held.get(job_id)
+        if held is None or held.state != STARTING:
+            return
+        if isinstance(found, ReplyError):
+            log.info(
+                "%(run)s does not begin: %(reason)s",
+                facts("job_not_begun", run=held, reason=found),
+                extra=of_job(held.about),
+            )
+            self._forget(held)
+            return
+        held.begins(found)
+        if held.call is not None:
+            held.call.control.send_progress = self._reporter.progress_of(held)
+        if held.verdict is not None:
+            self._end_unrun(held, held.verdict)
+        elif self._stop.is_set():
+            self._give_back(held, "the worker stopped before it ran")
+        else:
+            self.run_now(held)
+
+    def on_refused(self, job_id: str, err: ReplyError) -> None:
+        """[U2] The broker takes no START now: the job is given back (U2.12)."""
+        held = self._held.get(job_id)
+        if held is None or held.state != STARTING:
+            return
+        if is_at_most_once(job_id):  # it cannot be given back
+            self.on_started(job_id, err)
+            return
+        log.warning(
+            "%(run)s does not begin and is given back: %(reason)s",
+            facts("job_start_refused", run=held, reason=err),
+            extra=of_job(held.about),
+        )
+        self.story.counts[GIVEN_BACK] += 1
+        self._report(held, Release(job_id, UNBEGUN, REFUSED_S))
+
+    def _forget(self, held: InFlight) -> None:
+        """Drops a job that did not begin: the broker has it otherwise."""
+        self._give_place(held)
+        self._quarantine.forgo(held)
+        self._heart.release(held.job.id)
+        self._drop(held)
+        self._start_waiting()
+
+    def _drop(self, held: InFlight) -> None:
+        self.story.counts[GONE] += 1
+        held.state = SETTLING
+        del self._held[held.job.id]
+        if self._box is not None:
+            self._box.drop(held.job.id)
+        self._room.set()
+
+    def _give_place(self, held: InFlight) -> None:
+        """The job no longer waits for its run."""
+        if held.has_place:
+            held.has_place = False
+            self._starting -= 1
+            self._room.set()  # what began no longer waits: more may be fetched ahead
+
+    # What a run has come to
+
+    def on_over(self, job_id: str, run: str, err: Error | None = None) -> None:
+        """The broker replied that a run is over, or that its job was cancelled (U2.3)."""
+        held = self._held.get(job_id)
+        if held is not None and held.run == run:
+            held.cancel(err, self.now_s())
+
+    def _settle_unrun(self, held: InFlight, verdict: Outcome) -> None:
+        """[U2] What this version of the app cannot run goes back or is rejected (U2.4, U2.19)."""
+        if verdict.kind == "retry":
+            self._unbegun += 1
+            self._end_unrun(held, verdict)
+        else:
+            self._conclude(held, verdict)
+
+    def _conclude(self, held: InFlight, verdict: Outcome) -> None:
+        """Ends a job with that verdict, in its run if it has runs."""
+        held.verdict = verdict
+        if held.run:
+            self._end_unrun(held, verdict)
+        else:
+            self._ask_for_run(held)
+
+    def _end_unrun(self, held: InFlight, verdict: Outcome) -> None:
+        """Ends a job whose task does not run here."""
+        held.since = time.monotonic()
+        if verdict.kind == "retry" and not is_at_most_once(held.job.id):
+            self.story.counts[GIVEN_BACK] += 1
+            self._report(held, Release(held.job.id, held.run or UNBEGUN, verdict.delay_s))
+        else:
+            self._ended(held, verdict)
+
+    def _ran(self, held: InFlight, outcome: Outcome) -> None:
+        """The pool has run the job."""
+        assert held.call is not None
+        if outcome.kind == "unfit":
+            outcome = self._not_here(held, outcome.text, held.call.envelope.unknown_keep_s)
+            if outcome.kind == "retry":
+                self._put_off.warn_unfit(held.task, outcome.text)
+                self._settle_unrun(held, outcome)
+                return
+        self._ended(held, outcome)
+
+    def _ended(self, held: InFlight, outcome: Outcome) -> None:
+        """A run has ended with this outcome."""
+        self._reporter.send_latest(held)  # progress of its last moment
+        if held.call is not None:
+            outcome = held.call.control.judge(outcome)
+        self._reporter.judged(held, outcome)
+        shown = outcome if held.call is None else sealed(outcome, held.job.id, self._keys)
+        report = conclude(held.job.id, held.run, shown, held.limits, self._rng, held.attempt)
+        if outcome.kind == "cancelled":
+            self.story.counts[GONE] += 1
+        elif isinstance(report, Done):
+            self.story.done(held.about, held.took_s)
+        elif isinstance(report, Release):
+            self.story.again(held.about, outcome, report.delay_s, held.took_s)
+        self._report(held, report)
+
+    def _report(self, held: InFlight, report: Report) -> None:
+        """Ends the job here, and sends that to the broker."""
+        had_place = held.has_place
+        self._give_place(held)
+        if held.is_apart:
+            self._quarantine.forgo(held)
+        if self._box is not None and held.outcome is not None:
+            self._box.end(held.job.id, held.outcome)  # U2.14
+        elif self._box is not None:
+            self._box.drop(held.job.id)
+        held.state = SETTLING
+        held.report = report
+        self._heart.release(held.job.id)
+        self._reporter.put(report)
+        if had_place:
+            self._start_waiting()
+
+    def on_told(self, report: Report, answer: object) -> None:
+        """The broker knows how the run ended, or that it had ended otherwise."""
+        held = self._held.get(report.job_id)
+        if held is not None and held.report is not None:
+            del self._held[report.job_id]
+            if self._box is not None:
+                self._box.drop(report.job_id)
+        self._room.set()
+        if held is None or held.again is None or not isinstance(answer, Stale | TooLate):
+            return
+        if not self._stop.is_set() and report.job_id not in self._held:
+            self._hold(held.again)  # the delivery is of the next attempt (U2.3)
+            self._start_waiting()
+
+    def _on_gone(self, job_id: str) -> None:
+        """[U2] The node in use does not know the job: it is over, or its node is away (U2.15)."""
+        held = self._held.get(job_id)
+        if held is None:
+            return
+        log.warning(
+            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at an "
+            "unreachable node",
+            facts("job_gone", run=held, state=held.state),
+            extra=of_job(held.about),
+        )
+        if held.state == WAITING:
+            self._drop(held)
+
+    # Giving back
+
+    def _give_back_waiting(self) -> None:
+        self._waiting.clear()
+        self._alone.clear()
+        self._quarantine.clear()
+        for held in [held for held in self._held.values() if held.state == WAITING]:
+            self._give_back(held, "the worker stopped before it ran")
+
+    def _give_back_ahead(self) -> None:
+        """[U2] Gives back what was fetched ahead, but for what may not come twice (U2.20)."""
+        ahead = sorted(self._waiting)
+        self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
+        for _, _, held in ahead:
+            if held.state == WAITING and not is_at_most_once(held.job.id):
+                self._give_back_unbegun(held)
+
+    def _give_back(self, held: InFlight, why: str) -> None:
+        """[U2] The job comes again; one that comes once is a dead letter (U2.5)."""
+        if is_at_most_once(held.job.id):
+            if held.state != AT_WORK:
+                held.call = None  # no hook is told of a run
+            self._conclude(held, Outcome("failed", why))
+            return
+        self.story.counts[GIVEN_BACK] += 1
+        self._report(held, Release(held.job.id, held.run or UNBEGUN))
 
     # Stopping
 
@@ -483,21 +786,21 @@ class Worker(Holder):
         )
         self._give_back_waiting()
         # the last GETJOB may still return jobs: cancelling it would leave them without an owner
-        await _wait_for({fetching, aborted}, deadline)
+        await wait_for({fetching, aborted}, deadline)
         if not self._link.is_lost:  # what is given back while it waits would go to it (U2.22)
-            await _wait_for({fetching}, time.monotonic() + LAST_FETCH_S)
+            await wait_for({fetching}, time.monotonic() + LAST_FETCH_S)
         fetching.cancel()
         self._give_back_waiting()
         until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)
         while self._runs and not self._abort.is_set() and time.monotonic() < until:
-            await _wait_for({aborted, *self._runs}, until)
+            await wait_for({aborted, *self._runs}, until)
         aborted.cancel()
         return await self._leave(deadline)
 
     async def _leave(self, deadline: float) -> bool:
         """Ends the pool, requeues interrupted jobs, and settles everything by the deadline."""
         self._is_leaving = True
-        await self._apart.stop()
+        await self._quarantine.stop()
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended report
         for held in [held for held in self._held.values() if held.state == AT_WORK]:
@@ -506,33 +809,24 @@ class Worker(Holder):
             )
             self._give_back(held, "the worker stopped while it ran")
         if not await self._told_all(deadline):
-            jobs = self._settler.pending + self._runs_told.teller.pending
             log.warning(
                 "the broker has no report of %(jobs)d jobs; their retry time brings them back",
-                facts("jobs_outcome_unreported", jobs=jobs),
+                facts("jobs_outcome_unreported", jobs=self._reporter.pending),
             )
         log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean
 
     async def _told_all(self, deadline: float) -> bool:
         """Waits until the broker knows all, by the deadline; a second signal shortens that."""
-        told = asyncio.gather(
-            self._settler.drained(), self._runs_told.teller.drained(), self._aside.drained()
-        )
+        told = asyncio.gather(self._reporter.drained(), self._aside.drained())
         aborted = asyncio.create_task(self._abort.wait())
         least = time.monotonic() + LAST_WORDS_S_MIN
-        await _wait_for({told, aborted}, max(least, deadline))
+        await wait_for({told, aborted}, max(least, deadline))
         if aborted.done():
-            await _wait_for({told}, time.monotonic() + LAST_WORDS_S)
+            await wait_for({told}, time.monotonic() + LAST_WORDS_S)
         is_told = told.done()
         aborted.cancel()
         told.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await told
         return is_told
-
-
-async def _wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
-    """Waits for the first of the tasks, until that monotonic time at most."""
-    timeout = max(0.0, until - time.monotonic())
-    await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -54,11 +54,6 @@ DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it 
 # ---- The step that follows
 
 
-def is_step(job: Job) -> bool:
-    """Whether another step follows the job."""
-    return CHAIN_HEADER in job.headers
-
-
 def step_after(
     app: App, job: Job, entries: list[Entry], result: Any, withdrawn: int = 0
 ) -> Call[Any]:
@@ -122,11 +117,6 @@ async def _add_async(app: App, job: Job, entries: list[Entry], result: Any) -> s
 
 
 # ---- The step before
-
-
-def is_after(job: Job) -> bool:
-    """Whether the job is a step that may have to wait for the one before; see `held_back`."""
-    return AFTER_HEADER in job.headers
 
 
 def held_back(app: App, job: Job) -> Outcome | None:

@@ -152,11 +152,6 @@ def is_too_big(err: object) -> bool:
     return isinstance(err, ReplyError) and "invalid bulk length" in str(err)
 
 
-def is_awaited(headers: Mapping[str, str]) -> bool:
-    """Whether somebody waits for the result: of a child of a group, of a step of a chain."""
-    return CHILD_HEADER in headers or AFTER_HEADER in headers
-
-
 def packed(value: Any, codec: Codec, headers: Mapping[str, str], spare_bytes: int) -> bytes:
     """[U2] A result that somebody waits for; Unserializable (U2.8). `spare_bytes`: of a seal."""
     try:

@@ -33,11 +33,6 @@ class Failed(msgspec.Struct, frozen=True):
     reason: str
 
 
-def is_callback(envelope: Envelope) -> bool:
-    """Whether the first argument is to be the results of a group."""
-    return envelope.headers is not None and GROUP_HEADER in envelope.headers
-
-
 def filled(app: App, envelope: Envelope, job: Job) -> Envelope:
     """The call with the results as its first argument (U10.2).
 

@@ -1,0 +1,376 @@
+"""One job in a worker, from its delivery until the broker knows its outcome.
+
+Decides what is to be done with a delivery: run it, reject it, or leave it to a worker of another
+version. Has no client and no loops; `worker.py` carries out what is decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tuque.client.api import Job as Delivery
+from tuque.client.commands.work import UNBEGUN, Run
+from tuque.errors import Error, Stale, TooLate
+from tuque.logtext import facts
+from tuque.worker.app.codec import BadBody, Envelope, codec_of, decode, lost_result, opened
+from tuque.worker.app.decisions import (
+    PUT_OFF_MAX_S,
+    Backoff,
+    Limits,
+    Outcome,
+    Report,
+    is_at_most_once,
+    one_line,
+    put_off_s,
+    spent,
+)
+from tuque.worker.app.encryption import Keys
+from tuque.worker.app.enqueue import CHAIN_HEADER, UNKNOWN_KEEP_S
+from tuque.worker.app.task import Task
+from tuque.worker.pools.child import of_job
+from tuque.worker.pools.execute import Call, Job, instant, over_limit_text
+from tuque.worker.workflow.create import check_chain, check_queues, unknown_after
+
+log: Final = logging.getLogger("tuque.worker")
+
+WAITING: Final = "waiting"  # fetched, not begun
+STARTING: Final = "starting"  # the broker was asked for a run
+AT_WORK: Final = "running"
+SETTLING: Final = "settling"  # ended, the broker does not know yet
+
+WARNED_MAX: Final = 1_000
+ROUNDING_S: Final = 0.005  # the broker counts in whole ms
+UNFIT_KEPT: Final = 10_000
+UNFIT_S: Final = 2 * PUT_OFF_MAX_S  # after that, another worker has the job
+NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The settings of a worker. Queues are in order of priority, highest first."""
+
+    queues: tuple[str, ...]
+    concurrency: int = 8
+    prefetch: int = 8
+    grace_s: float = 25.0
+    max_jobs: int | None = None
+    time_limit_s: float | None = None
+    is_burst: bool = False
+    max_memory_mb: int | None = None
+    health_file: str | None = None
+    metrics_port: int | None = None
+    app_version: str = ""
+
+
+def log_ready(url: str, settings: WorkerSettings, tasks: int) -> None:
+    """Logs what a worker does, and where; `tasks`: how many it knows."""
+    log.info(
+        "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
+        "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+        facts(
+            "worker_ready",
+            broker=url,
+            queues=", ".join(settings.queues),
+            concurrency=settings.concurrency,
+            prefetch=settings.prefetch,
+            tasks=tasks,
+        ),
+    )
+
+
+def returns_of(job: Delivery) -> int:
+    """How often the job was delivered before and came back, counted."""
+    return (job.nacks or 0) + (job.additional_deliveries or 0)
+
+
+def number_of(job: Delivery, attempt: int | None) -> int:
+    """[U2] The attempt, from 1, of a run that the broker calls that attempt (U2.6)."""
+    number = attempt or 1
+    return number if job.of else number + job.crashes + returns_of(job)
+
+
+def about(
+    job: Delivery, task: str = "", enqueued_at: float = 0.0, body: bytes | None = None
+) -> Job:
+    """A delivery as tasks and hooks see it; `body`: without its seal."""
+    return Job(
+        job_id=job.id,
+        queue=job.queue,
+        task=task,
+        number=number_of(job, job.attempt),
+        max_deliveries=job.of or 0,
+        nacks=job.nacks or 0,
+        additional_deliveries=job.additional_deliveries or 0,
+        enqueued_at=instant(enqueued_at),
+        headers=job.headers or {},
+        codec=codec_of(job.body if body is None else body),
+    )
+
+
+def has_runs(job: Delivery) -> bool:
+    """Whether it begins with START; tasks of some types of tubes have no runs."""
+    return job.attempt != 0
+
+
+def is_suspect(job: Delivery) -> bool:
+    """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
+
+    Without runs only the deliveries that came back by themselves tell of that.
+    """
+    return (job.crashes if has_runs(job) else job.additional_deliveries or 0) > 0
+
+
+class InFlight:
+    """One job from its delivery until the broker knows its outcome."""
+
+    __slots__ = (
+        "about",
+        "again",
+        "asked_at",
+        "call",
+        "has_place",
+        "is_apart",
+        "job",
+        "limits",
+        "outcome",
+        "progress",
+        "report",
+        "run",
+        "sent",
+        "since",
+        "state",
+        "verdict",
+    )
+
+    def __init__(self, job: Delivery) -> None:
+        self.job = job
+        self.about = about(job)
+        self.call: Call | None = None
+        self.limits = Limits(1, Backoff())
+        self.state = WAITING
+        self.since = self.asked_at = time.monotonic()  # began, START was sent
+        self.report: Report | None = None
+        self.again: Delivery | None = None  # delivered while it was held
+        self.has_place = False  # of those that run, while the broker is asked for a run
+        self.run = "" if has_runs(job) else UNBEGUN  # the token, once its run has begun
+        self.progress: bytes | None = None  # the latest
+        self.sent: bytes | None = None  # of its progress
+        self.outcome: Outcome | None = None
+        self.verdict: Outcome | None = None  # how its run ends without its task
+        self.is_apart = False  # runs, or must run, in the process beside the worker's
+
+    @property
+    def attempt(self) -> int | None:
+        """[U2] The number of its attempt, if the worker counts them (U2.6)."""
+        return None if self.job.of else self.about.number
+
+    @property
+    def delivery(self) -> int:
+        """The number of this delivery, from 1."""
+        return returns_of(self.job) + 1
+
+    @property
+    def task(self) -> str:
+        """The name of its task; "" if it has none."""
+        return "" if self.call is None else self.call.envelope.task
+
+    @property
+    def took_s(self) -> float:
+        """For how long it runs, or ran."""
+        return time.monotonic() - self.since
+
+    def begins(self, run: Run) -> None:
+        """The broker has given it a run."""
+        self.run = run.run
+        self.about.number = number_of(self.job, run.attempt)
+        self.about.starts = run.starts
+        if self.call is not None:
+            self.about.max_deliveries = run.of or self.limits.max_deliveries
+            self.call.time_limit_s = run.time_limit_s or self.call.time_limit_s
+
+    def lose_result(self, outcome: Outcome, ended: str) -> None:
+        """[U2] Its process ended before it could report the result (U2.14)."""
+        outcome.result = lost_result(one_line(f"its process {ended} before its report"))
+        log.error(
+            "the result of %(run)s is lost: its process %(reason)s before its report",
+            facts("job_result_lost", run=self, reason=ended),
+            extra=of_job(self.about),
+        )
+
+    def is_limit_over(self, now_s: float) -> bool:
+        """Whether the broker may have ended the run at its time limit: it knows since when."""
+        limit_s = None if self.call is None else self.call.time_limit_s
+        return limit_s is not None and now_s - self.asked_at >= limit_s - ROUNDING_S
+
+    def cancel(self, err: Error | None, now_s: float) -> None:
+        """[U2] The run is over at the broker: its task is cancelled (U2.3, U2.11)."""
+        if self.state != AT_WORK or self.call is None:
+            return
+        why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
+        is_late = isinstance(err, TooLate)
+        if err is None or isinstance(err, Stale):  # another run may have begun since
+            is_late = self.is_limit_over(now_s)
+        if is_late:
+            why = over_limit_text(self.call.time_limit_s)
+        if self.call.control.cancel(why, is_late):
+            log.warning(
+                "%(run)s is cancelled here: %(reason)s",
+                facts("job_cancelled", run=self, reason=why),
+                extra=of_job(self.about),
+            )
+
+    def __str__(self) -> str:
+        return f"job {self.job.id} ({self.task or '?'})"
+
+
+def log_jobs(running: Collection[InFlight], waiting: int, text: str) -> None:
+    """Logs the running jobs and their times."""
+    for held in running:
+        log.info(
+            "runs for %(seconds).1f s: %(run)s",
+            facts("job_running", seconds=held.took_s, run=held),
+        )
+    log.info(
+        "%(running)d run, %(waiting)d wait, %(text)s",
+        facts("worker_dump", running=len(running), waiting=waiting, text=text),
+    )
+
+
+# ---- What is to be done with a delivery
+
+
+class Unknown(NamedTuple):
+    """A task that a job needs and this worker does not know; how long the job may wait for it."""
+
+    why: str
+    task: str
+    keep_s: float | None
+
+
+def prepare(
+    held: InFlight,
+    tasks: Mapping[str, Task[..., Any]],
+    keys: Keys | None,
+    time_limit_s: float | None,
+) -> Unknown | None:
+    """[U2] Gives the job its call and limits, or a verdict if it cannot run (U2.4, U2.6, U8.2)."""
+    try:
+        body = opened(held.job.body, keys)
+        envelope = decode(body)
+        held.about = about(held.job, envelope.task, made_at(envelope, held.job), body)
+        return _fit(held, envelope, tasks, keys, time_limit_s)
+    except BadBody as err:
+        held.verdict = Outcome("rejected", str(err))
+        return None
+
+
+def _fit(
+    held: InFlight,
+    envelope: Envelope,
+    tasks: Mapping[str, Task[..., Any]],
+    keys: Keys | None,
+    time_limit_s: float | None,
+) -> Unknown | None:
+    job, task = held.job, tasks.get(envelope.task)
+    if task is None:
+        what = f"unknown task '{envelope.task}'"
+        return Unknown(what, envelope.task, envelope.unknown_keep_s)
+    held.limits = task.limits(envelope)
+    headers = job.headers or envelope.headers or {}
+    if keys is not None:
+        check_chain(headers, envelope)
+    following = _following(held, tasks, headers.get(CHAIN_HEADER))
+    if following is not None:
+        return Unknown(f"{NOT_RUN} '{following}'", following, envelope.unknown_keep_s)
+    held.about.max_deliveries = job.of or held.limits.max_deliveries
+    held.about.headers = headers
+    reason = None if held.attempt is None else spent(held.attempt, held.limits)
+    if reason is not None:
+        held.verdict = Outcome("rejected", reason)
+    else:
+        held.call = Call(envelope, held.about, held.limits.time_limit_s or time_limit_s)
+    return None
+
+
+def _following(
+    held: InFlight, tasks: Mapping[str, Task[..., Any]], steps: str | None
+) -> str | None:
+    """A task of a later step that this worker does not know (U11.2)."""
+    if steps is None:
+        return None
+    try:
+        following = unknown_after(tasks, steps)
+        if following is None:
+            check_queues(tasks, held.job.queue, held.job.headers or {}, steps)
+        return following
+    except ValueError as err:
+        raise BadBody(str(err)) from None
+
+
+def made_at(envelope: Envelope, job: Delivery) -> float:
+    """When the job was enqueued, in unix seconds; a schedule does not say (U9.2)."""
+    if envelope.enqueued_at or job.added_at is None:
+        return envelope.enqueued_at or time.time()
+    return job.added_at.timestamp()
+
+
+class PutOff:
+    """[U2] Jobs that this version of the app cannot run wait for workers of another one (U2.4)."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how often, when last
+        self._warned: set[tuple[str, str]] = set()
+
+    def __contains__(self, job_id: str) -> bool:
+        """Whether the job was given back lately."""
+        return job_id in self._times
+
+    def verdict(
+        self, held: InFlight, why: str, keep_s: float | None, wall_s: float, now_s: float
+    ) -> Outcome:
+        """The job waits, or is rejected if it has waited for `keep_s`."""
+        added_at = held.job.added_at or held.about.enqueued_at
+        waited_s = wall_s - added_at.timestamp()
+        keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
+        if is_at_most_once(held.job.id) or waited_s >= keep_s:
+            return Outcome("rejected", why)
+        return Outcome("retry", why, delay_s=self._wait_s(held.job.id, now_s))
+
+    def _wait_s(self, job_id: str, now_s: float) -> float:
+        """Counts another time; how long the job waits."""
+        times, _ = self._times.pop(job_id, (0, now_s))
+        self._times[job_id] = times + 1, now_s
+        oldest = next(iter(self._times))
+        while len(self._times) > UNFIT_KEPT or now_s - self._times[oldest][1] > UNFIT_S:
+            del self._times[oldest]
+            oldest = next(iter(self._times))
+        return put_off_s(times, len(self._times))
+
+    def warn_unknown(self, task: str) -> None:
+        """Logs once that jobs of a task go to workers of another version."""
+        if self._is_new("", task):
+            log.warning(
+                "unknown task '%(task)s': its jobs, and steps of chains before it, are given back "
+                "for workers that know it",
+                facts("task_unknown", task=task),
+            )
+
+    def warn_unfit(self, task: str, why: str) -> None:
+        """Logs once why calls of a task go to workers of another version."""
+        if self._is_new(task, why):
+            log.warning(
+                "task %(task)s does not take a call, which is given back for workers of another "
+                "version: %(reason)s",
+                facts("call_unfit", task=task, reason=why),
+            )
+
+    def _is_new(self, task: str, what: str) -> bool:
+        if (task, what) in self._warned or len(self._warned) >= WARNED_MAX:
+            return False
+        self._warned.add((task, what))
+        return True
