@@ -9,6 +9,8 @@ from sim.flaws.homes import copies_are_not_awaited, order
 from sim.flaws.switches import Flaw, Patch, everywhere
 from sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
 from tuque.core import topics
+from tuque.core.model.errors import Refusal
+from tuque.core.model.job import Update
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.work import Life, run_of
 from tuque.core.node.node import Node
@@ -21,8 +23,18 @@ from tuque.tubes.policies.limits import Rate
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.partitions import Ring
 from tuque.tubes.policies.unique import Uniques
+from tuque.tubes.policy import TubePolicy
 from tuque.tubes.tasks import timers
 from tuque.tubes.work import transitions
+
+
+def edits_do_nothing() -> list[Patch]:
+    """T48.11: UPDATEJOB of a task says OK, and the task is as it was."""
+
+    def update(self: TubePolicy, n: Node, task: Task, update: Update) -> Refusal | None:
+        return None
+
+    return [(TubePolicy, "update", update)]
 
 
 def places_are_not_counted() -> list[Patch]:
@@ -262,6 +274,14 @@ def given_back(seed: int) -> Plan:
     return order(keyed_tube(f"given back {seed}", options, habits, 300))
 
 
+def edited(seed: int) -> Plan:
+    """Tasks that wait, and somebody who gives them other bodies."""
+    plan = keyed_tube(f"edited {seed}", {}, {"work_ms": 20, "p_fail": 0.5}, 300)
+    boss = {"client": "kb", "tube": "k", "node": 0, "for_ms": plan.chaos_ms - 3_000}
+    plan.ops.append(Op(2_000, "task_boss", boss | {"idle_ms": 40}))
+    return order(plan)
+
+
 def calm_tube(seed: str) -> Plan:
     """A tube with some workers, for schedules and groups."""
     return keyed_tube(seed, {}, {"work_ms": 20}, 2_000)
@@ -338,11 +358,12 @@ KEY_FLAWS: Final = [
     Flaw("k15", "a topic's jobs are not one record", later_jobs_are_not_recorded, 5, topics_cut),
     Flaw("k16", "links tell no subscriptions", links_tell_no_topics, 5, topics_cut),
     Flaw("k17", "silence counts without a leader", silence_counts_at_once, 5, short_times),
+    Flaw("k18", "UPDATEJOB of a task does nothing", edits_do_nothing, 5, edited),
 ]
 KEY_RULES: Final = {
     "k1": "task-limit", "k2": "task-rate", "k3": "task-turn", "k4": "task-unique",
     "k5": "task-held", "k6": "task-stuck", "k7": "task-attempts", "k8": "task-lost",
     "k9": "task-ended", "k10": "schedule-twice", "k11": "schedule-missed", "k12": "group-open",
     "k13": "group-early", "k14": "group-results", "k15": "topic-lost", "k16": "topic-apart",
-    "k17": "task-held",
+    "k17": "task-held", "k18": "task-edit",
 }  # fmt: skip

@@ -12,6 +12,15 @@ from sim.tube_judges.facts import seconds
 DRIFT: Final = 0.99  # clocks differ by less
 
 
+class Edit:
+    """One UPDATEJOB of a body."""
+
+    def __init__(self, asked_us: int) -> None:
+        self.asked_us = asked_us
+        self.made_us = 0  # when it was answered with OK
+        self.is_refused = False  # a worker had it: nothing is changed
+
+
 class Job:
     """A job that a client adds."""
 
@@ -34,6 +43,7 @@ class Job:
         self.starts: set[bytes] = set()  # that were asked, by what the worker called itself
         self.released: set[bytes] = set()  # of those the runs that were given back
         self.put_epoch = 0  # of the leader that added it
+        self.edits: list[Edit] = []  # by number, from 1 on
 
     def words(self, tube: bytes) -> list[bytes]:
         """ADDJOB."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sim.task_judges import groups, schedules
-from sim.task_judges.facts import DRIFT, Hold, Job, TaskTube
+from sim.task_judges.facts import DRIFT, Edit, Hold, Job, TaskTube
 from sim.task_judges.groups import Grouping
 from sim.task_judges.schedules import Scheduling
 from sim.task_judges.topics import Publicity
@@ -31,6 +31,7 @@ SLACK_S: Final = 0.02  # instants are whole ms, and of the begin of a turn
 OF_MAJORITIES: Final = (
     "task-lost",
     "task-ended",
+    "task-edit",
     "task-unique",
     "task-held",
     "task-limit",
@@ -372,6 +373,26 @@ class Tasking:
         if job.over_us and job.over_by != worker:
             self.find("task-ended", f"{job.token!r} ended by {job.over_by!r} and {worker!r}")
         job.over_us, job.over_by = job.over_us or self.world.now_us, worker
+
+    def on_edited(self, edit: Edit, reply: object) -> None:
+        """UPDATEJOB is answered."""
+        edit.made_us = self.world.now_us if reply == b"OK" else 0
+        edit.is_refused = isinstance(reply, Exception) and str(reply).startswith("ATWORK")
+        if edit.made_us:
+            self.history.count("edits of tasks")
+
+    def on_body(self, job: Job, body: bytes, asked_us: int) -> None:
+        """A take asked then is answered: no edit that was OK before it is lost (T48.11)."""
+        number = int(body.partition(b"#")[2] or b"0")
+        mine = job.edits[number - 1] if number > 0 else None
+        if mine is not None and mine.is_refused:
+            self.find("task-edit", f"{job.token!r} has a body that was refused: {body!r}")
+        if mine is not None and not mine.made_us:
+            return  # nobody knows when it was made
+        since_us = 0 if mine is None else mine.made_us
+        later = [one for one in job.edits[number:] if 0 < one.made_us < asked_us]
+        if any(one.asked_us > since_us for one in later):
+            self.find("task-edit", f"{job.token!r} is taken with {body!r} after a later OK")
 
     # ---- the end
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sim.machines.kernel import place_of
-from sim.task_judges.facts import Job
+from sim.task_judges.facts import Edit, Job
 from sim.task_judges.groups import Child
 from sim.workload.programs import Args, number
 from sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
@@ -82,12 +82,14 @@ class TaskWorker(TaskClient):
         """The steps of one process of the client."""
         while True:
             words = [b"GETJOB", b"TIMEOUT", number(self.args["timeout"]), b"FROM", self.facts.key]
+            asked_us = self.world.now_us
             reply = yield Say(words)
             if failed(reply):
                 yield from self.mend(reply)
             elif isinstance(reply, list):
                 job = self.facts.job_of(reply[0][1], reply[0][2])
                 if job is not None:
+                    self.judge.on_body(job, reply[0][2], asked_us)
                     yield from self.work(job)
                 else:
                     yield from self.others(reply[0][1], reply[0][2])
@@ -184,7 +186,7 @@ def end_child(who: Script, child: Child, id: bytes) -> Steps:
 
 
 class TaskBoss(TaskClient):
-    """Cancels jobs of others, wherever they are."""
+    """Cancels jobs of others, wherever they are, or gives them other bodies."""
 
     def steps(self) -> Steps:
         """The steps of one process of the client."""
@@ -193,5 +195,16 @@ class TaskBoss(TaskClient):
             known = list(self.facts.by_id.values())[-8:]
             if known:
                 job = self.chance.choice(known)
+                if not job.unique and self.chance.random() < 0.7:  # a key's body may be replaced
+                    yield from self.edit(job)
+                    continue
                 self.judge.on_end_asked(self.facts, job, b"CANCEL")
                 yield from self.mend((yield Say([b"CANCEL", job.id])))
+
+    def edit(self, job: Job) -> Steps:
+        """UPDATEJOB BODY."""
+        edit = Edit(self.world.now_us)
+        job.edits.append(edit)
+        body = b"%s#%d" % (job.token, len(job.edits))
+        told = partial(self.judge.on_edited, edit)
+        yield from self.mend((yield Say([b"UPDATEJOB", job.id, b"BODY", body], told)))
