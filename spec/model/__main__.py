@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from multiprocessing.pool import Pool
 from typing import Final, NamedTuple
 
-from spec.model.flaws import FLAWS, KNOWN
+from spec.model.flaws import FLAWS, KNOWN, RARE
 from spec.model.healing import Result, walk
 
 BATCH: Final = 5  # walks that a process does before it tells
@@ -66,7 +66,7 @@ def find_flaws(args: argparse.Namespace, pool: Pool, seconds: float) -> int:
             what = f"walk {len(found)} (seed {seed}): {last.error[:100]}"
         else:
             what = f"NOT FOUND in {len(found)} walks"
-            missed += 1
+            missed += batch.flaw not in RARE
         print(f"{batch.flaw}: {text}; {what}", flush=True)
     return missed
 

@@ -129,3 +129,7 @@ KNOWN: Final[dict[str, tuple[str, int]]] = {
     "vote_echoes_all": ("vote_echoes_all", 2403),
     "vote_not_durable": ("vote_not_durable", 18),
 }
+
+# Looked for in long runs, but no failure if they are not found: `given_to_one` is found by a walk
+# with a script (tests/tubes/test_leadership_model.py), `any_number` is argued only.
+RARE: Final = ("given_to_one", "any_number")

@@ -29,7 +29,7 @@ def listed(found: object) -> list[str]:
 def test_every_page_has_one_place_in_the_navigation() -> None:
     pages = listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"])
     wanted = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")}
-    wanted |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("spec/*.md")}
+    wanted |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("spec/**/*.md")}
     wanted |= {path.name for path in ROOT.glob("*.md")} | {"decisions/README.md"}
     assert set(pages) == wanted, "a page is missing in the navigation of mkdocs.yml, or is no more"
     assert len(pages) == len(set(pages))
