@@ -124,7 +124,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         worker = worker_of(s, c)
     check_acted(s, args, first)  # W2.1
     n = s.n
-    n.work += 2 * (len(args) - first) - 1
+    n.work += 3 * (len(args) - first) - 1
     c.out.append(array_head(len(args) - first))
     begun: list[bytes] = []
     i = first

@@ -139,7 +139,7 @@ ROWS: Final[list[Row]] = [
     Row("WORKING", "consume", "1 job", WORK, ONE_JOB,
         -2, "write fast", "jobs", "id [run]",
         "Postpone the next delivery of a job being worked on; the reply is its retry time in s."),
-    Row("START", "consume", "1 jobs", WORK, Bound(1_003, 2_000, 131_072, REFUSED, OF_JOBS),
+    Row("START", "consume", "1 jobs", WORK, Bound(1_003, 3_000, 131_072, REFUSED, OF_JOBS),
         -1, "write fast", "jobs", "[WORKER name] [id ...]",
         "Begin to work on jobs; the reply has for each its run, attempt and limits, or an "
         "error."),
