@@ -464,7 +464,7 @@ def test_a_candidate_without_a_majority_gives_up() -> None:
 
 
 def test_no_leader_goes_on_after_a_start() -> None:
-    """T27.5 No leader continues under its epoch after a start: it is a candidate like others."""
+    """T27.5 After a start no leader continues under its epoch: it is a candidate"""
     world = VotesWorld(3)
     world.put(0)
     world.pass_ms(500)
@@ -504,8 +504,8 @@ def test_a_switchover() -> None:
 
 
 def test_who_counts_for_sync() -> None:
-    """T27.7 SYNC of such a tube counts voters only, and only what they confirmed under this
-    epoch"""
+    """T27.7 SYNC of such a tube counts only voters that may vote, and what they confirmed under
+    this epoch"""
     world = VotesWorld(3)
     world.put(0)
     world.settle()
@@ -515,6 +515,38 @@ def test_who_counts_for_sync() -> None:
     for i in (1, 2):  # as if these two were no voters
         voters.rights[world.id(i)[::-1]] = voters.rights.pop(world.id(i))
     assert world.answered(0) == 0
+
+
+def test_a_voter_without_its_right_confirms_nothing() -> None:
+    """T27.7 SYNC of such a tube counts only voters that may vote"""
+    world = VotesWorld(3)
+    world.isolate(2)
+    world.put(0)
+    world.settle()
+    assert world.answered(0) == 1
+    world.t(1).ballots.right = 0  # as with a new disk
+    world.pass_ms(TIMEOUT_MS // 4)  # it says so
+    assert world.answered(0) == 0
+
+
+def test_after_a_link_a_voter_must_say_that_it_may_vote() -> None:
+    """T27.7 SYNC of such a tube counts only voters that may vote"""
+    world = VotesWorld(3)
+    world.isolate(2)
+    assert world.t(0).ballots.vouching.keys() == {1}
+    world.isolate(1)
+    assert not world.t(0).ballots.vouching
+
+
+def test_votes_without_a_right_keep_no_leader() -> None:
+    """T25.6 when too few voters with a right vote for it for T"""
+    world = VotesWorld(3)
+    world.isolate(2)
+    world.t(1).ballots.right = 0
+    assert world.tube(0).is_won
+    for _ in range(3 * 8):
+        world.pass_ms(TIMEOUT_MS // 8)
+    assert not world.tube(0).is_won
 
 
 def test_create_waits_for_a_majority() -> None:

@@ -282,9 +282,9 @@ def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> 
     """[T25] A leader with which too few stand for long gives up (T25.6)."""
     timeout_ms: i64 = n.limits.lease_timeout_ms
     if 0 < tube.lease_ms < n.now_ms - timeout_ms:
-        standing = 1 if n.node_id in voters.rights else 0
+        standing = 1 if may_vouch(n, t) else 0
         for slot in slots_of(seat.standing):
-            if n.peers[slot].node_id in voters.rights:
+            if n.peers[slot].node_id in voters.rights and not t.ballots.lame & (1 << slot):
                 standing += 1
         if standing < voters.majority():
             step_down(n, t, tube)

@@ -132,6 +132,10 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.whole &= ~bit
     b.lame &= ~bit
     b.asking &= ~bit
+    if m.may_vouch:
+        b.vouching[slot] = m.right
+    else:
+        b.vouching.pop(slot, None)
     if n.peers[slot].node_id not in voters.rights:
         b.outside |= bit
         if m.is_whole:

@@ -180,6 +180,7 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.open &= ~bit
     b.confirmed &= ~bit
     b.heard.pop(slot, None)
+    b.vouching.pop(slot, None)  # its disk may be another one when it is back
     if b.voters is None:
         return
     for tube in t.by_name.values():

@@ -22,6 +22,7 @@ from tuque.tubes.model.tube import (
     Tube,
 )
 from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import Voters, VoterState
 
 
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
@@ -146,10 +147,11 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
     needed = copies_needed(n, t, tube)
     if needed <= 1:
         return tube.seq
-    voters = t.ballots.voters if t.ballots.leads(tube) else None
+    b = t.ballots
+    voters = b.voters if b.leads(tube) else None
     got: list[int] = []
     for slot, follower in tube.followers.items():
-        if voters is not None and n.peers[slot].node_id not in voters.rights:
+        if voters is not None and not is_counted(n, b, voters, slot):
             continue  # T27.7
         if follower.is_complete:
             got.append(follower.got)
@@ -159,6 +161,12 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
         return 0
     got.sort(reverse=True)
     return got[needed - 1]
+
+
+def is_counted(n: Node, b: VoterState, voters: Voters, slot: i64) -> bool:
+    """[T27] Whether the node there is a voter that may vote, by its last pulse (T27.7)."""
+    right = voters.rights.get(n.peers[slot].node_id, 0)
+    return right > 0 and b.vouching.get(slot, 0) == right
 
 
 def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:

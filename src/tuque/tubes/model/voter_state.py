@@ -137,6 +137,7 @@ class VoterState:
         self.whole: i64 = 0  # of them, those that have all of every tube
         self.lame: i64 = 0  # slots of voters that may not vote
         self.lame_ms: i64 = 0  # since when there is one; 0: there is none
+        self.vouching: dict[int, int] = {}  # the right by which each node votes, by slot
         self.asking: i64 = 0  # slots of voters that do not know yet whether their disk is old
         self.no_journal: i64 = 0  # slots of nodes whose journal is off; 0 is this node (T23.3)
         self.asks_all = False  # `failover-disks ask`; from here on marks (T29)
