@@ -71,11 +71,11 @@ def find_flaws(args: argparse.Namespace, pool: Pool, seconds: float) -> int:
     return missed
 
 
-def batches(seed: int, until: float) -> Iterator[Batch]:
+def batches(seed: int, most: int, until: float) -> Iterator[Batch]:
     """Clean walks: half with any faults, half with the faults of each flaw in turn."""
     profiles = list(FLAWS)
     number = 0
-    while time.monotonic() < until:
+    while time.monotonic() < until and number * BATCH < most:
         first = seed + number * BATCH
         profile = "" if number % 2 else profiles[number // 2 % len(profiles)]
         yield Batch(profile, "", list(range(first, first + BATCH)), until - time.monotonic())
@@ -89,7 +89,7 @@ def walk_clean(args: argparse.Namespace, pool: Pool, until: float) -> int:
     slowest = elected = 0.0
     seen: Counter[str] = Counter()
     waiting = []
-    source = batches(args.seed, until)
+    source = batches(args.seed, args.clean, until)
     for _ in range(2 * args.jobs):
         waiting += [pool.apply_async(run, (one,)) for one in [next(source, None)] if one]
     while waiting:
@@ -123,6 +123,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first walk")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--walks", type=int, default=20_000, help="at most, to find a flaw")
+    parser.add_argument("--clean", type=int, default=1 << 40, help="walks without a flaw, at most")
     parser.add_argument("--flaw", default="", choices=["", *FLAWS], help="only this one")
     parser.add_argument("--fresh", action="store_true", help="not first where it was found before")
     parser.add_argument("--only", default="", choices=["", "walks", "flaws"])
