@@ -178,7 +178,7 @@ def bench_worker_tubes(run: Run) -> None:
 def create(port: int) -> None:
     """Create the tube of the app's queue, as soon as the nodes can."""
     line = load.Line(port)
-    line.call("TUBE", "CREATE", QUEUE, "tasks")
+    line.call("TUBE", "CREATE", QUEUE, "tasks", "ALONE")
     line.close()
 
 
