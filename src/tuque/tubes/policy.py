@@ -69,12 +69,12 @@ from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import PUT_BYTES, SESSION_BYTES, Tubes
-from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.admin import idle_tick, remove_tube
 from tuque.tubes.tasks.operations import (
     held_count,
     job_of,
+    keys_loaded,
     keys_refusal,
     replace_body,
     same_task,
@@ -491,8 +491,7 @@ class TubePolicy(Tubes):
         """The journal is loaded."""
         n.keys.index()
         for tube in self.by_name.values():
-            if isinstance(tube.driver, Tasks):
-                tube.driver.loaded()
+            keys_loaded(self, tube)
         dead_letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)

@@ -34,7 +34,7 @@ from tuque.tubes.model.tube import (
     Tube,
 )
 from tuque.tubes.model.tubes import HomeDone, Tubes
-from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.tasks.operations import keys_loaded
 from tuque.tubes.work.transitions import give_back
 
 
@@ -116,8 +116,7 @@ def run(n: Node, t: Tubes, tube: Tube, orphans: list[Task]) -> None:
     tube.owners = {}
     tube.run_ms = 0
     tube.hears_ms = n.now_ms  # T48.9
-    if isinstance(tube.driver, Tasks):
-        tube.driver.loaded()
+    keys_loaded(t, tube)
     set_home_state(tube, RUNNING)
     for task in orphans:
         if task.status == TAKEN and task.owner not in t.sessions:

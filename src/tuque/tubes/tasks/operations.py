@@ -178,6 +178,15 @@ def first_of(t: Tubes, tube: Tube) -> Task | None:
     return task
 
 
+def keys_loaded(t: Tubes, tube: Tube) -> None:
+    """[T41, T42] All tasks of the tube are in: what their keys mean is known."""
+    driver = tube.driver
+    if isinstance(driver, Tasks):
+        used = driver.bytes_used
+        driver.loaded()
+        t.bytes_used += driver.bytes_used - used
+
+
 def keys_tick(n: Node, t: Tubes) -> None:
     """[T42] TIMER: tokens have come, and lanes that waited for them may go (T42.3)."""
     room = TURN_WORK
