@@ -374,7 +374,7 @@ def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 def make_ready(
     n: Node, t: Tubes, tube: Tube, task: Task, event: i64, is_whole: bool = False
 ) -> None:
-    """Make the task READY, at its old place (T4.3); `is_whole`: its work has changed, too."""
+    """Make the task READY, at its old place (T4.3); `is_whole`: its work has changed as well."""
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
     record_back(n, tube, task, is_whole)

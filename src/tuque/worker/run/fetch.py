@@ -335,12 +335,12 @@ class Fetcher:
             self._news.set()
 
     async def ended(self) -> None:
-        """Waits for what is on its way: it has no owner until it is here."""
+        """Waits for the replies that are still to come: their jobs have no owner yet."""
         while tasks := {ask.task for ask in self._asks.values() if ask.task is not None}:
             await asyncio.wait(tasks)
 
     def cancel(self) -> None:
-        """Waits no more; what is on its way comes back to its queue after RETRY."""
+        """Waits no more: jobs in later replies are delivered again after RETRY."""
         for ask in set(self._asks.values()):
             if ask.task is not None:
                 ask.task.cancel()

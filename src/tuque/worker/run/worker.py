@@ -354,7 +354,7 @@ class Worker:
             self._start_waiting()
 
     async def _fetch_loop(self) -> None:
-        """Fetches until the worker stops and all that was on its way is here."""
+        """Fetches until the worker stops and each GETJOB has its reply."""
         try:
             await self._fetch_until_stopped()
             await self._fetcher.ended()
