@@ -1,6 +1,7 @@
 """Groups whose subcommands are imported when used, so that the program starts fast.
 
-Decides the errors for a wrong name and a missing package; knows no command.
+Decides the errors for a wrong name, a missing package and a node of another version; knows no
+command.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ EXTRAS: Final = {
     "markupsafe": "console",
     "textual": "top",
     "rich": "top",
+    "cronsim": "server",
+    "librt": "server",
+    "mypy_extensions": "server",
+    "pytest": "testing",
 }
+NODE: Final = frozenset("cluster core server store tubes wire".split())  # packages of tuque-node
 
 
 class FiniteRange(click.FloatRange):
@@ -57,7 +63,11 @@ class Entry:
 
 def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickException:
     """Turn a failed import into one line that names the extra to install."""
-    package = (err.name or "").split(".")[0]
+    package, *rooms = (err.name or "").split(".")
+    if package == "tuque" and NODE & set(rooms[:1]):
+        return click.ClickException(
+            "this needs the node, which is not installed; run: pip install 'tuque[server]'"
+        )
     if package in EXTRAS:
         return click.ClickException(
             f"this needs {package}, which is not installed; "
@@ -84,6 +94,10 @@ class LazyGroup(click.Group):
             command = getattr(importlib.import_module(entry.module), entry.attribute)
         except ModuleNotFoundError as err:
             raise missing_extra(err, entry.extra) from None
+        except ImportError as err:
+            if err.name != "tuque.server":
+                raise
+            raise click.ClickException(str(err)) from None  # the node is of another version
         if not isinstance(command, click.Command):
             raise click.ClickException(f"{entry.module}.{entry.attribute} is not a command")
         return command

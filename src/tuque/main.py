@@ -24,7 +24,7 @@ from tuque.lazygroup import Entry, LazyGroup
 FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standard output
 
 SUBCOMMANDS: Final = {
-    "server": Entry("tuque.server.app", "server", "spark", "Run a node."),
+    "server": Entry("tuque.server.app", "server", "server", "Run a node."),
     "cli": Entry(
         "tuque.cli.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),
@@ -49,7 +49,7 @@ SUBCOMMANDS: Final = {
         "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
     ),
     "journal": Entry(
-        "tuque.server.journal.tool", "journal", "", "Check, repair, show or import a journal."
+        "tuque.server.journal.tool", "journal", "server", "Check, repair, show or import a journal."
     ),
     "spark": Entry(
         "tuque.spark.cli.group",

@@ -1,4 +1,4 @@
-"""Build with the deciding modules compiled by mypyc when that is possible, else pure.
+"""Build the node with the deciding modules compiled by mypyc when that is possible, else pure.
 
 TUQUE_INTERPRETED=1 asks for the pure build, TUQUE_OPT=1 for one that is made sooner and is slower.
 """
