@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuque.client.sync import Pipeline as Pipeline
     from tuque.errors import Error as Error
 
-__version__ = "0.4.0"  # also in tuque/server, which is checked against it; tools/release.py sets both
+__version__ = "0.4.0"  # tools/release.py sets it, here and in tuque/server
 
 _HOMES = {
     "Client": "tuque.client.sync",

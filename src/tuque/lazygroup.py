@@ -30,7 +30,6 @@ EXTRAS: Final = {
     "cronsim": "server",
     "librt": "server",
     "mypy_extensions": "server",
-    "pytest": "testing",
 }
 NODE: Final = frozenset("cluster core server store tubes wire".split())  # packages of tuque-node
 
@@ -53,7 +52,10 @@ class FiniteRange(click.FloatRange):
 
 @dataclass(frozen=True)
 class Entry:
-    """A subcommand: its module, the extra it needs, its line in the help."""
+    """A subcommand: its module, the extra it needs, its line in the help.
+
+    Without a line it shares that of the subcommand before it.
+    """
 
     module: str
     attribute: str
@@ -61,9 +63,16 @@ class Entry:
     line: str
 
 
-def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickException:
-    """Turn a failed import into one line that names the extra to install."""
+def missing_extra(err: ImportError, extra: str = "") -> click.ClickException:
+    """Turn a failed import into one line that names the extra to install.
+
+    A node of another version fails with an ImportError of its own; any other one is raised again.
+    """
     package, *rooms = (err.name or "").split(".")
+    if not isinstance(err, ModuleNotFoundError):
+        if err.name != "tuque.server":
+            raise err
+        return click.ClickException(str(err))
     if package == "tuque" and NODE & set(rooms[:1]):
         return click.ClickException(
             "this needs the node, which is not installed; run: pip install 'tuque[server]'"
@@ -92,12 +101,8 @@ class LazyGroup(click.Group):
             return None
         try:
             command = getattr(importlib.import_module(entry.module), entry.attribute)
-        except ModuleNotFoundError as err:
-            raise missing_extra(err, entry.extra) from None
         except ImportError as err:
-            if err.name != "tuque.server":
-                raise
-            raise click.ClickException(str(err)) from None  # the node is of another version
+            raise missing_extra(err, entry.extra) from None
         if not isinstance(command, click.Command):
             raise click.ClickException(f"{entry.module}.{entry.attribute} is not a command")
         return command
@@ -105,7 +110,18 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands from the table: `--help` imports none of them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+            formatter.write_dl(self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The names of each line of the help, and the line."""
+        rows: list[tuple[str, str]] = []
+        for name, entry in self.table.items():
+            if entry.line:
+                rows.append((name, entry.line))
+            else:
+                names, line = rows.pop()
+                rows.append((f"{names}, {name}", line))
+        return rows
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -122,7 +138,7 @@ class LazyGroup(click.Group):
         """
         try:
             return super().invoke(ctx)
-        except ModuleNotFoundError as err:
+        except ImportError as err:
             entry = self.table.get(ctx.invoked_subcommand or "")
             raise missing_extra(err, entry.extra if entry else "") from None
         except click.ClickException as err:  # it may quote another program

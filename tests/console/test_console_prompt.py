@@ -63,7 +63,7 @@ def test_pasted_lines_are_single_commands_unless_a_quote_is_open() -> None:
     assert split_words('"open') is None and list(whole_lines('"open')) == ['"open']
 
 
-PIECES = [b"a", b"b", b" ", b"\t", b"\n", b"\0", b'"', b"'", b"\\", b"\\x4", b"\\x41", b"n", b"\xc3\xa9"]
+PIECES = [*(bytes([one]) for one in b"an \t\n\0\"'\\"), b"\\x4", b"\\x41", "é".encode()]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))

@@ -5,7 +5,7 @@ Must not know: what a job may do; how users see it (console, web).
 
 import tuque
 
-__version__ = "0.4.0"  # also in tuque; tools/release.py sets both
+__version__ = "0.4.0"  # tools/release.py sets it, here and in tuque
 
 # pip can leave an old node beside a new client: first of all, before anything is missing.
 if tuque.__version__ != __version__:
