@@ -56,7 +56,7 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 
 
 def test_what_has_no_pin_any_more_is_removed() -> None:
-    listed = "pip==26\ntuque==1\ntuque-node==1\nruff==1\nPy_Test==9\nTyping.Extensions==4\ngone==1\n"
+    listed = "pip==26\ntuque==1\ntuque-node==1\nPy_Test==9\nTyping.Extensions==4\ngone==1\n"
     assert SETUP_ENV["unpinned"](listed) == ["gone", "py-test"]
 
 
