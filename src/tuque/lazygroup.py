@@ -27,6 +27,7 @@ EXTRAS: Final = {
     "markupsafe": "console",
     "textual": "top",
     "rich": "top",
+    "watchfiles": "reload",
     "cronsim": "server",
     "librt": "server",
     "mypy_extensions": "server",

@@ -25,6 +25,7 @@ FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standar
 
 SUBCOMMANDS: Final = {
     "server": Entry("tuque.server.app", "server", "server", "Run a node."),
+    "dev": Entry("tuque.cli.dev", "dev", "dev", "Node, worker and console, to write a program."),
     "cli": Entry(
         "tuque.cli.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),

@@ -64,3 +64,8 @@ def test_an_import_brings_few_modules(
 
 def test_a_client_for_threads_brings_no_event_loop_and_no_tls(required: set[str]) -> None:
     assert not (brought("from tuque import Client") - required) & HEAVY
+
+
+def test_client_and_worker_are_there_without_the_flag_that_macos_lacks() -> None:
+    code = "import select; del select.POLLRDHUP; import tuque.aio; from tuque.worker import App"
+    assert {"tuque.worker", "tuque.client.aio"} <= brought(code)
