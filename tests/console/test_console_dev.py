@@ -182,8 +182,9 @@ def test_what_is_missing_is_told_before_anything_starts(tuque: Run) -> None:
     assert b"name the app, such as shop.jobs:app" in tuque("dev").stderr
     code = "import sys; sys.modules['watchfiles'] = None; from tuque.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "dev", "shop:app"], capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", code, "dev", "shop:app"],
+        capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+    )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == (
         "Error: this needs watchfiles, which is not installed; run: pip install 'tuque[dev]'\n"
