@@ -167,13 +167,13 @@ def test_what_dies_starts_again_later_each_time(capsys: pytest.CaptureFixture[st
     child.start()
     for wait_s in WAITS_S[:3]:
         until(lambda: not child.is_running)
-        child.look(now_s)
+        child.revive(now_s)
         told = f"short ended with exit code 0; starts again in {wait_s:g} s\n"
         assert told in capsys.readouterr().out
-        child.look(now_s + wait_s - 0.1)
+        child.revive(now_s + wait_s - 0.1)
         assert "starts, process" not in capsys.readouterr().out
         now_s += wait_s
-        child.look(now_s)
+        child.revive(now_s)
     assert "short starts, process" in capsys.readouterr().out
     child.end(time.monotonic() + DEADLINE_S)
 

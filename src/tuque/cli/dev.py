@@ -122,7 +122,7 @@ class Child:
         for line in output:
             self._log.line(self.name, line.decode("utf-8", "replace").rstrip("\r\n"))
 
-    def look(self, now_s: float) -> None:
+    def revive(self, now_s: float) -> None:
         """Say that it has ended; start it when its wait is over."""
         process = self._process
         if process is not None and process.poll() is not None:
@@ -293,7 +293,7 @@ def run_all(node: Child, port: int, others: list[Child], sight: Sight | None, lo
         log.own(f"console: {sight}")
     while True:
         for child in (node, *others):
-            child.look(time.monotonic())
+            child.revive(time.monotonic())
         time.sleep(POLL_S)
 
 
