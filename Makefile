@@ -92,5 +92,5 @@ build: ## make sdists and wheels in dist/, compiled for each Python 3.11+ of thi
 	@python="$$($(FIND_PYTHON))"; "$$python" tools/wheels.py $(ARGS)
 
 clean: ## remove .venv and everything that was built
-	@rm -rf $(VENV) build node/build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build node/build node/.mypy_cache dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

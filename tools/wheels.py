@@ -201,20 +201,40 @@ def collect_requirements(python: str, out: Path, scratch: Path) -> None:
     run(pip(user, "wheel", "-w", str(out / REQUIRED), *requirements(["server"], [])))
 
 
-def install(python: str, out: Path, place: Path, wanted: Iterable[str]) -> str:
-    """Install into an empty environment, from that folder alone; what `tuque selftest` said."""
+def plain() -> dict[str, str]:
+    """The environment of a user: no setting of the machine may name another place for packages."""
+    left_out = ("PYTHONPATH", "TUQUE_URL")
+    kept = {key: value for key, value in os.environ.items() if key not in left_out}
+    kept = {key: value for key, value in kept.items() if not key.startswith("PIP_")}
+    return kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def install(python: str, out: Path, place: Path, wanted: Iterable[str]) -> float:
+    """Install into an empty environment, from that folder alone; how long it took."""
     user = empty_environment(python, place)
-    # Nothing of the machine's settings: no other place may serve what is missing in the folder.
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
-    env = {key: value for key, value in env.items() if key not in ("PYTHONPATH", "TUQUE_URL")}
-    env["PIP_CONFIG_FILE"] = os.devnull
     places = ["--no-index", "--find-links", str(out), "--find-links", str(out / REQUIRED)]
-    command = [str(user), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     began_s = time.monotonic()
-    run([*command, *places, *wanted], env)
-    took_s = time.monotonic() - began_s
-    said = run([str(place / "bin" / "tuque"), "selftest"], env, cwd=place)
-    return f"installed in {took_s:.1f} s; {said.splitlines()[0]}"
+    run([str(user), "-m", "pip", "install", "-q", *places, *wanted], plain())
+    return time.monotonic() - began_s
+
+
+def try_node(python: str, out: Path, place: Path, wanted: Iterable[str]) -> str:
+    """Install the node and let it pass a job."""
+    took_s = install(python, out, place, wanted)
+    told = run([str(place / "bin" / "tuque"), "selftest"], plain(), cwd=place)
+    return f"installed in {took_s:.1f} s; {told.splitlines()[0]}"
+
+
+def try_alone(python: str, out: Path, place: Path) -> str:
+    """Install `tuque` alone: what it requires, and that client, worker and program load."""
+    install(python, out, place, [f"{TUQUE}=={version()}"])
+    user = place / "bin" / "python"
+    run([str(user), "-c", "import tuque.aio, tuque.worker, tuque.client.sync"], plain(), cwd=place)
+    run([str(place / "bin" / "tuque"), "cli", "help"], plain(), cwd=place)
+    listed = run([str(user), "-m", "pip", "list", "--format=freeze"], plain()).lower().split()
+    names = [line.partition("==")[0] for line in listed]
+    others = sorted(set(names) - {TUQUE, "pip", "setuptools"})
+    return f"{TUQUE} alone, which requires {', '.join(others)}"
 
 
 def try_all(found: dict[int, str], out: Path, scratch: Path) -> list[str]:
@@ -225,9 +245,10 @@ def try_all(found: dict[int, str], out: Path, scratch: Path) -> list[str]:
     pure = [str(path) for path in sorted(out.glob(f"*-{version()}-py3-none-any.whl"))]
     for minor, python in found.items():
         collect_requirements(python, out, scratch)
-        lines.append(f"3.{minor}  {install(python, out, place, by_name)}")
+        lines.append(f"3.{minor}  {try_alone(python, out, place)}")
+        lines.append(f"3.{minor}  {try_node(python, out, place, by_name)}")
         if any(f"-cp3{minor}-cp3{minor}-" in path.name for path in out.glob("*.whl")):
-            lines.append(f"3.{minor}  {install(python, out, place, pure)}")
+            lines.append(f"3.{minor}  {try_node(python, out, place, pure)}")
     return lines
 
 

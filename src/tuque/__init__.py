@@ -55,7 +55,7 @@ def _with_node(mine: list[str]) -> list[str]:
     if os.path.isdir(os.path.join(mine[0], "server")):
         return mine
     for root in sys.path:
-        place = os.path.join(root, "tuque")
+        place = os.path.join(root, "tuque") if isinstance(root, str) else ""
         has_all = os.path.exists(os.path.join(place, "__init__.py"))  # a Tuque of its own
         if os.path.isdir(os.path.join(place, "server")) and not has_all:
             return [*mine, place]

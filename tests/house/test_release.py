@@ -228,9 +228,11 @@ def test_a_release_is_installed_from_its_folder_alone(tmp_path: Path) -> None:
         cwd=clone, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("install: ")]
-    assert [line.split()[1] for line in lines] == [f"3.{one}" for one in wheels.pythons()]
-    assert all("tuque 9.8.7, pure: a job was added" in line for line in lines)
+    tried = [line[9:] for line in done.stdout.splitlines() if line.startswith("install: ")]
+    for minor in wheels.pythons():
+        alone, node = (line for line in tried if line.startswith(f"3.{minor} "))
+        assert alone.endswith("tuque alone, which requires click, hiredis, msgspec")
+        assert "tuque 9.8.7, pure: a job was added" in node
     assert {path.name for path in out.iterdir()} == {
         "SHA256SUMS",
         "requirements",
