@@ -204,7 +204,7 @@ class HandWorker(Worker):
     def tell(self) -> None:
         """Tells the broker all there is."""
         while self._reporter.pending:
-            self._again(self._reporter.tell)
+            self._again(self._reporter.send)
 
     def beat(self) -> None:
         """Says that the running job is at work."""
