@@ -10,6 +10,7 @@ from typing import Any, Final
 from sim.tube_judges.facts import seconds
 
 DRIFT: Final = 0.99  # clocks differ by less
+CRASHES_MAX: Final = 3  # of a node by default
 
 
 class Edit:
@@ -65,7 +66,9 @@ class Job:
         """Whether somebody or something may have ended it."""
         if self.ends_asked_us or now_us > self.asked_us + self.ttl_s * 1_000_000 * DRIFT:
             return True
-        return 0 < self.attempts <= len(self.starts)
+        starts = len(self.starts)
+        is_crashed = starts - len(self.released) >= CRASHES_MAX  # W6.7: each may have been silent
+        return self.attempts > 0 and (self.attempts <= starts or is_crashed)
 
 
 class Hold:

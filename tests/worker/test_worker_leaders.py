@@ -212,6 +212,26 @@ def test_a_leader_that_hangs_delays_no_other_one(leaders: Leaders) -> None:
     assert leaders.begins_in_ms("b", "b") <= 2_000
 
 
+def test_a_start_at_a_leader_that_hangs_delays_no_other_one(leaders: Leaders) -> None:
+    """U2.16 Other queues do not wait, nor do they while another leader does not answer."""
+    world = leaders.world
+    leaders.work(concurrency=2, prefetch=2)
+    leaders.all_wait()
+    for text in ("a 0", "a 1"):
+        leaders.add("a", text, "until_go")
+    world.until(lambda: len(leaders.did) == 2)  # all places are taken
+    leaders.add("b", "b")
+    world.until(lambda: leaders.ready("b") == 0)  # it waits here
+    world.stall(1, 1_500)  # its lease is longer: nobody else leads the tube
+    leaders.noting.go.set()
+    assert leaders.begins_in_ms("a", "a 2") <= 250 + SOON_MS
+    for turn in range(4):
+        assert leaders.begins_in_ms("c", f"c {turn}") <= SOON_MS
+        world.pass_ms(100)
+    assert "b" not in leaders.did
+    world.until(lambda: "b" in leaders.did)
+
+
 def test_the_others_go_on_while_a_tube_has_no_leader(
     leaders: Leaders, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,6 @@ Decides when to take the next job and when to report to the broker. The worker i
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -157,7 +156,7 @@ class HandWorker(Worker):
     def _start_waiting(self) -> None:
         """Asks for the run of the job that was fetched."""
         while self._waiting:
-            held = heapq.heappop(self._waiting)[2]
+            held = self._waiting.pop()
             if held.state != WAITING:
                 continue
             if held.run:
@@ -167,8 +166,7 @@ class HandWorker(Worker):
 
     def _hold_alone(self, held: InFlight) -> None:
         """It has one job at a time: each of them runs alone."""
-        self._lined_up += 1
-        heapq.heappush(self._waiting, (0, self._lined_up, held))
+        self._waiting.push(held)
 
     def run_now(self, held: InFlight) -> None:
         """Notes which job's task is to run; `step` runs it."""
@@ -206,7 +204,7 @@ class HandWorker(Worker):
     def tell(self) -> None:
         """Tells the broker all there is."""
         while self._reporter.pending:
-            self._again(self._reporter.tell)
+            self._again(self._reporter.send)
 
     def beat(self) -> None:
         """Says that the running job is at work."""

@@ -331,11 +331,15 @@ class Face:
             found.setdefault(self._home_of([call]), []).append(at)
         return found
 
+    def leader_of(self, name: str) -> Address | None:
+        """The leader of the tube of that name; None: not known, or a plain queue."""
+        return self._homes.named(name)
+
     def home_groups(self, names: Iterable[str]) -> list[list[str]]:
         """Queues by the node that calls about them go to, as far as known."""
         groups: dict[Address | None, list[str]] = {}
         for name in names:
-            groups.setdefault(self._homes.named(name), []).append(name)
+            groups.setdefault(self.leader_of(name), []).append(name)
         return list(groups.values())
 
     def _next_at(self, tries: Tries, error: Error) -> Address | None:

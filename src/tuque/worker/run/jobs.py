@@ -6,6 +6,7 @@ version. Has no client and no loops; `worker.py` carries out what is decided her
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections import OrderedDict
@@ -226,6 +227,49 @@ class InFlight:
 
     def __str__(self) -> str:
         return f"job {self.job.id} ({self.task or '?'})"
+
+
+class Buffer:
+    """Jobs that wait for a place here: by their queue's priority, then in order of arrival."""
+
+    def __init__(self, queues: tuple[str, ...]) -> None:
+        """`queues`: the highest priority first."""
+        self._priority = {queue: at for at, queue in enumerate(queues)}
+        self._jobs: list[tuple[int, int, InFlight]] = []
+        self._pushed = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def push(self, held: InFlight) -> None:
+        """Adds a job."""
+        self._pushed += 1
+        place = self._priority.get(held.job.queue, len(self._priority))
+        heapq.heappush(self._jobs, (place, self._pushed, held))
+
+    def pop(self) -> InFlight:
+        """Takes the next job; IndexError if there is none."""
+        return heapq.heappop(self._jobs)[2]
+
+    def take(self, most: int) -> list[InFlight]:
+        """Takes up to `most` jobs out for other workers, the last ones, in their order.
+
+        Leaves what may not come twice; drops what no longer waits.
+        """
+        taken: list[InFlight] = []
+        kept: list[tuple[int, int, InFlight]] = []
+        for place in sorted(self._jobs, reverse=True):
+            held = place[2]
+            if is_at_most_once(held.job.id) or len(taken) >= most:
+                kept.append(place)
+            elif held.state == WAITING:
+                taken.append(held)
+        self._jobs = kept[::-1]  # sorted: a heap
+        return taken[::-1]
+
+    def clear(self) -> None:
+        """Forgets all jobs."""
+        self._jobs.clear()
 
 
 def log_jobs(running: Collection[InFlight], waiting: int, text: str) -> None:

@@ -7,10 +7,11 @@ logged once: lost, still waiting, back after so many seconds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from tuque.client.retry import SHARE
@@ -20,6 +21,7 @@ from tuque.worker.app.decisions import Backoff
 
 log: Final = logging.getLogger("tuque.worker")
 
+LAST_WORDS_S_MIN: Final = 0.5
 RECONNECT: Final = Backoff(first_s=0.1, max_s=5.0, jitter=0.5)
 
 
@@ -102,3 +104,26 @@ async def wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
     """Waits for the first of the tasks, until that monotonic time at most."""
     timeout = max(0.0, until - time.monotonic())
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def ended_by(
+    loops: Iterable[Coroutine[Any, Any, None]],
+    deadline: float,
+    aborted: asyncio.Event,
+    last_s: float,
+) -> bool:
+    """Whether all of them end by that monotonic time, or within `last_s` once `aborted` is set.
+
+    They have half a second at least.
+    """
+    ends = asyncio.gather(*loops)
+    abort = asyncio.create_task(aborted.wait())
+    await wait_for({ends, abort}, max(deadline, time.monotonic() + LAST_WORDS_S_MIN))
+    if abort.done():
+        await wait_for({ends}, time.monotonic() + last_s)
+    is_ended = ends.done()
+    abort.cancel()
+    ends.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await ends
+    return is_ended

@@ -1,10 +1,10 @@
-"""Reports to the broker which jobs begin and how runs ended, in one round trip for all there is.
+"""Reports to the broker which jobs begin and how runs ended; a sender for each leader of tubes.
 
-Keeps each command until the broker has replied, through any outage: each may be sent twice. START
-names the worker, so that a repeated one gets the same run. A result that is too big for the
-broker is left out (SPEC U2.7). What a tube refuses because it has no leader, or too few nodes take
-copies, is sent again later; all else continues meanwhile (U2.16). What the broker replies goes to
-the log, the counters and the hooks.
+A sender says all there is in one round trip, and keeps each command until the broker has replied,
+through any outage: each may be sent twice. START names the worker, so that a repeated one gets the
+same run. A result that is too big for the broker is left out (U2.7). What a tube refuses because
+it has no leader, or too few nodes take copies, is sent again later; all else continues meanwhile
+(U2.16). What the broker replies goes to the log, the counters and the hooks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import msgspec
 
 from tuque import aio
 from tuque.client.commands.work import Failed, Run
+from tuque.client.url import Address
 from tuque.errors import (
     Conflict,
     ConnectionError,
@@ -70,7 +71,7 @@ NOT_YET: Final = (
 FIRST_WAIT_S: Final = 0.05
 MAX_WAIT_S: Final = 1.0
 TELL_AFTER: Final = 5  # tries
-
+SENDERS_MAX: Final = 16  # that may be idle: a leader may never lead again
 IN_LOG: Final = "its text is in the log of the worker"
 OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
 
@@ -82,8 +83,8 @@ def is_refused(answer: object) -> bool:
     return not isinstance(answer, (*OVER, NoJob, NotTaken))
 
 
-class Hands(Protocol):
-    """What a worker does when the broker has replied."""
+class Replied(Protocol):
+    """What follows when the broker has replied."""
 
     def held_of(self, job_id: str) -> InFlight | None:
         """The job, if it is held."""
@@ -94,39 +95,30 @@ class Hands(Protocol):
     def on_refused(self, job_id: str, err: ReplyError) -> None:
         """The broker refused START as a whole."""
 
-    def on_over(self, job_id: str, run: str, err: Error) -> None:
-        """The run is over (U2.3)."""
 
-    def on_told(self, report: Report, answer: object) -> None:
-        """The broker knows how the run ended, or that it had ended otherwise."""
-
-
-class Reporter:
-    """The words for the broker, the loop that sends them, and what follows from the replies."""
+class Sender:
+    """Starts and ends of runs that the broker does not know yet, and the loop that sends them."""
 
     def __init__(
         self,
         client: aio.Client,
         link: Link,
         name: str,
-        hands: Hands,
-        story: JobLog,
-        aside: HookRunner,
-        keys: Keys | None,
+        replied: Replied,
+        on_ended: Callable[[Report, object], None],
+        on_idle: Callable[[], None],
     ) -> None:
-        """`name` is the worker's; a later process under the same name may go on with its runs.
+        """`name` is the worker's; `on_ended` gets the reply to each report.
 
-        A command is about jobs of one queue: tubes have different leaders.
+        `on_idle` is called when nothing is left to send. A command is about jobs of one queue:
+        tubes have different leaders.
         """
         self._client = client
         self._link = link
         self._name = name
-        self._hands = hands
-        self._story = story
-        self._aside = aside
-        self._keys = keys
-        self._is_progress_told = True
-        self._telling: set[asyncio.Task[None]] = set()
+        self._replied = replied
+        self._on_ended = on_ended
+        self._on_idle = on_idle
         self._ended: deque[Report] = deque()
         self._starts: deque[str] = deque()
         # of tubes without a leader, or that too few nodes copy
@@ -135,52 +127,43 @@ class Reporter:
         self._untaken_until = 0.0
         self._tries = 0
         self._work = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
         self._never = asyncio.Event()
 
     def start(self, job_id: str) -> None:
         """The job shall begin."""
         self._starts.append(job_id)
-        self._wake()
+        self._work.set()
 
     def put(self, ended: Report) -> None:
         """The run has ended, or the job did not begin."""
         self._ended.append(ended)
-        self._wake()
+        self._work.set()
 
     @property
     def pending(self) -> int:
+        """The number of starts and ends without a reply."""
         untaken = len(self._untaken) + len(self._untaken_starts)
         return len(self._ended) + len(self._starts) + untaken
 
-    async def drained(self) -> None:
-        """Returns when nothing is left to send."""
-        await self._empty.wait()
-
-    def _wake(self) -> None:
-        self._empty.clear()
-        self._work.set()
-
     async def loop(self) -> None:
-        """Sends words as long as the worker lives."""
+        """Sends what there is, until it is cancelled."""
         while True:
             await self._work.wait()
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
             try:
-                await self.tell()
+                await self.send()
             except Error as err:
-                await pause(self._link.failed("telling of runs", err), self._never)
+                await pause(self._link.failed("reports of runs", err), self._never)
                 continue
             if not self._ended and not self._starts:
                 self._work.clear()
                 await self._wait_for_tubes()
             if not self.pending:
-                self._empty.set()
+                self._on_idle()
 
     def _queue_of(self, job_id: str) -> str:
-        held = self._hands.held_of(job_id)
+        held = self._replied.held_of(job_id)
         return "" if held is None else held.job.queue
 
     async def _wait_for_tubes(self) -> None:
@@ -211,7 +194,7 @@ class Reporter:
             ended.append(one)
         return ended
 
-    async def tell(self) -> None:
+    async def send(self) -> None:
         """One round trip; raises, with all kept, if the broker cannot take it now."""
         ended = self._next_ended()
         starts = list(islice(self._starts, AT_ONCE))
@@ -241,7 +224,7 @@ class Reporter:
         for some, answer in zip(said, answers, strict=False):
             for one in some:
                 if not again or one not in again:
-                    self._on_told(one, answer)
+                    self._on_ended(one, answer)
         for job_ids, found in zip(begun, answers[len(said) :], strict=True):
             self._take_runs(job_ids, found)
         if not self._untaken and not self._untaken_starts:
@@ -315,10 +298,121 @@ class Reporter:
             return
         if isinstance(found, ReplyError):
             for job_id in starts:
-                self._hands.on_refused(job_id, found)
+                self._replied.on_refused(job_id, found)
             return
         for job_id, run in zip(starts, found, strict=True):
-            self._hands.on_started(job_id, run)
+            self._replied.on_started(job_id, run)
+
+
+class Hands(Replied, Protocol):
+    """What a worker does when the broker has replied."""
+
+    def on_over(self, job_id: str, run: str, err: Error) -> None:
+        """The run is over (U2.3)."""
+
+    def on_told(self, report: Report, answer: object) -> None:
+        """The broker knows how the run ended, or that it had ended otherwise."""
+
+
+class Reporter:
+    """A sender for each leader, and what follows from the replies."""
+
+    def __init__(
+        self,
+        client: aio.Client,
+        link: Link,
+        name: str,
+        hands: Hands,
+        story: JobLog,
+        aside: HookRunner,
+        keys: Keys | None,
+    ) -> None:
+        """`name` is the worker's; a later process under the same name may go on with its runs."""
+        self._client = client
+        self._link = link
+        self._name = name
+        self._hands = hands
+        self._story = story
+        self._aside = aside
+        self._keys = keys
+        self._is_progress_told = True
+        self._telling: set[asyncio.Task[None]] = set()
+        self._senders: dict[Address | None, Sender] = {}  # by leader; None: the node in use
+        self._loops: dict[Sender, asyncio.Task[None]] = {}
+        self._is_changed = asyncio.Event()  # there is a sender without a loop
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def start(self, job_id: str) -> None:
+        """The job shall begin."""
+        self._sender_of(job_id).start(job_id)
+
+    def put(self, ended: Report) -> None:
+        """The run has ended, or the job did not begin."""
+        self._sender_of(ended.job_id).put(ended)
+
+    @property
+    def pending(self) -> int:
+        """The number of starts and ends that the broker does not know yet."""
+        return sum(one.pending for one in self._senders.values())
+
+    async def drained(self) -> None:
+        """Returns when nothing is left to send."""
+        await self._empty.wait()
+
+    def _sender_of(self, job_id: str) -> Sender:
+        """[U2] The sender for the leader of its queue: none waits for another leader (U2.16)."""
+        self._empty.clear()
+        held = self._hands.held_of(job_id)
+        leader = None if held is None else self._client.leader_of(held.job.queue)
+        found = self._senders.get(leader)
+        if found is None:
+            if len(self._senders) >= SENDERS_MAX:
+                self._drop_idle()
+            found = self._senders[leader] = Sender(
+                self._client, self._link, self._name, self._hands, self._on_told, self._on_idle
+            )
+            self._is_changed.set()
+        return found
+
+    def _drop_idle(self) -> None:
+        """Ends the senders that have nothing to send: leaders change."""
+        for leader, one in [*self._senders.items()]:
+            if not one.pending:
+                del self._senders[leader]
+                loop = self._loops.pop(one, None)
+                if loop is not None:
+                    loop.cancel()
+
+    def _on_idle(self) -> None:
+        if not self.pending:
+            self._empty.set()
+
+    async def loop(self) -> None:
+        """Runs the senders as long as the worker lives; raises what one of them raises."""
+        try:
+            while True:
+                self._is_changed.clear()
+                for one in self._senders.values():
+                    if one not in self._loops:
+                        self._loops[one] = asyncio.create_task(one.loop())
+                changed = asyncio.create_task(self._is_changed.wait())
+                tasks = {changed, *self._loops.values()}
+                ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                for task in ended - {changed}:
+                    if not task.cancelled():  # it was idle
+                        task.result()
+        finally:
+            for task in self._loops.values():
+                task.cancel()
+
+    async def send(self) -> None:
+        """One round trip to each leader; raises, with all kept, if one cannot take it now."""
+        for one in [*self._senders.values()]:
+            if one.pending:
+                await one.send()
+        self._on_idle()
 
     # What follows from the replies
 

@@ -8,9 +8,7 @@ pools run jobs. A job is *held* from its delivery until the broker knows its out
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import faulthandler
-import heapq
 import logging
 import random
 import time
@@ -57,6 +55,7 @@ from tuque.worker.run.jobs import (
     SETTLING,
     STARTING,
     WAITING,
+    Buffer,
     InFlight,
     PutOff,
     WorkerSettings,
@@ -65,7 +64,7 @@ from tuque.worker.run.jobs import (
     log_ready,
     prepare,
 )
-from tuque.worker.run.link import Link, pause, wait_for
+from tuque.worker.run.link import Link, ended_by, pause, wait_for
 from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.registration import Registration, worker_name
 from tuque.worker.run.report import Reporter, sealed
@@ -76,7 +75,6 @@ from tuque.worker.run.supervise import inherited, jobs_of
 log: Final = logging.getLogger("tuque.worker")
 
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
-LAST_WORDS_S_MIN: Final = 0.5
 LAST_FETCH_S: Final = POLL_MS / 1000 + 0.5  # until the broker has ended the last GETJOB
 UNSETTLED_MAX: Final = 1000
 AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
@@ -108,17 +106,16 @@ class Worker:
         self._client = client
         self._pool = pool
         self._settings = settings
-        self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
         self.story = JobLog()
         self._link = Link(self._rng)
         self.name = self.name_of(box)
         self._held: dict[str, InFlight] = {}
-        self._waiting: list[tuple[int, int, InFlight]] = []
+        self._waiting = Buffer(settings.queues)
         self._runs: dict[asyncio.Task[None], InFlight] = {}
         self._put_off = PutOff()
         self._starting = 0
-        self._taken = self._lined_up = 0
+        self._taken = 0
         self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._begun_at = time.monotonic()  # the last one
         self._is_slow = False  # its jobs are too long to fetch others ahead
@@ -254,13 +251,11 @@ class Worker:
 
     def _want(self) -> Want:
         """The number of jobs to ask for now."""
-        unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
-        now_s = time.monotonic()
-        is_alone = self._alone.has_one(now_s)
-        if self._is_quiet or is_alone or unsettled >= UNSETTLED_MAX:
+        unsettled, now_s = self._unsettled, time.monotonic()
+        if self._is_quiet or self._alone.has_one(now_s) or unsettled >= UNSETTLED_MAX:
             return Want(0, 0)
-        running, waiting = len(self._runs), self._waiting_count(unsettled)
-        count = room(self._settings.concurrency, self._ahead, running, waiting)
+        running = len(self._runs)
+        count = room(self._settings.concurrency, self._ahead, running, self._there - running)
         most = MAX_FETCH
         if self._settings.max_jobs is not None:
             most = self._settings.max_jobs - self._begun
@@ -272,22 +267,15 @@ class Worker:
         """The number of jobs that may wait here for a place."""
         return 0 if self._is_slow else self._settings.prefetch
 
-    def _waiting_count(self, unsettled: int) -> int:
-        """The number of jobs that wait here for a place; `unsettled`: of those that have ended."""
-        return len(self._held) - unsettled - len(self._runs) - len(self._quarantine)
+    @property
+    def _unsettled(self) -> int:
+        """The number of jobs that have ended, which the broker does not know yet."""
+        return sum(1 for held in self._held.values() if held.state == SETTLING)
 
-    def _give_back_excess(self) -> None:
-        """[U2] Gives back what came from several leaders and finds no room here (U2.25)."""
-        unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
-        there = len(self._runs) + self._waiting_count(unsettled)
-        over = there - self._settings.concurrency - self._ahead
-        for place in sorted(self._waiting, reverse=True) if over > 0 else ():
-            held = place[2]
-            if over > 0 and held.state == WAITING and not is_at_most_once(held.job.id):
-                self._waiting.remove(place)
-                self._give_back_unbegun(held)
-                over -= 1
-        heapq.heapify(self._waiting)
+    @property
+    def _there(self) -> int:
+        """The number of jobs that run or wait for a place."""
+        return len(self._held) - self._unsettled - len(self._quarantine)
 
     async def _even_out(self) -> None:
         """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
@@ -411,8 +399,8 @@ class Worker:
                 self._heart.beat_now(job.id)
                 held.again = job
         self._start_waiting()
-        if len(self._waiting) > self._ahead:
-            self._give_back_excess()
+        if len(self._waiting) > self._ahead:  # from several leaders (U2.25)
+            self._give_back_ahead(self._there - self._settings.concurrency - self._ahead)
         if not self._unbegun:
             return bool(jobs)
         return not all(job.id in self._put_off for job in jobs)
@@ -451,9 +439,7 @@ class Worker:
         if self._quarantine.is_used and self._quarantine.takes(held.task):
             self._quarantine.line_up(held)
             return
-        place = self._priority.get(held.job.queue, len(self._priority))
-        self._lined_up += 1
-        heapq.heappush(self._waiting, (place, self._lined_up, held))
+        self._waiting.push(held)
 
     def _hold_alone(self, held: InFlight) -> None:
         """[U2] Takes a suspect that runs alone, or leaves it to others for a moment (U2.23)."""
@@ -499,7 +485,7 @@ class Worker:
         while len(self._runs) + self._starting < places and not self._stop.is_set():
             held = None if is_alone else self._quarantine.next()
             if held is None and self._waiting:
-                held = heapq.heappop(self._waiting)[2]
+                held = self._waiting.pop()
             if held is None and is_alone and not self._runs and not self._starting:
                 held = self._alone.begin()
             if held is None:
@@ -734,19 +720,15 @@ class Worker:
     # Giving back
 
     def _give_back_waiting(self) -> None:
-        self._waiting.clear()
-        self._alone.clear()
-        self._quarantine.clear()
+        for place in self._waiting, self._alone, self._quarantine:
+            place.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
 
-    def _give_back_ahead(self) -> None:
+    def _give_back_ahead(self, most: int | None = None) -> None:
         """[U2] Gives back what was fetched ahead, but for what may not come twice (U2.20)."""
-        ahead = sorted(self._waiting)
-        self._waiting = [one for one in ahead if is_at_most_once(one[2].job.id)]
-        for _, _, held in ahead:
-            if held.state == WAITING and not is_at_most_once(held.job.id):
-                self._give_back_unbegun(held)
+        for held in self._waiting.take(len(self._waiting) if most is None else most):
+            self._give_back_unbegun(held)
 
     def _give_back(self, held: InFlight, why: str) -> None:
         """[U2] The job comes again; one that comes once is a dead letter (U2.5)."""
@@ -808,25 +790,11 @@ class Worker:
                 "%(run)s is cut off", facts("job_cut_off", run=held), extra=of_job(held.about)
             )
             self._give_back(held, "the worker stopped while it ran")
-        if not await self._told_all(deadline):
+        last_words = self._reporter.drained(), self._aside.drained()
+        if not await ended_by(last_words, deadline, self._abort, LAST_WORDS_S):
             log.warning(
                 "the broker has no report of %(jobs)d jobs; their retry time brings them back",
                 facts("jobs_outcome_unreported", jobs=self._reporter.pending),
             )
         log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean
-
-    async def _told_all(self, deadline: float) -> bool:
-        """Waits until the broker knows all, by the deadline; a second signal shortens that."""
-        told = asyncio.gather(self._reporter.drained(), self._aside.drained())
-        aborted = asyncio.create_task(self._abort.wait())
-        least = time.monotonic() + LAST_WORDS_S_MIN
-        await wait_for({told, aborted}, max(least, deadline))
-        if aborted.done():
-            await wait_for({told}, time.monotonic() + LAST_WORDS_S)
-        is_told = told.done()
-        aborted.cancel()
-        told.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await told
-        return is_told
