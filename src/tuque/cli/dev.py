@@ -64,9 +64,21 @@ class Ended(Exception):
     """The command was asked to end."""
 
 
-def on_signal(number: int, frame: FrameType | None) -> None:
-    """Ends the wait."""
-    raise Ended
+class Stop:
+    """Waits between two looks, and ends the command there: never while a program is started."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._asked.set()
+
+    def wait(self) -> None:
+        """Wait for a moment. Ended if a signal has come."""
+        if self._asked.wait(POLL_S):
+            raise Ended
 
 
 class Log:
@@ -76,7 +88,7 @@ class Log:
         self._lock = threading.Lock()
 
     def line(self, name: str, text: str) -> None:
-        with self._lock:
+        with self._lock, contextlib.suppress(BrokenPipeError):  # who reads has seen enough
             click.echo(f"{name:<{WIDTH}} | {text}")
 
     def own(self, text: str) -> None:
@@ -201,15 +213,12 @@ def dev(
             others.append(Child("worker", (*words, "--url", url), log))
         sight = None if no_console else Sight(web_port, url, log)
         others += [sight.child] if sight is not None else []
-        for number in SIGNALS:
-            signal.signal(number, on_signal)
+        stop = Stop()
         try:
-            run_all(node, port, others, sight, log)
+            run_all(node, port, others, sight, log, stop)
         except Ended:
             log.own("stopping ...")
         finally:
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_IGN)
             stop_all(others, node)
     log.own("stopped")
 
@@ -279,32 +288,34 @@ def home(memory: bool, fresh: bool) -> Iterator[Path]:
         yield HOME
 
 
-def run_all(node: Child, port: int, others: list[Child], sight: Sight | None, log: Log) -> None:
+def run_all(
+    node: Child, port: int, others: list[Child], sight: Sight | None, log: Log, stop: Stop
+) -> None:
     """Start all, and start again what dies. ClickException if the node or console cannot start."""
     began_s = time.monotonic()
     node.start()
-    until(node, lambda: serves(port))
+    until(node, lambda: serves(port), stop)
     for child in others:
         child.start()
     if sight is not None:
-        until(sight.child, sight.is_there)
+        until(sight.child, sight.is_there, stop)
     log.own(f"ready after {time.monotonic() - began_s:.1f} s; Ctrl-C stops all")
     if sight is not None:
         log.own(f"console: {sight}")
     while True:
         for child in (node, *others):
             child.revive(time.monotonic())
-        time.sleep(POLL_S)
+        stop.wait()
 
 
-def until(child: Child, is_so: Callable[[], bool]) -> None:
+def until(child: Child, is_so: Callable[[], bool], stop: Stop) -> None:
     """Return when the condition holds. ClickException if the program ends, or time is up."""
     deadline_s = time.monotonic() + START_LIMIT_S
     while not is_so():
         child.must_run()
         if time.monotonic() > deadline_s:
             raise click.ClickException(f"{child.name} does not serve after {START_LIMIT_S:g} s")
-        time.sleep(POLL_S)
+        stop.wait()
 
 
 def stop_all(others: list[Child], node: Child) -> None:
