@@ -137,7 +137,10 @@ def test_a_node_of_another_version_is_told(words: str, users: Path, tmp_path: Pa
     )
 
 
-def test_the_selftest_passes_a_job_through_a_node(tuque: Run) -> None:
+def test_the_selftest_passes_a_job_through_a_node(
+    tuque: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUQUE__REQUIREPASS", "0f1e2d3c4b5a69788796a5b4c3d2e1f0")
     done = tuque("selftest")
     assert (done.returncode, done.stderr) == (0, b"")
     first, last = done.stdout.decode().splitlines()

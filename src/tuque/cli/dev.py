@@ -347,9 +347,11 @@ def selftest() -> None:
     """
     import_module("tuque.server")  # else its absence would be in a log
     began_s = time.monotonic()
+    # Options in the environment are for the nodes of the user: ports, passwords, a journal.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TUQUE__")}
     with tempfile.TemporaryDirectory(prefix="tuque-selftest-") as name:
         place = Path(name)
-        with Programs(place) as programs:
+        with Programs(place, env) as programs:
             (url,) = start_nodes(programs, free_ports(1), place, *TRIED)
             try:
                 pass_a_job(url)
