@@ -16,7 +16,7 @@ from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.vote_state import seat_of, stand_of
 from tuque.tubes.model.errors import shown
-from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
+from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Seat, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import PULSES, Voters, VoterState
 
@@ -223,7 +223,10 @@ def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
 
 
 def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
-    """One entry of it."""
+    """[T24] The vote of the sender about one tube.
+
+    It may end the promise of this node (T25.4), and the lead of this node (T25.6).
+    """
     seat = seat_of(tube)
     bit: i64 = 1 << slot
     if seat.floor < at.epoch:
@@ -234,8 +237,10 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         seat.settled_epoch = at.epoch
         seat.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    # What the node said that this one stands with is not replaced by another's word (T25.4): else
-    # its pulses would renew a promise that nobody can use.
+    if has_forgotten(tube, seat, sender, at.epoch):
+        given_up = seat.voted_epoch
+    # The word of the node that this one votes for is not replaced by the word of another node
+    # (T25.4). Else heartbeats would renew a promise that binds this node to nobody.
     is_newer = seat.resigned_epoch <= given_up and not has_given_up(tube)
     if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
         seat.resigned_epoch = given_up
@@ -254,6 +259,15 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
 
 def has_given_up(tube: Tube) -> bool:
     """[T25] Whether the node that this one votes for gave up (T25.4)."""
+def has_forgotten(tube: Tube, seat: Seat, sender: bytes, epoch: i64) -> bool:
+    """[T25] Whether the candidate that got the vote of this node has lost its disk since (T25.4).
+
+    It votes under a lower epoch than that of the vote. Over one link that comes after the vote was
+    asked for. Of a leader that another node named it may be an older word.
+    """
+    return seat.voted_node == sender and epoch < seat.voted_epoch >= tube.epoch
+
+
     epoch, stood_with = stand_of(tube)
     mine = seat_of(tube)
     return mine.resigned_node == stood_with and mine.resigned_epoch >= epoch

@@ -1,0 +1,45 @@
+"""Votes for candidates whose disks were lost (SPEC T25)."""
+
+from __future__ import annotations
+
+from test_tube_votes import asked, lose_leader
+from tubes_world import TIMEOUT_MS, VotesWorld
+
+from tuque.core.msgs.bus import StandAt, TubeStands
+from tuque.tubes.log.vote_state import stand_of
+from tuque.tubes.model.voter_state import PROMISED, YES
+
+
+def vote_of(world: VotesWorld, epoch: int, node: int) -> TubeStands:
+    """What a node sends that votes for that one, and neither leads nor asks for votes."""
+    tube = world.tube(0)
+    at = StandAt(tube.name, tube.maker, tube.made_ns, epoch, world.id(node), False, 0)
+    return TubeStands(False, [at])
+
+
+def test_a_candidate_that_lost_its_disk_binds_nobody() -> None:
+    """T25.4 under a lower epoch than that in which the voter voted for it: it has lost its disk
+    since.
+    """
+    world = VotesWorld(3)
+    lose_leader(world)
+    world.jump_ms(200)
+    assert asked(world, 1, 2, 5) == YES
+    world.lose_journal(1)
+    world.isolate(0)
+    world.pass_ms(TIMEOUT_MS)
+    assert stand_of(world.tube(2)) == (5, world.id(1))
+    assert stand_of(world.tube(1))[0] < 5
+    world.link()
+    assert len(world.watch(2 * TIMEOUT_MS)) == 1
+
+
+def test_an_older_word_of_a_leader_ends_no_promise() -> None:
+    """T25.4 in which the voter voted for it"""
+    world = VotesWorld(3)
+    epoch, leader = stand_of(world.tube(2))
+    assert (epoch, leader) == (1, world.id(0)), "node 2 knows it, and has not voted for it"
+    world.tube(2).epoch = 3  # another node has named it leader under the third epoch
+    world.send(0, 2, vote_of(world, 2, 1))  # sent before that
+    assert stand_of(world.tube(2)) == (3, world.id(0))
+    assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
