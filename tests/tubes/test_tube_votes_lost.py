@@ -1,4 +1,4 @@
-"""Votes for candidates whose disks were lost (SPEC T25)."""
+"""Disks that were lost, and voters that leave (SPEC T25, T27)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from test_tube_votes import asked, lose_leader
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.msgs.bus import StandAt, TubeStands
+from tuque.core.repair.drain import set_leaving
 from tuque.tubes.log.vote_state import stand_of
 from tuque.tubes.model.voter_state import PROMISED, YES
 
@@ -43,3 +44,35 @@ def test_an_older_word_of_a_leader_ends_no_promise() -> None:
     world.send(0, 2, vote_of(world, 2, 1))  # sent before that
     assert stand_of(world.tube(2)) == (3, world.id(0))
     assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
+
+
+def test_those_that_leave_are_candidates_last() -> None:
+    """T27.1 One that leaves, or could deliver no task (T20.1), waits for all others."""
+    world = VotesWorld(3)
+    world.isolate(2)
+    world.put(0, b"answered by nodes 0 and 1")
+    world.pass_ms(500)
+    assert world.answered(0) == world.tube(0).seq
+    for i in (0, 1):
+        world.restart(i)
+        set_leaving(world.node(i).core, True)
+    world.link()
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert len(world.picture(home)) == 1
+    assert home == 2, "those that leave have given it away"
+
+
+def test_a_leader_that_leaves_waits_for_longer() -> None:
+    """T27.6 the former leader for T/2, for T if it leaves."""
+    world = VotesWorld(3)
+    world.pass_ms(TIMEOUT_MS)
+    for is_leaving, wait_ms in ((False, TIMEOUT_MS // 2), (True, TIMEOUT_MS)):
+        set_leaving(world.node(0).core, is_leaving)
+        assert not world.move(0, 1)
+        world.step_until(lambda: not world.tube(0).is_won)
+        assert world.seat(0).wait_ms == world.now_ms + wait_ms
+        set_leaving(world.node(0).core, False)
+        world.pass_ms(2 * TIMEOUT_MS)
+        assert not world.move(1, 0)
+        world.pass_ms(2 * TIMEOUT_MS)
+        assert world.runs_at() == [0]

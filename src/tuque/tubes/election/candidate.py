@@ -223,7 +223,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         seat.surveyed_ms = 0
         later(t, promised_until(n, t, stood_with))
         return False
-    is_going = t.is_read_only or t.is_stopping or n.is_leaving
+    is_going = t.is_read_only or t.is_stopping
     if not tube.is_complete or is_going or tube.shift is not None:
         return False
     if is_failing(n) and voters.majority() > 1:
@@ -265,7 +265,10 @@ def later(t: Tubes, at_ms: i64) -> None:
 
 
 def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
-    """[T27] The place of this node among those that may stand up, from 0 (T27.2)."""
+    """[T27] The place of this node among the candidates, from 0 (T27.2).
+
+    A node that leaves, or could deliver no task, comes after all others (T27.1).
+    """
     topic = n.topics.first_topic(tube.name)
     name = topic if len(topic) > 0 else tube.maker + tube.name  # T27.13
     mine = rank(name, n.node_id)
@@ -273,7 +276,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
     for node_id in voters.rights:
         if node_id not in (n.node_id, lost) and rank(name, node_id) > mine:
             place += 1
-    if can_serve(tube) != 0:
+    if n.is_leaving or can_serve(tube) != 0:
         place += len(voters.rights)
     return place
 
