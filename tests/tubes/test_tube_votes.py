@@ -227,8 +227,9 @@ def test_two_nodes_do_as_before() -> None:
 
 
 def test_a_node_that_lost_its_journal() -> None:
-    """T23.4 A node that finds itself in the list of others, and has none on its own disk, has lost
-    its journal: it takes the list, has no right, and never votes."""
+    """T28.5 A disk that is empty, old (T29.4) or was repaired (T29.6) gets a new id, and has no
+    right.
+    """
     world = VotesWorld(3)
     world.lose_journal(1)
     world.pass_ms(2 * TIMEOUT_MS)

@@ -1,14 +1,19 @@
-"""Disks that were lost, and voters that leave (SPEC T25, T27)."""
+"""Disks that were lost, and voters that leave (SPEC T25, T27, T28)."""
 
 from __future__ import annotations
 
+import pytest
+from test_tube_voters import change, force, names, other_cluster
 from test_tube_votes import asked, lose_leader
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.msgs.bus import StandAt, TubeStands
 from tuque.core.repair.drain import set_leaving
+from tuque.server.replies.errors import text_of
+from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.log.vote_state import stand_of
-from tuque.tubes.model.voter_state import PROMISED, YES
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.voter_state import FORCE_GAP, PROMISED, YES
 
 
 def vote_of(world: VotesWorld, epoch: int, node: int) -> TubeStands:
@@ -76,3 +81,57 @@ def test_a_leader_that_leaves_waits_for_longer() -> None:
         assert not world.move(1, 0)
         world.pass_ms(2 * TIMEOUT_MS)
         assert world.runs_at() == [0]
+
+
+def test_a_node_whose_disk_is_unknown_is_not_named() -> None:
+    """T28.8 Each named node is linked, uses the list, and has sent the id of its disk (T28.5)."""
+    world = VotesWorld(4, off=3)
+    other_cluster(world, 1)
+    world.link()
+    world.isolate(1)
+    world.isolate(2)
+    world.pass_ms(2 * TIMEOUT_MS)
+    with pytest.raises(TubeError) as e:
+        force(world, 0, [0, 3])
+    assert text_of(e.value).startswith(b"node %s cannot vote" % world.id(3))
+    force(world, 0, [0])
+    assert right_at(world, 0) == (FORCE_GAP + 1, True)
+
+
+def right_at(world: VotesWorld, i: int) -> tuple[int, bool]:
+    """The right of node i, and whether its votes count."""
+    return int(world.t(i).ballots.right), may_vouch(world.node(i).core, world.t(i))
+
+
+def lists_apart() -> VotesWorld:
+    """Node 2 has the right of the third list; node 3, cut off, knows the second one only."""
+    world = VotesWorld(4, off=3)
+    world.restart(2)
+    world.pass_ms(2 * TIMEOUT_MS)
+    change(world, 0, 2, is_added=False)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert world.said(0) == b""
+    world.isolate(3)
+    for i in (0, 1):
+        world.link(i, 2)
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert right_at(world, 2) == (3, True)
+    assert [names(world, i) for i in (2, 3)] == [[0, 1, 2], [0, 1]]
+    return world
+
+
+def test_a_new_disk_has_no_right_of_the_one_before() -> None:
+    """T28.5 A right is that of one disk."""
+    world = lists_apart()
+    world.end(2)
+    world.disk(2).lose()
+    world.begin(2)
+    world.link(2, 3)
+    assert names(world, 2) == [0, 1], "it learns the older list first"
+    world.link(2, 0)
+    world.link(2, 1)
+    assert names(world, 2) == [0, 1, 2]
+    assert right_at(world, 2) == (0, False)
+    assert world.warnings(2) == [], "it had none before others told of the disk epoch, either"
+    world.pass_ms(8 * TIMEOUT_MS)
+    assert right_at(world, 2) == (5, True), "one of its own"

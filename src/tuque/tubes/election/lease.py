@@ -90,6 +90,7 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
             is_whole,
             int(n.limits.lease_timeout_ms),
             b.is_asking or n.is_double,  # K1.3: it can vote later
+            b.disk,
             int(b.right),
             int(b.mark),
             0,
@@ -132,6 +133,7 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.whole &= ~bit
     b.lame &= ~bit
     b.asking &= ~bit
+    b.disks[slot] = m.disk
     if m.may_vouch:
         b.vouching[slot] = m.right
     else:
@@ -257,8 +259,6 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         step_down(n, t, tube)  # T25.6
 
 
-def has_given_up(tube: Tube) -> bool:
-    """[T25] Whether the node that this one votes for gave up (T25.4)."""
 def has_forgotten(tube: Tube, seat: Seat, sender: bytes, epoch: i64) -> bool:
     """[T25] Whether the candidate that got the vote of this node has lost its disk since (T25.4).
 
@@ -268,6 +268,8 @@ def has_forgotten(tube: Tube, seat: Seat, sender: bytes, epoch: i64) -> bool:
     return seat.voted_node == sender and epoch < seat.voted_epoch >= tube.epoch
 
 
+def has_given_up(tube: Tube) -> bool:
+    """[T25] Whether the node that this one votes for gave up (T25.4)."""
     epoch, stood_with = stand_of(tube)
     mine = seat_of(tube)
     return mine.resigned_node == stood_with and mine.resigned_epoch >= epoch

@@ -409,6 +409,7 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   - It is refused while a majority of the voters is here: reached by the node, with their right;
     those without their right do not count as here. It names all voters that are here.
   - The list has a number 2^32 higher and a new origin with the same first 8 bytes. Each node that
+  - Each named node is linked, uses the list, and has sent the id of its disk (T28.5).
     learns of it uses it if its own list has these 8 bytes: no list of another cluster (T23.4)
     ends this one's. A voter that is not in it loses its right. Of two such lists the one with the
     greater origin holds.
