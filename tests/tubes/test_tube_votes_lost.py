@@ -1,9 +1,10 @@
-"""Disks that were lost, and voters that leave (SPEC T25, T27, T28)."""
+"""Disks that were lost, voters that leave, and lists by force (SPEC T25, T27, T28)."""
 
 from __future__ import annotations
 
 import pytest
 from test_tube_voters import change, force, names, other_cluster
+from test_tube_voters_few import forget, lab_of
 from test_tube_votes import asked, lose_leader
 from tubes_world import TIMEOUT_MS, VotesWorld
 
@@ -13,7 +14,7 @@ from tuque.server.replies.errors import text_of
 from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.log.vote_state import stand_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.voter_state import FORCE_GAP, PROMISED, YES
+from tuque.tubes.model.voter_state import FORCE_ELECTIONS, FORCE_GAP, PROMISED, YES
 
 
 def vote_of(world: VotesWorld, epoch: int, node: int) -> TubeStands:
@@ -96,6 +97,33 @@ def test_a_node_whose_disk_is_unknown_is_not_named() -> None:
     assert text_of(e.value).startswith(b"node %s cannot vote" % world.id(3))
     force(world, 0, [0])
     assert right_at(world, 0) == (FORCE_GAP + 1, True)
+
+
+def test_a_forced_list_repeats_no_epoch() -> None:
+    """T28.8 Epochs under it begin above all epochs of the lists before"""
+    world = lab_of(3)
+    world.isolate(2)
+    world.restart(0)
+    world.link(0, 1)
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    world.put(home, b"of the second epoch")
+    world.pass_ms(500)
+    epoch = world.tube(home).epoch
+    world.isolate(0)
+    world.isolate(1)
+    world.pass_ms(2 * TIMEOUT_MS)
+    force(world, 2, [2])
+    forget(world, 2, 0, 1)
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert home == 2
+    assert world.tube(2).epoch > epoch + (1 << FORCE_ELECTIONS)
+    world.put(2, b"after FORCE")
+    world.pass_ms(500)
+    world.restart(2)  # it forgets that it forgot
+    world.link()
+    (home,) = world.watch(6 * TIMEOUT_MS)
+    bodies = [[body for _, _, body, *_ in world.picture(i).values()] for i in range(3)]
+    assert bodies == [[b"body", b"after FORCE"]] * 3
 
 
 def right_at(world: VotesWorld, i: int) -> tuple[int, bool]:

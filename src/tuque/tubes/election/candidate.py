@@ -358,7 +358,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
     for tube in tubes:
         seat = seat_of(tube)
         epoch, _ = stand_of(tube)
-        epoch = max(epoch, seat.floor) + 1
+        epoch = max(epoch, seat.floor, voters.epochs_before()) + 1
         if seat.reason == 0:
             seat.reason = reason_of(n, tube, seat)
         seat.surveyed_ms = 0

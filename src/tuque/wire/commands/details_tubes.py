@@ -414,4 +414,7 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     ends this one's. A voter that is not in it loses its right. Of two such lists the one with the
     greater origin holds.
 """,
+  - Epochs under it begin above all epochs of the lists before: a node that was called dead may
+    have led under each of them. The first one is 2^48 for each FORCE so far, and 2^20 for the
+    next 28 bits of the origin, which are random.
 }
