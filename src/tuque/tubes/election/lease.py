@@ -16,7 +16,7 @@ from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.vote_state import seat_of, stand_of
 from tuque.tubes.model.errors import shown
-from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Seat, Tube
+from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import PULSES, Voters, VoterState
 
@@ -227,45 +227,39 @@ def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
 def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     """[T24] The vote of the sender about one tube.
 
-    It may end the promise of this node (T25.4), and the lead of this node (T25.6).
+    It may end the promise of this node (T25.4), and the lead of this node (T25.6). Over one link a
+    lower epoch comes after the vote was asked for. Of a leader that another node named it may be
+    an older word, so it counts against votes of this node only.
     """
-    seat = seat_of(tube)
+    vote = seat_of(tube)
     bit: i64 = 1 << slot
-    if seat.floor < at.epoch:
-        seat.floor = at.epoch
+    if vote.floor < at.epoch:
+        vote.floor = at.epoch
     sender = n.peers[slot].node_id
     if at.is_up and at.node == sender and at.settled > 0:
-        seat.settled = at.settled
-        seat.settled_epoch = at.epoch
-        seat.settled_node = sender
+        vote.settled = at.settled
+        vote.settled_epoch = at.epoch
+        vote.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    if has_forgotten(tube, seat, sender, at.epoch):
-        given_up = seat.voted_epoch
+    is_own = vote.voted_node == sender and vote.voted_epoch >= tube.epoch
+    if is_own and at.epoch < vote.voted_epoch:
+        given_up = vote.voted_epoch  # T25.4: it has lost its disk since
     # The word of the node that this one votes for is not replaced by the word of another node
     # (T25.4). Else heartbeats would renew a promise that binds this node to nobody.
-    is_newer = seat.resigned_epoch <= given_up and not has_given_up(tube)
+    is_newer = vote.resigned_epoch <= given_up and not has_given_up(tube)
     if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
-        seat.resigned_epoch = given_up
-        seat.resigned_node = sender
+        vote.resigned_epoch = given_up
+        vote.resigned_node = sender
         t.ballots.look_ms = 0
     if not tube.is_mine or not tube.is_won:
         return
     t.ballots.is_renewed = True
     if at.node == n.node_id and at.epoch == tube.epoch:
-        seat.standing |= bit
+        vote.standing |= bit
         return
-    seat.standing &= ~bit
+    vote.standing &= ~bit
     if at.epoch > tube.epoch:
         step_down(n, t, tube)  # T25.6
-
-
-def has_forgotten(tube: Tube, seat: Seat, sender: bytes, epoch: i64) -> bool:
-    """[T25] Whether the candidate that got the vote of this node has lost its disk since (T25.4).
-
-    It votes under a lower epoch than that of the vote. Over one link that comes after the vote was
-    asked for. Of a leader that another node named it may be an older word.
-    """
-    return seat.voted_node == sender and epoch < seat.voted_epoch >= tube.epoch
 
 
 def has_given_up(tube: Tube) -> bool:

@@ -47,6 +47,7 @@ from tuque.tubes.model.voter_state import (
     Change,
     NextList,
     Voters,
+    VoterState,
     voters_in,
 )
 
@@ -85,18 +86,18 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
     here = len(voting_here(n, t, voters))
     if here < voters.majority():
         raise TubeError(why.NO_MAJORITY_HERE, (here, len(voters.rights)))
-    change = change_of(n, t, node, is_added)
+    change = change_of(n, b, node, is_added)
     change.client = client
     change.serial = serial
     b.change = change
 
 
-def change_of(n: Node, t: Tubes, node: bytes, is_added: bool) -> Change:
+def change_of(n: Node, b: VoterState, node: bytes, is_added: bool) -> Change:
     """[T28] The change that adds or removes that node; one that is added by its disk (T28.5)."""
     change = Change(node, is_added, n.now_ms + WAITS * n.limits.node_timeout_ms)
     slot = n.slot_of.get(node)
     if is_added and slot is not None:
-        change.disk = t.ballots.disks.get(slot, NO_DISK)
+        change.disk = b.disks.get(slot, NO_DISK)
     return change
 
 
@@ -221,19 +222,19 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.lease_timeout_ms:
         for slot in slots_of(b.lame & n.linked):
             if n.peers[slot].node_id in voters.rights and len(voters.rights) > 2:
-                return change_of(n, t, n.peers[slot].node_id, False)
+                return change_of(n, b, n.peers[slot].node_id, False)
     if gives_vote_up(n, t) and works_without(n, t, voters, n.node_id):
-        return change_of(n, t, n.node_id, False)
+        return change_of(n, b, n.node_id, False)
     for slot in slots_of(n.leavers & n.linked):
         node_id = n.peers[slot].node_id
         if node_id not in voters.rights:
             continue
         if works_without(n, t, voters, node_id):
-            return change_of(n, t, node_id, False)
+            return change_of(n, b, node_id, False)
     if len(voters.rights) < VOTERS_AUTO:
         for slot in slots_of(b.outside & b.whole & b.willing & n.linked & ~n.leavers):
             if n.peers[slot].node_id not in voters.rights:
-                return change_of(n, t, n.peers[slot].node_id, True)
+                return change_of(n, b, n.peers[slot].node_id, True)
     return None
 
 

@@ -253,8 +253,8 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A node has the proposal of this one on its disk: when all have, it is in force."""
     b = t.ballots
     voters = b.voters
-    told = voters_in(m.number, m.origin, m.voters, RECORDED)
-    if voters is None or maker_of(told) != n.node_id:
+    theirs = voters_in(m.number, m.origin, m.voters, RECORDED)
+    if voters is None or maker_of(theirs) != n.node_id:
         return
     if voters.step != PROPOSED:
         say(n, slot, told_voters(voters, IN_FORCE))
@@ -307,8 +307,8 @@ def right_in(n: Node, b: VoterState, voters: Voters) -> i64:
     right: i64 = voters.rights.get(n.node_id, 0)
     if right > 0 and voters.disks.get(n.node_id) == b.disk:
         return right
-    is_kept = b.voters is not None and b.voters.origin == voters.origin
-    return b.right if is_kept and (right == 0 or right == b.right) else 0
+    is_next = b.voters is not None and b.voters.origin == voters.origin
+    return b.right if is_next and (right == 0 or right == b.right) else 0
 
 
 def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
