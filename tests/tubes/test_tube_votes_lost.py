@@ -8,7 +8,7 @@ from test_tube_voters_few import forget, lab_of
 from test_tube_votes import asked, lose_leader
 from tubes_world import TIMEOUT_MS, VotesWorld
 
-from tuque.core.msgs.bus import StandAt, TubeStands
+from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote
 from tuque.core.repair.drain import set_leaving
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.voters import may_vouch
@@ -163,3 +163,28 @@ def test_a_new_disk_has_no_right_of_the_one_before() -> None:
     assert world.warnings(2) == [], "it had none before others told of the disk epoch, either"
     world.pass_ms(8 * TIMEOUT_MS)
     assert right_at(world, 2) == (5, True), "one of its own"
+
+
+def test_one_that_finds_no_majority_of_rights_asks_nobody() -> None:
+    """T27.2 It surveys all voters when a majority may vote, by their pulses."""
+    world = VotesWorld(3)
+    world.lose_journal(0)
+    world.lose_journal(1)
+    world.pass_ms(4 * TIMEOUT_MS)
+    world.forget_heard()
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert not any(isinstance(m, TubeVote) for _, _, m in world.heard())
+    assert world.runs_at() == []
+
+
+def test_one_that_gets_a_majority_of_rights_asks_at_once() -> None:
+    """T27.2 when a majority may vote, by their pulses"""
+    world = VotesWorld(3)
+    world.isolate(0)
+    world.t(1).ballots.right = 0
+    world.pass_ms(4 * TIMEOUT_MS)
+    world.t(1).ballots.right = 1
+    world.forget_heard()
+    world.pass_ms(TIMEOUT_MS // 4)
+    assert any(isinstance(m, TubeVote) for a, _, m in world.heard() if a == 2)
+    assert world.runs_at() in ([1], [2])

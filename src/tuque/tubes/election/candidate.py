@@ -176,20 +176,22 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
-    are_here = 1 + len(voters_open(n, t, voters)) >= voters.majority()
+    others = voters_open(n, t, voters)
+    are_here = 1 + len(others) >= voters.majority()
+    may_vote = 1 + len([slot for slot in others if slot in b.vouching]) >= voters.majority()
     for tube in t.by_name.values():
         if b.leads(tube) and not tube.is_others:
-            look_alone(n, t, tube, are_here)
+            note_alone(n, t, tube, are_here)
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
             if n.now_ms < b.late_ms and not has_given_up(tube):
                 later(t, b.late_ms)  # T27.2: what its leader sent may not be read yet
-            else:
+            elif may_vote:
                 surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
         client_check(n, t, voters, surveys[first : first + ASKED_TUBES])
 
 
-def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
+def note_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
     """[T27] Note since when no vote makes a leader, though a majority is here (T27.12)."""
     seat = seat_of(tube)
     _, stood_with = stand_of(tube)

@@ -135,6 +135,8 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.asking &= ~bit
     b.disks[slot] = m.disk
     if m.may_vouch:
+        if slot not in b.vouching:
+            b.look_ms = 0  # T27.2: a majority may vote from now on
         b.vouching[slot] = m.right
     else:
         b.vouching.pop(slot, None)
