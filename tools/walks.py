@@ -310,7 +310,10 @@ def walk(name: str, title: str, process: Traced, act: Callable[[int], None]) -> 
     """What runs in the process for `act`, in each repetition and hardly ever in idle time."""
     act(-1)  # modules that load at first use, states that come with the first job
     time.sleep(RESTS_S[0])
-    rests = [process.window(lambda: None) for _ in range(IDLE_WINDOWS)]
+    began_s = time.monotonic()
+    act(-2)
+    took_s = time.monotonic() - began_s  # a window without work lasts as long as one with it
+    rests = [process.window(lambda: time.sleep(took_s)) for _ in range(IDLE_WINDOWS)]
     seen = Counter(function for rest in rests for function in rest)
     ran: list[dict[Function, int]] = []
     for i in range(REPETITIONS):

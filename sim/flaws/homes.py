@@ -204,11 +204,13 @@ def promises_are_broken() -> list[Patch]:
 
 def promises_end_with_a_start() -> list[Patch]:
     """A voter that starts votes at once, though it may have promised before."""
+    sound = votes.votes_loaded
 
     def votes_loaded(n: Node, t: Tubes) -> None:
+        sound(n, t)
         t.ballots.bound_ms = 0
 
-    return everywhere(votes.votes_loaded, votes_loaded)
+    return everywhere(sound, votes_loaded)
 
 
 def old_disks_are_trusted() -> list[Patch]:

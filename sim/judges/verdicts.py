@@ -11,6 +11,9 @@ from tuque.core.model.task import Task
 from tuque.core.model.tombstones import CUSTODY
 from tuque.core.model.tombstones import OPEN as WAITS_FOR_DELJOB
 from tuque.core.node.queue import PAUSE_OUT
+from tuque.tubes.entries.group import ChildEntry, GroupEntry
+from tuque.tubes.entries.schedule import HoldEntry
+from tuque.tubes.model.tubes import Tubes
 
 if TYPE_CHECKING:
     from sim.machines.machine import Machine
@@ -39,6 +42,7 @@ class Verdicts:
         self.world = cluster.world
         self.unserved_us: dict[bytes, int] = {}  # queue -> since when a client waits in vain
         self.said = 0
+        self.timed: set[tuple[bytes, int]] = set()  # at rest: see `timed_records`
         self.probes: list[Add] = []
 
     # ---- healed
@@ -229,6 +233,27 @@ class Verdicts:
     def on_rest(self) -> None:
         """All is done: from here on nodes send nothing but heartbeats."""
         self.said = self.messages()
+        self.timed = self.timed_records()
+
+    def timed_records(self) -> set[tuple[bytes, int]]:
+        """Tube and number of what leaders keep for a while, and then drop: no client asks for it.
+
+        A group (T50.6); the record of a child, for a minute after its end; a key (T44.3).
+        """
+        return {
+            (tube.name, int(task.number))
+            for machine in self.cluster.machines
+            if machine.shell is not None and isinstance(machine.shell.n.policy, Tubes)
+            for tube in machine.shell.n.policy.by_name.values()
+            for task in tube.tasks.values()
+            if isinstance(task.entry, (GroupEntry, ChildEntry, HoldEntry))
+        }
+
+    def timed_messages(self) -> int:
+        """Messages at rest about such records that are gone now: TUBE-COPY and TUBE-GOT."""
+        gone = len(self.timed - self.timed_records())
+        self.history.count("timed records that ended at rest", gone)
+        return 2 * gone * (len(self.cluster.machines) - 1)
 
     def is_left_over(self, id: bytes, kind: int) -> bool:
         """Whether the tombstone should be gone by now; not if no node still has to end it.
@@ -260,7 +285,7 @@ class Verdicts:
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
         # jobs of an old disk may be there, and their holders send messages about them
         is_over = is_over and not any(self.open_jobs(m) for m in self.cluster.machines)
-        said = self.messages() - self.said
+        said = max(0, self.messages() - self.said - self.timed_messages())
         self.history.count("messages at rest", said)
         if is_over and said > IDLE_MESSAGES * len(self.cluster.machines):
             self.history.find("restless", f"nodes at rest said {said} things")

@@ -163,6 +163,7 @@ class Mirror:
             self.judge_take(one, at_ms)
             one.takes.append(Take(len(self.log), 0))
             one.taken_us, one.until_ms, one.token = now_us, 0, 0
+            one.owner = 0  # learned after the turn
             one.span_ms = self.facts.rules.taken_ms(one, at_ms) if one.is_known else 0
         elif one.takes:
             one.takes[-1].events.append(event)

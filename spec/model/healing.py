@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from spec.model.leadership import may_stand
-from spec.model.leases import is_running, vouches
+from spec.model.leases import Cluster, is_running, vouches
 from spec.model.lists import force_tube
 from spec.model.state import BrokenError, Key, Node
 from spec.model.walks import Walk, parted
@@ -23,6 +23,12 @@ def may_be_given(nodes: list[Node], key: Key) -> bool:
         and x.disk.tubes[key].family == x.disk.list.family
         for x in nodes
     )
+
+
+def has_copy(w: Cluster, x: Node, key: Key) -> bool:
+    """Whether the node is a voter of its list, and has more of it than a vote (T27.8)."""
+    copy = x.disk.tubes[key]
+    return copy.copy > 0 and may_stand(w, x, copy) is not None
 
 
 class Healing:
@@ -124,11 +130,11 @@ class Healing:
                     x.is_dirty = True
 
     def force_tubes(self) -> None:
-        """[T21] TUBE HOME FORCE of a tube that no voter of its list has, all nodes being here."""
+        """[T21] TUBE HOME FORCE of a tube of which no voter has a copy, all nodes being here."""
         w = self.w
         for key in sorted({key for x in w.nodes for key in x.disk.tubes}):
             here = [x for x in w.nodes if key in x.disk.tubes]
-            if any(may_stand(w, x, x.disk.tubes[key]) is not None for x in here):
+            if any(has_copy(w, x, key) for x in here):
                 continue
             best = max(here, key=lambda x: x.disk.tubes[key].newest())
             copy = best.disk.tubes[key]

@@ -181,11 +181,16 @@ def hear_step_down(w: Cluster, copy: Copy, view: View, src: int, word: Word) -> 
 
 
 def hear_lost(w: Cluster, x: Node, copy: Copy, view: View, m: Pulse, epoch: int) -> None:
-    """[T25] It votes under a lower epoch than that in which it asked: it lost its disk (T25.4)."""
+    """[T25] The node for which this one votes has lost its disk (T25.4).
+
+    It votes under a lower epoch than that in which this node voted for it, or does not know the
+    tube (0). Of a leader that this node has not voted for only the latter counts.
+    """
     voted, node = copy.vote()
-    if node == m.src and epoch < voted and m.said > view.heard_said:
-        if w.flaw != "lost_candidate_binds":
-            view.resigned, view.resigned_by = voted, m.src
+    if node != m.src or epoch >= voted or m.said <= view.heard_said:
+        return
+    if (copy.voted >= copy.led or epoch == 0) and w.flaw != "lost_candidate_binds":
+        view.resigned, view.resigned_by = voted, m.src
 
 
 def has_stepped_down(copy: Copy, view: View) -> bool:

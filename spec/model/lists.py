@@ -350,7 +350,7 @@ def hand_over(w: Cluster, x: Node, copy: Copy, view: View, to: int) -> None:
     """[T27] Step down and name the next leader (T27.6)."""
     step_down(x, view)
     view.silent_at = x.clock
-    view.wait_at = x.clock + x.timeout // 2
+    view.wait_at = x.clock + (x.timeout if x.is_leaving else x.timeout // 2)
     epoch, newest = copy.copy, copy.newest()
     say_surely(w, x, Yours(x.id, to, copy.key, epoch, newest, copy.hop, copy.given, copy.family))
 

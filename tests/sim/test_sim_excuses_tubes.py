@@ -32,8 +32,9 @@ from sim.tube_judges.mirror import Mirror
 from sim.tube_judges.turns import judge_pause
 from sim.workload.tube_movers import TubeForcer
 from stopped_seed import Situation, Table, rules, stopped
-from tuque.core.model.task import READY
+from tuque.core.model.task import READY, Task
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.entries.group import ChildEntry
 
 # One row for each situation and what is found in it; three_homes() has a tube t0 at n0.
 excuse = Table(lambda: stopped(three_homes(1), 10.1))
@@ -70,6 +71,21 @@ def a_home_whose_giving_away_is_not_on_its_disk_is_the_home_again(
     state = mirror.line.state
     assert state is before or (state is not None and state.statuses == kept.statuses)
     return state is not before, rules(cluster)
+
+
+@excuse((True, 4), (False, 0))
+def a_record_of_a_child_that_goes_at_rest_is_sent_to_the_others(
+    cluster: Cluster, is_child: bool
+) -> int:
+    """T18.2: TUBE-COPY and TUBE-GOT for each of two followers; no other change is excused."""
+    _, mirror = at_home(cluster)
+    task = Task(b"%040d" % 1, b"t0", b"", 0, 1 << 40, 0, 0)
+    if is_child:
+        task.entry = ChildEntry()
+    mirror.tube.tasks[task.number] = task
+    cluster.verdicts.on_rest()
+    del mirror.tube.tasks[task.number]
+    return cluster.verdicts.timed_messages()
 
 
 @excuse((True, (-1, {}, {b"other": 7})), (False, (99, {}, {b"other": 7})))

@@ -38,6 +38,7 @@ from tuque.core.records.jobs import KIND_NAMES, Records
 from tuque.server.journal.tool import fields
 
 A, B = b"a" * 40, b"b" * 40
+D = b"d" * 8
 
 # written by hand, when each kind had an encoder and a decoder of its own
 RECORDED: list[tuple[Row, str]] = [
@@ -84,11 +85,11 @@ RECORDED: list[tuple[Row, str]] = [
         "260000001e05000000000000007575757575757575757575757575757505000000677565737474756265",
     ),
     (
-        VotersRow(3, 1, 2, b"o" * 16, [(A, 1), (B, 2)]),
-        "860000002103000000000000000100000000000000026f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f02000000"
-        "616161616161616161616161616161616161616161616161616161616161616161616161616161610100"
-        "000000000000626262626262626262626262626262626262626262626262626262626262626262626262"
-        "626262620200000000000000",
+        VotersRow(3, 1, D, 2, b"o" * 16, [(A, 1, bytes(8)), (B, 2, D)]),
+        "9e00000021030000000000000001000000000000006464646464646464026f6f6f6f6f6f6f6f6f6f6f6f"
+        "6f6f6f6f0200000061616161616161616161616161616161616161616161616161616161616161616161"
+        "616161616161010000000000000000000000000000006262626262626262626262626262626262626262"
+        "626262626262626262626262626262626262626202000000000000006464646464646464",
     ),
     (
         TubeStand(5, 4, 1 << 33, 1 << 60, A, B, b"t"),
@@ -97,13 +98,13 @@ RECORDED: list[tuple[Row, str]] = [
         "62626262626262626262626262626262626262626262626262626262626262626274",
     ),
     (
-        VotersNextRow(3, 9, 8, b"o" * 16, B, A, [(A, 1), (B, 2)]),
-        "dd000000230300000000000000090000000000000008000000000000006f6f6f6f6f6f6f6f6f6f6f6f6f"
+        VotersNextRow(3, 9, 8, b"o" * 16, B, A, [(A, 1, bytes(8)), (B, 2, D)]),
+        "ed000000230300000000000000090000000000000008000000000000006f6f6f6f6f6f6f6f6f6f6f6f6f"
         "6f6f6f626262626262626262626262626262626262626262626262626262626262626262626262626262"
         "626161616161616161616161616161616161616161616161616161616161616161616161616161616102"
         "000000616161616161616161616161616161616161616161616161616161616161616161616161616161"
-        "610100000000000000626262626262626262626262626262626262626262626262626262626262626262"
-        "626262626262620200000000000000",
+        "610100000000000000000000000000000062626262626262626262626262626262626262626262626262"
+        "62626262626262626262626262626202000000000000006464646464646464",
     ),
     (
         VoteMarks(1, 7, [(B, 2, 6)]),
@@ -230,12 +231,12 @@ SessionRow number 1 {LAST}, until_ms 0 {LAST}, uuid 16 16, user 0 -
 TubeCfg ttr_ms 0 {LAST}, token_reserved 0 {LAST}
 GrantRow bits 0 3, tube 1 32767, prefix 0 32767, holder 1 -
 TubeHolder number 1 {LAST}, uuid 16 16, user 0 -, name 1 -
-VotersRow number 1 {LAST}, right 0 {LAST}, step 1 2, origin 16 16, voters 1 62, voters.0.0 40 40,
-    voters.0.1 1 {LAST}
+VotersRow number 1 {LAST}, right 0 {LAST}, disk 8 8, step 1 2, origin 16 16, voters 1 62,
+    voters.0.0 40 40, voters.0.1 1 {LAST}, voters.0.2 8 8
 TubeStand epoch 0 {LAST}, whole_epoch 0 {LAST}, whole_seq 0 {LAST}, made_ns 0 {LAST}, maker 40 40,
     node 40 40, name 1 -
 VotersNextRow number 1 {LAST}, attempt 0 {LAST}, written_attempt 0 {LAST}, origin 16 16, node 40 40,
-    written_node 40 40, voters 0 62, voters.0.0 40 40, voters.0.1 1 {LAST}
+    written_node 40 40, voters 0 62, voters.0.0 40 40, voters.0.1 1 {LAST}, voters.0.2 8 8
 VoteMarks right 0 {LAST}, mark 0 {LAST}, marks 0 62, marks.0.0 40 40, marks.0.1 1 {LAST},
     marks.0.2 0 {LAST}
 LeaseGroup epoch 1 {LAST}, last_seq 0 {LAST}, acked_seq 0 {LAST}, floor_seq -1 {LAST},
@@ -279,7 +280,8 @@ def test_votes_are_shown() -> None:
     assert (marks["mark"], marks["others"]) == (7, ["bbbbbbbb:2:6"])
     assert (after["attempt"], after["written"]) == (9, 8)
     assert (voters["list"], voters["is_in_force"]) == (3, True)
-    assert voters["voters"] == ["aaaaaaaa:1", "bbbbbbbb:2"]
+    assert voters["voters"] == ["aaaaaaaa:1", f"bbbbbbbb:2:{D.hex()}"]
+    assert voters["disk"] == D.hex()
     assert (stand["tube"], stand["epoch"], stand["stands_with"]) == ("t", 5, "bbbbbbbb")
 
 

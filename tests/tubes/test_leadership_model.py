@@ -18,6 +18,12 @@ def test_walks_are_clean(profile: str) -> None:
     assert walk(1, profile).error == ""
 
 
+def test_a_tube_of_which_no_voter_has_a_copy_gets_a_leader() -> None:
+    """A voter that is left knows its name only, a node without a vote has the one copy (T21.5)."""
+    result = walk(727)
+    assert (result.error, result.seen["forced tubes"]) == ("", 1)
+
+
 @pytest.mark.parametrize("flaw", QUICK)
 def test_a_broken_rule_is_found(flaw: str) -> None:
     profile, seed = KNOWN[flaw]

@@ -50,7 +50,9 @@ def test_a_node_alone_needs_no_word() -> None:
 
 
 def test_a_list_that_is_on_its_way() -> None:
-    """T23.7 If three nodes or more may vote and all nodes are linked, the list is on its way"""
+    """T23.7 If three nodes or more may vote and all nodes are linked, the list comes in about a
+    second.
+    """
     world = VotesWorld(3, makes=False, stuck=2)
     world.pass_ms(1_000)
     for words in ((), ("ALONE",)):

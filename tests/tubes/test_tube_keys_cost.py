@@ -170,3 +170,25 @@ def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
     assert wakes == 19
     assert n.now_ms == home.start_ms + 190_000
     check(n)
+
+
+def test_the_ring_that_a_rate_needs_after_a_load_is_counted() -> None:
+    """T42.4 After a start and at a new leader each bucket is empty.
+
+    The later tasks set a larger bucket. What the tokens of the first task let go waits again.
+    """
+    home = TubeWorld(has_journal=True)
+    tube = home.make("tasks")
+    for number in range(4):
+        keys = keys_of(b"g%d" % number, rate=b"r", gap_ns=SECOND_NS)
+        if number > 0:
+            keys.gap_ns, keys.burst = 60 * SECOND_NS, 9
+        home.put(tube, keys=pack(keys))
+    home.settle()
+    home.restart()  # it checks the bytes
+    tube = home.t.by_name[b"t"]
+    driver = tube.driver
+    assert isinstance(driver, next_task.Tasks)
+    assert driver.rates[b"r"].ring is not None
+    assert home.take(tube) is None
+    check(home.n)

@@ -8,10 +8,10 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, force_voters
-from tuque.tubes.election.voters import FORCE_GAP, may_vouch, set_willing
+from tuque.tubes.election.voters import may_vouch, set_willing
 from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.voter_state import IN_FORCE, Voters
+from tuque.tubes.model.voter_state import FORCE_GAP, IN_FORCE, Voters
 
 
 def voters_at(world: VotesWorld, i: int) -> Voters:

@@ -64,9 +64,9 @@ def test_one_voter_waits_for_its_disk() -> None:
     world.restart(0)
     world.restart(1)
     world.pass_ms(2 * TIMEOUT_MS)
+    world.stick(2)
     force(world, 2, [2])
     forget(world, 2, 0, 1)
-    world.stick(2)
     assert world.watch(4 * TIMEOUT_MS) == []
     world.stick()
     assert world.watch(2 * TIMEOUT_MS) == [2]

@@ -227,8 +227,9 @@ def test_two_nodes_do_as_before() -> None:
 
 
 def test_a_node_that_lost_its_journal() -> None:
-    """T23.4 A node that finds itself in the list of others, and has none on its own disk, has lost
-    its journal: it takes the list, has no right, and never votes."""
+    """T28.5 A disk that is empty, old (T29.4) or was repaired (T29.6) gets a new id, and has no
+    right.
+    """
     world = VotesWorld(3)
     world.lose_journal(1)
     world.pass_ms(2 * TIMEOUT_MS)
@@ -314,8 +315,8 @@ def test_a_promise_keeps_a_voter() -> None:
 
 
 def test_a_leader_that_gave_up_is_not_waited_for() -> None:
-    """T25.4 The promise does not hold against that node itself, nor after that node has stepped
-    down
+    """T25.4 The promise does not hold against that node itself. It ends when that node
+    neither leads nor asks for votes, and sends a vote: for itself
     """
     world = VotesWorld(3)
     assert asked(world, 0, 2, 2) == YES  # the leader itself
@@ -326,9 +327,7 @@ def test_a_leader_that_gave_up_is_not_waited_for() -> None:
 
 
 def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
-    """T25.4 it votes for itself and neither leads nor asks for votes; or for another node, which
-    ends all lower epochs.
-    """
+    """T25.4 for another node: all lower epochs end"""
     world = VotesWorld(3)
     tube = world.tube(0)
     at = StandAt(tube.name, tube.maker, tube.made_ns, 2, world.id(2), False, 0)
@@ -338,8 +337,8 @@ def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
 
 
 def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
-    """T25.4 That word holds until the voter votes for another node, whatever else a candidate
-    that lost sends.
+    """T25.4 Whatever a candidate that lost sends, this holds until the voter votes for another
+    node.
     """
     world = VotesWorld(3)
     tube = world.tube(0)

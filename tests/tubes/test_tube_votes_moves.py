@@ -14,7 +14,7 @@ def test_the_node_that_was_named_leads(step: int) -> None:
     """T27.6 the new leader is a candidate at once.
 
     T27.6 Others wait for T/4, as after each leader that steps down, and the former leader for
-    T/2.
+    T/2, for T if it leaves.
     """
     world = VotesWorld(3)
     world.put(0)

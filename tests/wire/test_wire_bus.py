@@ -142,14 +142,17 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS),
 )
 ORIGIN_0 = b"o" * 16
+DISK = b"d" * 8
 ORIGIN = st.just(ORIGIN_0)
+DISKS = st.binary(min_size=8, max_size=8)
+VOTER = st.tuples(st.just(NODE), TIMES, DISKS)
 # of T23, T24, T25, T26 and T27
 OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(
         VotersTold,
         number=TIMES,
         origin=ORIGIN,
-        voters=st.lists(st.tuples(st.just(NODE), TIMES), min_size=1, max_size=3),
+        voters=st.lists(VOTER, min_size=1, max_size=3),
         step=st.integers(0, 4),
     ),
     st.builds(
@@ -161,7 +164,7 @@ OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
         node=st.just(NODE),
         written_attempt=NUMBERS,
         written_node=st.just(NODE),
-        voters=st.lists(st.tuples(st.just(NODE), TIMES), max_size=3),
+        voters=st.lists(VOTER, max_size=3),
         tube=st.binary(max_size=9),
     ),
     st.builds(
@@ -171,6 +174,7 @@ OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
         round=NUMBERS,
         echo=NUMBERS,
         timeout_ms=TIMES,
+        disk=DISKS,
         right=NUMBERS,
         mark=NUMBERS,
         known_right=NUMBERS,
@@ -383,12 +387,13 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [-1], []),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(1, b"short", b"")]),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(0, b"u" * 16, b"")]),
-        VotersTold(0, ORIGIN_0, [(NODE, 1)], 1),
-        VotersTold(1, b"short", [(NODE, 1)], 1),
+        VotersTold(0, ORIGIN_0, [(NODE, 1, DISK)], 1),
+        VotersTold(1, b"short", [(NODE, 1, DISK)], 1),
         VotersTold(1, ORIGIN_0, [], 1),
-        VotersTold(1, ORIGIN_0, [(NODE, 0)], 1),
-        VotersTold(1, ORIGIN_0, [(b"h" * 40, 1)], 1),
-        VotersTold(1, ORIGIN_0, [(NODE, 1)] * 63, 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 0, DISK)], 1),
+        VotersTold(1, ORIGIN_0, [(b"h" * 40, 1, DISK)], 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, DISK)] * 63, 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, b"short")], 1),
         VotersNext(0, ORIGIN_0, 1, 1, NODE, 0, NODE, [], b""),
         VotersNext(1, b"", 1, 1, NODE, 0, NODE, [], b""),
         ReplJobs(ReplJob(ID, b"q", b"", 1, 0, 1, 0, 1, 0, 0, 0, 1, 0), []),
@@ -396,13 +401,14 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         ReplJobs(copy_of(ID), [(ID, b"", 1), (ID, b"", -1)]),
         VotersNext(1, ORIGIN_0, 1, 1, b"h" * 40, 0, NODE, [], b""),
         VotersNext(1, ORIGIN_0, 1, 1, NODE, -1, NODE, [], b""),
-        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 0)], b""),
-        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 1)] * 63, b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 0, DISK)], b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 1, DISK)] * 63, b""),
         VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [], b"n" * 513),
-        TubePulse(1, ORIGIN_0, 1, 1, True, True, 0, False, 1, 1, 1, 1),
-        TubePulse(1, b"", 1, 1, True, True, 1, False, 1, 1, 1, 1),
-        TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, 1, 1, 1, -1),
-        TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, -1, 1, 1, 1),
+        TubePulse(1, ORIGIN_0, 1, 1, True, True, 0, False, DISK, 1, 1, 1, 1),
+        TubePulse(1, b"", 1, 1, True, True, 1, False, DISK, 1, 1, 1, 1),
+        TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, DISK, 1, 1, 1, -1),
+        TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, DISK, -1, 1, 1, 1),
+        TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, b"", 1, 1, 1, 1),
         TubeStands(True, [StandAt(b"", NODE, 1, 1, NODE, True, 0)]),
         TubeStands(True, [StandAt(b"n", NODE, 1, 1, b"h" * 40, True, 0)]),
         TubeStands(True, [StandAt(b"n", NODE, 1, 1, NODE, True, -1)]),

@@ -21,7 +21,14 @@ from msgspec import Meta
 from tuque.core.model.job import LAST_NS
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.tombstones import SLOTS
-from tuque.core.msgs.packed import COUNT_MAX, NODE_ID_BYTES, NUMBER_LAST, ORIGIN_BYTES, REASON_MAX
+from tuque.core.msgs.packed import (
+    COUNT_MAX,
+    DISK_BYTES,
+    NODE_ID_BYTES,
+    NUMBER_LAST,
+    ORIGIN_BYTES,
+    REASON_MAX,
+)
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -68,7 +75,8 @@ Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Tube = Annotated[bytes, Meta(min_length=1, max_length=TUBE_MAX)]
 Word = Annotated[bytes, Meta(max_length=255)]
 Host = Annotated[str, Meta(pattern=HOST_WORD)]
-Voter = tuple[NodeId, Above0]  # with its right
+Disk = Annotated[bytes, Meta(min_length=DISK_BYTES, max_length=DISK_BYTES)]
+Voter = tuple[NodeId, Above0, Disk]  # with its right, and the disk to which that was given
 ResultFields = tuple[
     bytes, Number, Number, bytes, bytes, bytes | None, bytes, bytes, bytes, Number
 ]  # fmt: skip
@@ -537,12 +545,12 @@ class VotersTold(Message, tag=38):
 
     number: Above0
     origin: Origin  # which list was the first one
-    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS)]  # node id, right
+    voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS)]
     step: Number  # of tubes/model/voter_state.py
 
     def check(self) -> bool:
         """Whether the ids are of nodes."""
-        return are_hex(*[node_id for node_id, _ in self.voters])
+        return are_hex(*[node_id for node_id, _, _ in self.voters])
 
 
 class TubePulse(Message, tag=39):
@@ -556,7 +564,8 @@ class TubePulse(Message, tag=39):
     is_whole: bool  # it has all of every tube that is led by votes
     timeout_ms: Above0  # cluster-node-timeout of the sender
     is_asking: bool  # it started, and does not know yet whether its disk is an old one (T29.3)
-    right: Number  # of the sender
+    disk: Disk  # of the sender
+    right: Number  # of that disk
     mark: Number  # of the sender under that right
     known_right: Number  # the highest right of the receiver that the sender has heard of
     known_mark: Number  # and the highest mark under it
@@ -649,12 +658,12 @@ class VotersNext(Message, tag=46):
     node: NodeId
     written_attempt: Number  # the attempt whose list the sender has written down; 0: none
     written_node: NodeId
-    voters: Annotated[list[Voter], Meta(max_length=SLOTS)]  # that list: node id, right
+    voters: Annotated[list[Voter], Meta(max_length=SLOTS)]  # that list
     tube: Annotated[bytes, Meta(max_length=TUBE_MAX)]  # which is not settled
 
     def check(self) -> bool:
         """Whether the ids are of nodes."""
-        return are_hex(self.node, self.written_node, *[node_id for node_id, _ in self.voters])
+        return are_hex(self.node, self.written_node, *[node_id for node_id, _, _ in self.voters])
 
 
 class Belongings(Message, tag=48):

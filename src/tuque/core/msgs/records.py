@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.layout import REST, Table
-from tuque.core.msgs.packed import NODE_ID_BYTES, ORIGIN_BYTES
+from tuque.core.msgs.packed import DISK_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import FILTERS_MAX, QUEUE_MAX, VERSION_MAX, Subscription
 
@@ -38,7 +38,8 @@ BYTE_NAME = Annotated[bytes, Meta(min_length=1, max_length=255, extra={"form": "
 WORD = Annotated[bytes, Meta(max_length=32_767, extra={"form": "h"})]
 TUBE_NAME = Annotated[bytes, Meta(min_length=1, max_length=32_767, extra={"form": "h"})]
 LONG_WORD = Annotated[bytes, Meta(extra={"form": "i"})]
-VOTER = tuple[NODE_ID, ABOVE_0]  # with its right
+DISK = Annotated[bytes, Meta(min_length=DISK_BYTES, max_length=DISK_BYTES)]
+VOTER = tuple[NODE_ID, ABOVE_0, DISK]  # with its right, and the disk to which that was given
 MARK = tuple[NODE_ID, ABOVE_0, I64]  # with its right, and its mark under it
 
 
@@ -155,10 +156,11 @@ class TubeHolder(Row, tag=30):
 
 
 class VotersRow(Row, tag=33):
-    """The list of voters that this node goes by, and its right in it; 0: none (T22.4)."""
+    """The list of voters that this node uses, the right of its disk (0: none), and that disk."""
 
     number: ABOVE_0
     right: I64
+    disk: DISK
     step: Annotated[int, Meta(ge=PROPOSED, le=IN_FORCE, extra={"form": "B"})]
     origin: ORIGIN
     voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS, extra={"form": "i"})]

@@ -262,7 +262,7 @@ def vote_row(r: Row) -> dict[str, Any]:
     """The list of voters, a step to the next one, or a vote of this node."""
     if isinstance(r, VotersRow):
         row = {"list": r.number, "origin": r.origin.hex(), "is_in_force": r.step == IN_FORCE}
-        return row | {"right": r.right, "voters": voters(r.voters)}
+        return row | {"right": r.right, "disk": r.disk.hex(), "voters": voters(r.voters)}
     if isinstance(r, VotersNextRow):
         row = {"list": r.number, "origin": r.origin.hex(), "attempt": r.attempt}
         row |= {"node": text(r.node[:8]), "written": r.written_attempt}
@@ -275,9 +275,12 @@ def vote_row(r: Row) -> dict[str, Any]:
     return row | {"whole_epoch": r.whole_epoch, "whole_change": r.whole_seq}
 
 
-def voters(rights: list[tuple[bytes, int]]) -> list[str]:
-    """Voters with their rights."""
-    return [f"{text(node_id[:8])}:{right}" for node_id, right in rights]
+def voters(rows: list[tuple[bytes, int, bytes]]) -> list[str]:
+    """Voters with their rights, and the disks to which these were given after the first list."""
+    return [
+        f"{text(node_id[:8])}:{right}" + (f":{disk.hex()}" if any(disk) else "")
+        for node_id, right, disk in rows
+    ]
 
 
 def slots(nodes: int) -> list[int]:

@@ -176,20 +176,22 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
-    are_here = 1 + len(voters_open(n, t, voters)) >= voters.majority()
+    others = voters_open(n, t, voters)
+    are_here = 1 + len(others) >= voters.majority()
+    may_vote = 1 + len([slot for slot in others if slot in b.vouching]) >= voters.majority()
     for tube in t.by_name.values():
         if b.leads(tube) and not tube.is_others:
-            look_alone(n, t, tube, are_here)
+            note_alone(n, t, tube, are_here)
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
             if n.now_ms < b.late_ms and not has_given_up(tube):
                 later(t, b.late_ms)  # T27.2: what its leader sent may not be read yet
-            else:
+            elif may_vote:
                 surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
         client_check(n, t, voters, surveys[first : first + ASKED_TUBES])
 
 
-def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
+def note_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
     """[T27] Note since when no vote makes a leader, though a majority is here (T27.12)."""
     seat = seat_of(tube)
     _, stood_with = stand_of(tube)
@@ -223,7 +225,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         seat.surveyed_ms = 0
         later(t, promised_until(n, t, stood_with))
         return False
-    is_going = t.is_read_only or t.is_stopping or n.is_leaving
+    is_going = t.is_read_only or t.is_stopping
     if not tube.is_complete or is_going or tube.shift is not None:
         return False
     if is_failing(n) and voters.majority() > 1:
@@ -265,7 +267,10 @@ def later(t: Tubes, at_ms: i64) -> None:
 
 
 def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
-    """[T27] The place of this node among those that may stand up, from 0 (T27.2)."""
+    """[T27] The place of this node among the candidates, from 0 (T27.2).
+
+    A node that leaves, or could deliver no task, comes after all others (T27.1).
+    """
     topic = n.topics.first_topic(tube.name)
     name = topic if len(topic) > 0 else tube.maker + tube.name  # T27.13
     mine = rank(name, n.node_id)
@@ -273,7 +278,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
     for node_id in voters.rights:
         if node_id not in (n.node_id, lost) and rank(name, node_id) > mine:
             place += 1
-    if can_serve(tube) != 0:
+    if n.is_leaving or can_serve(tube) != 0:
         place += len(voters.rights)
     return place
 
@@ -355,7 +360,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
     for tube in tubes:
         seat = seat_of(tube)
         epoch, _ = stand_of(tube)
-        epoch = max(epoch, seat.floor) + 1
+        epoch = max(epoch, seat.floor, voters.epochs_before()) + 1
         if seat.reason == 0:
             seat.reason = reason_of(n, tube, seat)
         seat.surveyed_ms = 0

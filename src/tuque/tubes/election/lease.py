@@ -90,6 +90,7 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
             is_whole,
             int(n.limits.lease_timeout_ms),
             b.is_asking or n.is_double,  # K1.3: it can vote later
+            b.disk,
             int(b.right),
             int(b.mark),
             0,
@@ -132,7 +133,10 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.whole &= ~bit
     b.lame &= ~bit
     b.asking &= ~bit
+    b.disks[slot] = m.disk
     if m.may_vouch:
+        if slot not in b.vouching:
+            b.look_ms = 0  # T27.2: a majority may vote from now on
         b.vouching[slot] = m.right
     else:
         b.vouching.pop(slot, None)
@@ -223,31 +227,39 @@ def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
 
 
 def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
-    """One entry of it."""
-    seat = seat_of(tube)
+    """[T24] The vote of the sender about one tube.
+
+    It may end the promise of this node (T25.4), and the lead of this node (T25.6). Over one link a
+    lower epoch comes after the vote was asked for. Of a leader that another node named it may be
+    an older word, so it counts against votes of this node only.
+    """
+    vote = seat_of(tube)
     bit: i64 = 1 << slot
-    if seat.floor < at.epoch:
-        seat.floor = at.epoch
+    if vote.floor < at.epoch:
+        vote.floor = at.epoch
     sender = n.peers[slot].node_id
     if at.is_up and at.node == sender and at.settled > 0:
-        seat.settled = at.settled
-        seat.settled_epoch = at.epoch
-        seat.settled_node = sender
+        vote.settled = at.settled
+        vote.settled_epoch = at.epoch
+        vote.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    # What the node said that this one stands with is not replaced by another's word (T25.4): else
-    # its pulses would renew a promise that nobody can use.
-    is_newer = seat.resigned_epoch <= given_up and not has_given_up(tube)
+    is_own = vote.voted_node == sender and vote.voted_epoch >= tube.epoch
+    if is_own and at.epoch < vote.voted_epoch:
+        given_up = vote.voted_epoch  # T25.4: it has lost its disk since
+    # The word of the node that this one votes for is not replaced by the word of another node
+    # (T25.4). Else heartbeats would renew a promise that binds this node to nobody.
+    is_newer = vote.resigned_epoch <= given_up and not has_given_up(tube)
     if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
-        seat.resigned_epoch = given_up
-        seat.resigned_node = sender
+        vote.resigned_epoch = given_up
+        vote.resigned_node = sender
         t.ballots.look_ms = 0
     if not tube.is_mine or not tube.is_won:
         return
     t.ballots.is_renewed = True
     if at.node == n.node_id and at.epoch == tube.epoch:
-        seat.standing |= bit
+        vote.standing |= bit
         return
-    seat.standing &= ~bit
+    vote.standing &= ~bit
     if at.epoch > tube.epoch:
         step_down(n, t, tube)  # T25.6
 

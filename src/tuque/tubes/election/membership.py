@@ -23,8 +23,6 @@ from tuque.core.node.peers import (
 )
 from tuque.tubes.election.lease import is_failing
 from tuque.tubes.election.voters import (
-    FAMILY_BYTES,
-    FORCE_GAP,
     OWN,
     adopt,
     may_vouch,
@@ -38,7 +36,10 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
     ASKED,
+    FAMILY_BYTES,
+    FORCE_GAP,
     IN_FORCE,
+    NO_DISK,
     OFFERED,
     PROMISED_NEXT,
     REFUSED,
@@ -46,6 +47,8 @@ from tuque.tubes.model.voter_state import (
     Change,
     NextList,
     Voters,
+    VoterState,
+    voters_in,
 )
 
 VOTERS_AUTO: Final = 7  # as many join by themselves
@@ -83,10 +86,19 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
     here = len(voting_here(n, t, voters))
     if here < voters.majority():
         raise TubeError(why.NO_MAJORITY_HERE, (here, len(voters.rights)))
-    change = Change(node, is_added, n.now_ms + WAITS * n.limits.node_timeout_ms)
+    change = change_of(n, b, node, is_added)
     change.client = client
     change.serial = serial
     b.change = change
+
+
+def change_of(n: Node, b: VoterState, node: bytes, is_added: bool) -> Change:
+    """[T28] The change that adds or removes that node; one that is added by its disk (T28.5)."""
+    change = Change(node, is_added, n.now_ms + WAITS * n.limits.node_timeout_ms)
+    slot = n.slot_of.get(node)
+    if is_added and slot is not None:
+        change.disk = b.disks.get(slot, NO_DISK)
+    return change
 
 
 def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
@@ -102,10 +114,15 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
         raise TubeError(why.OWN_JOURNAL)
     if n.node_id not in nodes:
         raise TubeError(why.NAME_THIS_NODE)
+    disks = {n.node_id: b.disk}
     for node_id in nodes:
         slot = n.slot_of.get(node_id)
         if slot is None or (slot != OWN and b.able & n.reachable & n.linked & 1 << slot == 0):
             raise TubeError(why.CANNOT_VOTE, (node_id,))
+        if slot != OWN and slot not in b.disks:
+            raise TubeError(why.CANNOT_VOTE, (node_id,))
+        if slot != OWN:
+            disks[node_id] = b.disks[slot]
     here = voting_here(n, t, voters)
     if len(here) >= voters.majority():
         raise TubeError(why.MAJORITY_HERE)
@@ -119,7 +136,8 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
     b.take_right(number)
     b.is_asking = False
     b.change = None
-    adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))
+    rights = {node_id: int(number) for node_id in nodes}
+    adopt(n, t, Voters(number, origin, rights, IN_FORCE, disks))
     t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
 
 
@@ -201,23 +219,22 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
             and not journal_fails(n, slot)
         ):
             return None
-    until_ms = n.now_ms + WAITS * n.limits.node_timeout_ms
     if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.lease_timeout_ms:
         for slot in slots_of(b.lame & n.linked):
             if n.peers[slot].node_id in voters.rights and len(voters.rights) > 2:
-                return Change(n.peers[slot].node_id, False, until_ms)
+                return change_of(n, b, n.peers[slot].node_id, False)
     if gives_vote_up(n, t) and works_without(n, t, voters, n.node_id):
-        return Change(n.node_id, False, until_ms)
+        return change_of(n, b, n.node_id, False)
     for slot in slots_of(n.leavers & n.linked):
         node_id = n.peers[slot].node_id
         if node_id not in voters.rights:
             continue
         if works_without(n, t, voters, node_id):
-            return Change(node_id, False, until_ms)
+            return change_of(n, b, node_id, False)
     if len(voters.rights) < VOTERS_AUTO:
         for slot in slots_of(b.outside & b.whole & b.willing & n.linked & ~n.leavers):
             if n.peers[slot].node_id not in voters.rights:
-                return Change(n.peers[slot].node_id, True, until_ms)
+                return change_of(n, b, n.peers[slot].node_id, True)
     return None
 
 
@@ -273,7 +290,6 @@ def tell_voters_next(n: Node, t: Tubes, voters: Voters, change: Change, step: i6
 
 def step_of(n: Node, known: NextList, step: i64) -> VotersNext:
     """A message about the attempt that this node has heard of last."""
-    rights = [(node_id, right) for node_id, right in known.rights.items()]
     return VotersNext(
         int(known.number),
         known.origin,
@@ -282,7 +298,7 @@ def step_of(n: Node, known: NextList, step: i64) -> VotersNext:
         known.node,
         int(known.written_attempt),
         known.written_node,
-        rights,
+        known.voters,
         b"",
     )
 
@@ -303,7 +319,7 @@ def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> No
         if m.written_attempt > 0 and is_newer(m, change):
             change.best_attempt = m.written_attempt
             change.best_node = m.written_node
-            change.offered = dict(m.voters)
+            change.offered = m.voters
         change.answered |= 1 << slot
         if count_of(change.answered) >= voters.majority():
             offer(n, t, voters, change)
@@ -311,7 +327,7 @@ def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> No
         change.answered |= 1 << slot
         if count_of(change.answered) >= voters.majority():
             change.again_ms = n.now_ms
-            adopt(n, t, Voters(change.number, voters.origin, dict(change.offered), IN_FORCE))
+            adopt(n, t, voters_in(change.number, voters.origin, change.offered, IN_FORCE))
 
 
 def is_newer(m: VotersNext, change: Change) -> bool:
@@ -327,16 +343,14 @@ def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     if known is None or known.attempt != change.attempt or known.node != n.node_id:
         return  # this node has promised another one to wait
     if change.best_attempt == 0:
-        change.offered = dict(voters.rights)
+        change.offered = [row for row in voters.rows() if row[0] != change.node]
         if change.is_added:
-            change.offered[change.node] = int(change.number)
-        else:
-            change.offered.pop(change.node, None)
+            change.offered.append((change.node, int(change.number), change.disk))
     change.step = OFFERED
     change.answered = 0
     known.written_attempt = change.attempt
     known.written_node = n.node_id
-    known.rights = dict(change.offered)
+    known.voters = change.offered
     tell_voters_next(n, t, voters, change, OFFERED)
 
 
@@ -379,7 +393,7 @@ def on_next(n: Node, t: Tubes, slot: i64, m: VotersNext) -> None:
     if m.step == OFFERED:
         known.written_attempt = m.attempt
         known.written_node = m.node
-        known.rights = dict(m.voters)
+        known.voters = m.voters
     t.ballots.next = known
     if n.records is not None:
         record_next(n.records, known)

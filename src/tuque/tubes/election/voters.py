@@ -6,7 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
-from tuque.core.msgs.packed import ORIGIN_BYTES
+from tuque.core.msgs.packed import DISK_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.log.catalog import at_of
@@ -17,6 +17,8 @@ from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
+    FAMILY_BYTES,
+    FORCE_GAP,
     IN_FORCE,
     PROPOSED,
     RECORDED,
@@ -24,14 +26,14 @@ from tuque.tubes.model.voter_state import (
     WITHDRAWN,
     Due,
     Voters,
+    VoterState,
+    voters_in,
 )
 from tuque.tubes.tasks.admin import is_in_use
 
 NAMED_MAX: Final = 10  # tubes that a refusal names
 FIRST_RIGHT: Final = 1
 OWN: Final = 0  # the slot of this node
-FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
-FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
 
 
 # ---- Tubes are settled under a list of voters before the next list is made (SPEC T28)
@@ -126,9 +128,16 @@ def set_willing(t: Tubes, yes: bool) -> None:
     t.flags_changed = True
 
 
+def new_disk(n: Node) -> bytes:
+    """[T28] The id of what is on the disk from now on (T28.5)."""
+    text = b"%s %s %d disk" % (n.ids.seed, n.node_id, n.now_ms)
+    return blake2b(text, digest_size=DISK_BYTES).digest()
+
+
 def lose_right(n: Node, t: Tubes) -> None:
     """[T28] The copies of this node are gone: it must be added again (T28.5)."""
     b = t.ballots
+    b.disk = new_disk(n)
     voters = b.voters
     if voters is None:
         return
@@ -168,8 +177,7 @@ def maker_of(voters: Voters) -> bytes:
 
 def told_voters(voters: Voters, step: i64) -> VotersTold:
     """The message about the list."""
-    rights = [(node_id, right) for node_id, right in voters.rights.items()]
-    return VotersTold(int(voters.number), voters.origin, rights, int(step))
+    return VotersTold(int(voters.number), voters.origin, voters.rows(), int(step))
 
 
 def propose(n: Node, t: Tubes) -> None:
@@ -220,10 +228,10 @@ def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """Record the proposal and confirm it, unless this node has one of another maker."""
     b = t.ballots
-    rights = dict(m.voters)
-    if n.records is None or n.node_id not in rights:
+    offered = voters_in(m.number, m.origin, m.voters, PROPOSED)
+    if n.records is None or n.node_id not in offered.rights:
         return
-    if n.peers[slot].node_id != min(rights):
+    if n.peers[slot].node_id != maker_of(offered):
         return
     voters = b.voters
     if voters is not None:
@@ -235,17 +243,18 @@ def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         if maker is not None and is_there and b.withdrawn != voters.origin:
             say_surely(n, t, maker, told_voters(voters, RECORDED))
             return  # its maker may put it in force yet, or says that it does not
-    b.voters = Voters(m.number, m.origin, rights, PROPOSED)
-    b.take_right(rights[n.node_id])
-    record_voters(n.records, b, b.voters)
-    say_surely(n, t, slot, told_voters(b.voters, RECORDED))
+    b.voters = offered
+    b.take_right(offered.rights[n.node_id])
+    record_voters(n.records, b, offered)
+    say_surely(n, t, slot, told_voters(offered, RECORDED))
 
 
 def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A node has the proposal of this one on its disk: when all have, it is in force."""
     b = t.ballots
     voters = b.voters
-    if voters is None or len(m.voters) == 0 or min(dict(m.voters)) != n.node_id:
+    theirs = voters_in(m.number, m.origin, m.voters, RECORDED)
+    if voters is None or maker_of(theirs) != n.node_id:
         return
     if voters.step != PROPOSED:
         say(n, slot, told_voters(voters, IN_FORCE))
@@ -277,7 +286,7 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A list that is in force elsewhere: it is in force here, too (T23.4)."""
     b = t.ballots
     known = b.voters
-    voters = Voters(m.number, m.origin, dict(m.voters), IN_FORCE)
+    voters = voters_in(m.number, m.origin, m.voters, IN_FORCE)
     if known is not None and known.step == IN_FORCE:
         if known.origin != m.origin and not is_forced_over(known, m):
             if known.origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
@@ -287,16 +296,19 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         b.strangers.pop(n.peers[slot].node_id, None)
         if known.origin == m.origin and known.number >= m.number:
             return
-        right = voters.rights.get(n.node_id, 0)
-        if right > known.number:
-            b.take_right(right)  # it was given since
-        elif known.origin != m.origin:
-            b.take_right(0)
         if known.origin != m.origin:
             b.asked = {}  # its voters are dead (T28.8)
-    elif known is None or known.origin != m.origin:
-        b.take_right(0)
+    b.take_right(right_in(n, b, voters))
     adopt(n, t, voters)
+
+
+def right_in(n: Node, b: VoterState, voters: Voters) -> i64:
+    """[T28] The right of this disk under the list; 0: none (T28.5)."""
+    right: i64 = voters.rights.get(n.node_id, 0)
+    if right > 0 and voters.disks.get(n.node_id) == b.disk:
+        return right
+    is_next = b.voters is not None and b.voters.origin == voters.origin
+    return b.right if is_next and (right == 0 or right == b.right) else 0
 
 
 def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
@@ -310,7 +322,7 @@ def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
             "names the nodes; to part them, cut the network between them, then CLUSTER FORGET them"
         )
     b.strangers[sender] = m.origin
-    for node_id, _ in m.voters:
+    for node_id, _, _ in m.voters:
         b.strangers[node_id] = m.origin
     for tube in t.by_name.values():
         if not tube.is_mine and not tube.is_others and b.is_of_others(tube.home):

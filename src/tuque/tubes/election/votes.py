@@ -41,6 +41,7 @@ from tuque.tubes.election.voters import (
     OWN,
     maker_of,
     may_vouch,
+    new_disk,
     on_voters,
     propose,
     told_voters,
@@ -52,7 +53,14 @@ from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
-from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters, VoterState
+from tuque.tubes.model.voter_state import (
+    FORCED,
+    IN_FORCE,
+    NO_DISK,
+    PROPOSED,
+    Voters,
+    VoterState,
+)
 
 ALONE: Final = 4  # timeouts in which votes could have chosen a leader
 SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
@@ -162,6 +170,8 @@ def votes_loaded(n: Node, t: Tubes) -> None:
     """[T25] The node may have promised before it stopped (T25.5)."""
     b = t.ballots
     bind(n, b)
+    if b.disk == NO_DISK:
+        b.disk = new_disk(n)  # T28.5
     if b.has_gap:
         b.has_gap = False
         forget_copies(n, t)
@@ -181,6 +191,7 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.confirmed &= ~bit
     b.heard.pop(slot, None)
     b.vouching.pop(slot, None)  # its disk may be another one when it is back
+    b.disks.pop(slot, None)
     if b.voters is None:
         return
     for tube in t.by_name.values():

@@ -269,7 +269,8 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     tube.lease_ms = 0
     seat = seat_of(tube)
     seat.silent_ms = n.now_ms
-    seat.wait_ms = n.now_ms + n.limits.lease_timeout_ms // 2
+    timeout_ms: i64 = n.limits.lease_timeout_ms
+    seat.wait_ms = n.now_ms + (timeout_ms if n.is_leaving else timeout_ms // 2)
     t.ballots.moved.append(tube)
     yours = TubeYours(
         tube.name,

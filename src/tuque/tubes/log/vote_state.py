@@ -8,7 +8,7 @@ from tuque.core.msgs.records import Row, TubeStand, VoteMarks, VotersNextRow, Vo
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import NextList, Voters, VoterState
+from tuque.tubes.model.voter_state import NO_DISK, NextList, Voters, VoterState, voters_in
 
 
 def seat_of(tube: Tube) -> Seat:
@@ -48,8 +48,8 @@ def record_stand(records: Records, tube: Tube) -> None:
 
 def record_voters(records: Records, b: VoterState, voters: Voters) -> None:
     """Record the list of voters, and the right of this node (T22.4)."""
-    rights = list(voters.rights.items())
-    records.put(VotersRow(voters.number, b.right, voters.step, voters.origin, rights))
+    rows = voters.rows()
+    records.put(VotersRow(voters.number, b.right, b.disk, voters.step, voters.origin, rows))
 
 
 def record_next(records: Records, known: NextList) -> None:
@@ -62,7 +62,7 @@ def record_next(records: Records, known: NextList) -> None:
             known.origin,
             known.node,
             known.written_node,
-            list(known.rights.items()),
+            known.voters,
         )
     )
 
@@ -97,6 +97,7 @@ class VoteLog:
     def __init__(self) -> None:
         self.voters: Voters | None = None
         self.right: i64 = 0
+        self.disk = NO_DISK
         self.next: NextList | None = None
         self.gap_right: i64 = 0  # the right that ended with a repair; 0: none (T29.6)
         self.marked: i64 = 0  # the right of the last marks
@@ -107,14 +108,15 @@ class VoteLog:
     def apply(self, r: Row) -> None:
         """Apply one record."""
         if isinstance(r, VotersRow):
-            self.voters = Voters(r.number, r.origin, dict(r.voters), r.step)
+            self.voters = voters_in(r.number, r.origin, r.voters, r.step)
             self.right = r.right
+            self.disk = r.disk
         elif isinstance(r, VotersNextRow):
             known = NextList(r.number, r.origin, r.node)
             known.attempt = r.attempt
             known.written_attempt = r.written_attempt
             known.written_node = r.written_node
-            known.rights = dict(r.voters)
+            known.voters = r.voters
             self.next = known
         elif isinstance(r, VoteMarks):
             self.marked = r.right
@@ -133,6 +135,7 @@ class VoteLog:
             t.ballots.voters = self.voters
             b = t.ballots
             b.take_right(self.right)
+            b.disk = self.disk
             b.next = self.next
             b.marks = self.marks
             b.asked = dict(self.voters.rights)

@@ -8,6 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import AnyMessage
+from tuque.core.msgs.packed import DISK_BYTES
 from tuque.tubes.model.tube import Tube
 
 # answers to TUBE-VOTE (T26.4)
@@ -48,6 +49,11 @@ REASONS: Final = [
 ]
 
 PULSES: Final = 64
+NO_DISK: Final = bytes(DISK_BYTES)
+FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
+FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
+FORCE_EPOCHS: Final = 48  # bits of the epochs between two lists that were made by force (T28.8)
+FORCE_ELECTIONS: Final = 20  # of these, the lowest bits: elections count them up
 VOTERS_LEAST: Final = 3  # in a first list (T23.2)
 
 
@@ -55,19 +61,61 @@ VOTERS_LEAST: Final = 3  # in a first list (T23.2)
 class Voters:
     """The nodes that vote about leaders (T23)."""
 
-    def __init__(self, number: i64, origin: bytes, rights: dict[bytes, int], step: i64) -> None:
+    def __init__(
+        self,
+        number: i64,
+        origin: bytes,
+        rights: dict[bytes, int],
+        step: i64,
+        disks: dict[bytes, bytes] | None = None,
+    ) -> None:
         self.number = number
         self.origin = origin  # 16 bytes: which list was the first one
         self.rights = rights  # by node id
         self.step = step  # PROPOSED or IN_FORCE
+        self.disks: dict[bytes, bytes] = {}  # to which rights were given, but in the first list
+        if disks is not None:
+            self.disks = disks
+
+    def rows(self) -> list[tuple[bytes, int, bytes]]:
+        """Of each voter its id, its right, and the disk to which that was given."""
+        found: list[tuple[bytes, int, bytes]] = []
+        for node_id, right in self.rights.items():
+            found.append((node_id, right, self.disks.get(node_id, NO_DISK)))
+        return found
 
     def majority(self) -> i64:
         """The number of voters that decides."""
         return len(self.rights) // 2 + 1
 
+    def epochs_before(self) -> i64:
+        """[T28] No list before the last FORCE had an epoch above this one (T28.8).
+
+        Of two lists that were forced apart each has its own, by their origins.
+        """
+        forced: i64 = self.number // FORCE_GAP
+        if forced == 0:
+            return 0
+        word = int.from_bytes(self.origin[FAMILY_BYTES : FAMILY_BYTES + 4], "big")
+        own: i64 = word % (1 << (FORCE_EPOCHS - FORCE_ELECTIONS))
+        return forced * (1 << FORCE_EPOCHS) + own * (1 << FORCE_ELECTIONS)
+
     def is_same(self, number: i64, origin: bytes) -> bool:
         """Whether it is that list."""
         return self.number == number and self.origin == origin
+
+
+def voters_in(
+    number: i64, origin: bytes, rows: list[tuple[bytes, int, bytes]], step: i64
+) -> Voters:
+    """The list with these voters: of each its id, its right, its disk."""
+    rights: dict[bytes, int] = {}
+    disks: dict[bytes, bytes] = {}
+    for node_id, right, disk in rows:
+        rights[node_id] = right
+        if disk != NO_DISK:
+            disks[node_id] = disk
+    return Voters(number, origin, rights, step, disks)
 
 
 @final
@@ -81,7 +129,7 @@ class NextList:
         self.node = node
         self.written_attempt: i64 = 0  # whose list it has written down; 0: none
         self.written_node = node
-        self.rights: dict[bytes, int] = {}
+        self.voters: list[tuple[bytes, int, bytes]] = []  # of that list: id, right, disk
 
     def is_before(self, attempt: i64, node: bytes) -> bool:
         """Whether that attempt is newer than all heard of."""
@@ -95,6 +143,7 @@ class Change:
     def __init__(self, node: bytes, is_added: bool, until_ms: i64) -> None:
         self.node = node
         self.is_added = is_added
+        self.disk = NO_DISK  # of a node that is added, as heard
         self.until_ms = until_ms
         self.client: i64 = -1  # that waits for it
         self.serial: i64 = 0
@@ -105,7 +154,7 @@ class Change:
         self.answered: i64 = 0  # slots
         self.best_attempt: i64 = 0  # of the lists that others have written down
         self.best_node = b""
-        self.offered: dict[bytes, int] = {}
+        self.offered: list[tuple[bytes, int, bytes]] = []  # id, right, disk
         self.tube = b""  # which is not settled
 
 
@@ -127,6 +176,7 @@ class VoterState:
         self.is_on = False  # this node may be a voter: `tube-failover`
         self.voters: Voters | None = None
         self.right: i64 = 0  # of this node, under `voters`; 0: none
+        self.disk = NO_DISK  # the id of what is on the disk of this node (T28.5)
         self.confirmed: i64 = 0  # slots that have this node's proposal on disk
         self.proposed_ms: i64 = 0  # when it was sent to the others
         self.withdrawn = b""  # origin of a proposal here that its maker has given up
@@ -138,6 +188,7 @@ class VoterState:
         self.lame: i64 = 0  # slots of voters that may not vote
         self.lame_ms: i64 = 0  # since when there is one; 0: there is none
         self.vouching: dict[int, int] = {}  # the right by which each node votes, by slot
+        self.disks: dict[int, bytes] = {}  # the disks of nodes, by slot (T28.5)
         self.asking: i64 = 0  # slots of voters that do not know yet whether their disk is old
         self.no_journal: i64 = 0  # slots of nodes whose journal is off; 0 is this node (T23.3)
         self.asks_all = False  # `failover-disks ask`; from here on marks (T29)

@@ -171,12 +171,13 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
   answered. `tuque tubes` names the tubes that do not fail over.
 - T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY,
-  ALONE or IMPLICIT, else: `-ERR tube '<name>' would have no failover: <n> of <m> nodes vote, 3
-  are needed`, and what to set. ALONE makes it as FAILOVER no does; in a cluster of three or more
-  nodes the log warns. Tubes that enqueue and schedules of the worker make are IMPLICIT.
-  - If three nodes or more may vote and all nodes are linked, the list is on its way, which takes
-    about a second: `-NOQUORUM Tube '<name>': the nodes agree on who votes: try again soon`, with
-    ALONE too; the client of Tuque tries again.
+  ALONE or IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no failover: <n> of
+  <m> nodes vote, 3 are needed`, and what to set.
+  - ALONE makes the tube as FAILOVER no does. In a cluster of three or more nodes the log warns.
+  - IMPLICIT is what `enqueue` and the schedules of the worker set.
+  - If three nodes or more may vote and all nodes are linked, the list comes in about a second.
+    Until then CREATE is refused, with ALONE too: `-NOQUORUM Tube '<name>': the nodes agree on who
+    votes: try again soon`. The client of Tuque tries again.
 - T17.5 CREATE first sends TUBE-CLAIM to every reachable node, and continues once each has
   replied or become unreachable.
   - A node that claims the name itself and has the lower node id replies once its own claim has
@@ -408,9 +409,13 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   must reach half of all nodes, too (T25.2).
   - It is refused while a majority of the voters is here: reached by the node, with their right;
     those without their right do not count as here. It names all voters that are here.
+  - Each named node is linked, uses the list, and has sent the id of its disk (T28.5).
   - The list has a number 2^32 higher and a new origin with the same first 8 bytes. Each node that
     learns of it uses it if its own list has these 8 bytes: no list of another cluster (T23.4)
     ends this one's. A voter that is not in it loses its right. Of two such lists the one with the
     greater origin holds.
+  - Epochs under it begin above all epochs of the lists before: a node that was called dead may
+    have led under each of them. The first one is 2^48 for each FORCE so far, and 2^20 for the
+    next 28 bits of the origin, which are random.
 """,
 }
