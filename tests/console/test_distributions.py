@@ -82,6 +82,12 @@ def test_the_users_side_requires_three_packages() -> None:
     assert names == {"click", "hiredis", "msgspec"}
 
 
+def test_the_compiler_of_the_node_finds_the_types_of_all_that_both_require() -> None:
+    projects = [project(name) for name in ("pyproject.toml", "node/pyproject.toml")]
+    required = {line for one in projects for line in one["project"]["dependencies"]}
+    assert required - {f"tuque=={tuque.__version__}"} <= {*projects[1]["build-system"]["requires"]}
+
+
 def test_a_node_in_another_folder_is_found(users: Path, tmp_path: Path) -> None:
     node = links(tmp_path / "node", set(NODE))
     done = run("import tuque.core.model.job as job; print(job.__file__)", [users, node])
