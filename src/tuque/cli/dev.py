@@ -294,9 +294,12 @@ def run_all(
     """Start all, and start again what dies. ClickException if the node or console cannot start."""
     began_s = time.monotonic()
     node.start()
+    if sight is not None:
+        sight.child.start()  # it needs longer to start than the node
     until(node, lambda: serves(port), stop)
     for child in others:
-        child.start()
+        if not child.is_running:
+            child.start()
     if sight is not None:
         until(sight.child, sight.is_there, stop)
     log.own(f"ready after {time.monotonic() - began_s:.1f} s; Ctrl-C stops all")
