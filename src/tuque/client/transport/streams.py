@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import (
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from tuque.client.url import Address
 
-ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+# macOS has none: there a node that closed the connection is noticed at the next read.
+HALF_CLOSED: Final[int] = getattr(select, "POLLRDHUP", 0)
+ENDED: Final = HALF_CLOSED | select.POLLHUP | select.POLLERR
 
 
 class Link(Conn, asyncio.Protocol):
@@ -169,7 +171,7 @@ class Link(Conn, asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is None:
             return
-        self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
+        self._poll.register(sock.fileno(), select.POLLIN | HALF_CLOSED)
         if sock.family != socket.AF_UNIX:
             prepare(sock)
 
