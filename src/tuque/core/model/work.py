@@ -92,10 +92,10 @@ class Terms:
             self.drops,
         )
 
-    def with_attempts(self, attempts: i64) -> "Terms":
-        """The same terms with another limit."""
+    def copy(self) -> "Terms":
+        """The same terms, for one who changes some of them."""
         return Terms(
-            attempts,
+            self.attempts,
             self.first_ms,
             self.max_ms,
             self.jitter,
@@ -104,6 +104,12 @@ class Terms:
             self.limit_ms,
             self.drops,
         )
+
+    def with_attempts(self, attempts: i64) -> "Terms":
+        """The same terms with another limit."""
+        made = self.copy()
+        made.attempts = attempts
+        return made
 
 
 NO_TERMS: Final = Terms(0, 1_000, 300_000, 500, b"", 0, 0)
