@@ -24,6 +24,7 @@ from tuque.core.queues import merge_work
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import go_dead
 from tuque.core.tables.work import Change
+from tuque.core.work import merge
 
 
 def failures_count_twice() -> list[Patch]:
@@ -91,15 +92,16 @@ def beats_are_not_heard() -> list[Patch]:
 
 def failures_are_not_merged() -> list[Patch]:
     """W14.2: a node does not count what failed elsewhere."""
-    sound = merge_work.merge
+    sound = merge.merge
 
-    def merge(n: Node, mine: Life, theirs: Life) -> None:
-        failed, replays = mine.failed, mine.replays
-        sound(n, mine, theirs)
-        if mine.replays == replays:
+    def merged(mine: Life, theirs: Life) -> bool:
+        failed = mine.failed
+        is_replayed: bool = sound(mine, theirs)
+        if not is_replayed:
             mine.failed = failed
+        return is_replayed
 
-    return everywhere(sound, merge)
+    return everywhere(sound, merged)
 
 
 def cancelled_jobs_go_on() -> list[Patch]:
@@ -124,7 +126,7 @@ def late_results_stand() -> list[Patch]:
     def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
         kept = n.life.known(id)
         outcome = merge_work.unpack_outcome(n, id, data) if kept is not None and data else None
-        if kept is not None and outcome is not None and merge_work.is_better(kept, outcome):
+        if kept is not None and outcome is not None and merge.is_better(kept, outcome):
             outcome.is_claim = False
             merge_work.stand_for(n, kept, outcome)
         return merge_work.SAME

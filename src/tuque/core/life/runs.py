@@ -50,9 +50,7 @@ from tuque.core.model.work import (
     Life,
     attempt_of,
     hash_of,
-    is_of_life,
     run_text,
-    starts_of,
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
@@ -71,6 +69,7 @@ from tuque.core.queues.procedures import (
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
+from tuque.core.work.merge import believe
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 
@@ -144,20 +143,8 @@ def outlive(job: Job, life: Life, due_ms: i64) -> None:
 
 
 def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
-    """[W14] A worker names a later run than this node knows: its node sent nothing about it.
-
-    It may have died (W14.5).
-    """
-    if job.holders == 1 or starts_of(run) <= life.starts or life.is_dead:
-        return
-    if not is_of_life(run, life):
-        return
-    life.run = run
-    life.run_state = LIVE
-    life.starts = starts_of(run)
-    life.since_ms = n.now_ms
-    life.is_resting = False
-    if job.state == QUEUED:
+    """[W14] A worker names a later run than this node knows: its node sent nothing (W14.5)."""
+    if job.holders != 1 and believe(life, run, n.now_ms) and job.state == QUEUED:
         dequeue(n, job)
 
 
