@@ -24,7 +24,7 @@ from tuque.core.queues import merge_work
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import go_dead
 from tuque.core.tables.work import Change
-from tuque.core.work import merge
+from tuque.core.work import merge, rules
 
 
 def failures_count_twice() -> list[Patch]:
@@ -40,12 +40,12 @@ def failures_count_twice() -> list[Patch]:
 
 def fence_is_open() -> list[Patch]:
     """W3.1: the FAIL of an old run hits the run at work."""
-    sound = runs.check_run
+    sound = rules.check_run
 
-    def check_run(job: Job, life: Life | None, run: int) -> Refusal | None:
-        if life is not None and life.run != 0 and run < life.run and not life.is_dead:
+    def check_run(work: Life | None, run: int, queue: bytes) -> Refusal | None:
+        if work is not None and work.run != 0 and run < work.run and not work.is_dead:
             return None
-        return sound(job, life, run)
+        return sound(work, run, queue)
 
     return everywhere(sound, check_run)
 

@@ -29,6 +29,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues import merge_work
 from tuque.core.queues.merge_work import go_dead
 from tuque.core.tables.work import Lives
+from tuque.core.work import rules
 from tuque.server.commands import dead
 from tuque.server.commands import results as waits
 from tuque.server.state.client import Client, Wanted
@@ -177,23 +178,23 @@ def silence_is_an_attempt() -> list[Patch]:
 
 def crashes_count_twice() -> list[Patch]:
     """W6.7: a run that ended in silence adds two to `crashes`."""
-    sound = Life.crash
+    sound = rules.count_failure
 
-    def crash(self: Life, most: int) -> bool:
-        self.crashes += 1
-        return bool(sound(self, most))
+    def count_failure(work: Life, attempt: int, is_silent: bool, crashes_max: int) -> bool:
+        work.crashes += is_silent
+        return bool(sound(work, attempt, is_silent, crashes_max))
 
-    return [(Life, "crash", crash)]
+    return everywhere(sound, count_failure)
 
 
 def one_crash_is_the_last() -> list[Patch]:
     """W6.7: a job is dead after its first crash, whatever `crashes-max` is."""
-    sound = Life.crash
+    sound = rules.count_failure
 
-    def crash(self: Life, most: int) -> bool:
-        return bool(sound(self, 1))
+    def count_failure(work: Life, attempt: int, is_silent: bool, crashes_max: int) -> bool:
+        return bool(sound(work, attempt, is_silent, 1))
 
-    return [(Life, "crash", crash)]
+    return everywhere(sound, count_failure)
 
 
 def pri_is_not_set() -> list[Patch]:

@@ -14,7 +14,7 @@ from tuque.core.life.cancel_update import FLAGGED
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask
 from tuque.core.life.outcomes import on_done, outcome_of
-from tuque.core.life.runs import DIED, end_cancelled, on_fail
+from tuque.core.life.runs import end_cancelled, on_fail
 from tuque.core.model.work import (
     DONE,
     GONE,
@@ -34,6 +34,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.ends import check_lives
 from tuque.core.queues.merge_work import adopt_life, packed_life
 from tuque.core.repair.node_loss import on_ask
+from tuque.core.work.rules import DIED
 from world import World
 from world_lives import add, at, cancel, fail, known, life, phases, start, stranger, told
 

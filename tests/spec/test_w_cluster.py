@@ -12,7 +12,7 @@ from tuque.core.life.cancel_update import ENDED, FLAGGED
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask
 from tuque.core.life.outcomes import is_elsewhere, is_settled, on_done
-from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
+from tuque.core.life.runs import on_fail, on_release, on_work
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import CANCELLED_JOB, STALE_RUN
 from tuque.core.model.job import ACTIVE, QUEUED
@@ -32,6 +32,7 @@ from tuque.core.model.work import (
 )
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.work.merge import is_better, merge
+from tuque.core.work.rules import BACK, DIED
 from world import World
 from world_lives import (
     TERMS,

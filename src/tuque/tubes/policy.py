@@ -5,7 +5,6 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import BACK, DIED
 from tuque.core.model.errors import (
     DEAD_LETTER,
     DUPLICATE,
@@ -35,6 +34,7 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
+from tuque.core.work.rules import BACK, DIED
 from tuque.tubes.election.membership import gives_vote_up
 from tuque.tubes.election.voters import lose_right
 from tuque.tubes.election.votes import (

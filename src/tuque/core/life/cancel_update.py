@@ -15,7 +15,6 @@ from tuque.core.model.errors import (
     ACKED_ALREADY,
     ATTEMPTS_OF_ONCE,
     ATWORK,
-    CANCELLED_JOB,
     CHANGING,
     DEAD_LETTER,
     DELIVERED_OUT,
@@ -67,6 +66,7 @@ from tuque.core.queues.merge_work import (
 )
 from tuque.core.queues.procedures import dequeue, enqueue, policy_of
 from tuque.core.tables.work import Change, Holding
+from tuque.core.work import rules
 
 # what a node asks for
 HOLD_UPDATE: Final = 1
@@ -296,14 +296,10 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     """Why the job cannot be changed (W10.2); None: it can."""
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
-    if life is not None and life.is_dead:
-        return Refusal(DEAD_LETTER, (job.queue,))
-    if life is not None and life.run_state == LIVE:
-        return Refusal(ATWORK, (life.worker, int((n.now_ms - life.since_ms) // 1000)))
-    if life is not None and life.is_cancelled:
-        return Refusal(CANCELLED_JOB, (life.cancel_reason,))
-    if is_out_at(n, job):
-        return Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))
+    place = rules.DELIVERED if is_out_at(n, job) else rules.WAITING
+    refused = rules.may_change(life, place, job.queue, job.last_ms, n.now_ms)
+    if refused is not None:
+        return refused
     if job.holders != 1 and job.retry_s == 0:
         return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
@@ -423,9 +419,7 @@ def on_cancel(
 def flag(n: Node, job: Job, reason: bytes) -> None:
     """[W8] A worker has the job: it hears that the job is cancelled (W8.2)."""
     life = make_life(n, job)
-    if not life.is_cancelled:
-        life.cancel_reason = fitting_reason(n, life, reason)  # the first one stays
-        life.is_cancelled = True
+    if rules.flag(life, fitting_reason(n, life, reason)):
         if life.run_state == LIVE and life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))  # W8.2
     n.life.weigh(life)

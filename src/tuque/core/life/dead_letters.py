@@ -10,8 +10,6 @@ from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
     GONE,
-    NO_RUN,
-    RELEASED,
     Failure,
     Life,
 )
@@ -20,6 +18,7 @@ from tuque.core.queues.ends import conclude, life_of, look_again
 from tuque.core.queues.merge_work import leave_line, line_up, to_queue
 from tuque.core.queues.procedures import policy_of
 from tuque.core.records.events import REPLAYED
+from tuque.core.work import rules
 
 REPLAY: Final = 1
 PURGE: Final = 2
@@ -92,7 +91,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
     leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
-    begin_again(n, life)
+    rules.revive(life, n.now_ms)
     job.expire_ms = n.now_ms + life.ttl_ms
     job.flags &= 0xFF ^ DELIVERED
     job = to_queue(n, job, to)
@@ -101,26 +100,6 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     line_up(n, job)
     look_again(n, job.id)  # T50.5
     return True
-
-
-def begin_again(n: Node, work: Life) -> None:
-    """The next life: nothing has failed, and the job is no dead letter any more."""
-    work.replays += 1
-    work.failed = 0
-    work.crashes = 0
-    work.run_state = NO_RUN if work.run == 0 else RELEASED
-    work.unstarted = 0
-    work.is_resting = False
-    work.is_cancelled = False
-    work.cancel_reason = b""
-    work.dead_cause = b""
-    work.dead_ms = 0
-    work.origin = b""
-    work.first = None
-    work.last = None
-    work.progress = b""
-    work.packed_bytes = 0
-    work.ended_ms = n.now_ms
 
 
 def purge(n: Node, letter: Letter) -> bool:

@@ -10,14 +10,9 @@ from tuque.core.model.errors import (
     ACKED_ALREADY,
     CANCELLED_JOB,
     CHANGING,
-    DEAD_LETTER,
-    FAILED_RUN,
     NO_RUN_YET,
     NOJOB,
     NOTDELIVERED,
-    OVER_RUN,
-    OVER_TIME,
-    STALE_RUN,
     TASK_APART,
     TASK_WORK,
     Refusal,
@@ -50,13 +45,12 @@ from tuque.core.model.work import (
     Life,
     attempt_of,
     hash_of,
-    run_text,
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.tables import brief, fitting, may_grow
 from tuque.core.queues.ends import conclude, life_of
-from tuque.core.queues.merge_work import due_by, go_dead, leave_line, send_work
+from tuque.core.queues.merge_work import go_dead, leave_line, send_work
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RELEASE,
@@ -69,20 +63,15 @@ from tuque.core.queues.procedures import (
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
+from tuque.core.work import rules
 from tuque.core.work.merge import believe
+from tuque.core.work.rules import BACK, DIED, ENDED, GONE
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 PROGRESS_MS: Final = 1_000
-# what became of a failed job
-BACK: Final = 0
-DIED: Final = 1
-ENDED: Final = 2
-GONE: Final = 3  # it expired
-
-
 # ---- What the commands about work share: the open job, its work, its run (SPEC W2, W3)
 
 
@@ -148,35 +137,6 @@ def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
         dequeue(n, job)
 
 
-def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
-    """[W3] Whether the run is the one at work; a `-STALE` if not (W3.1)."""
-    if life is not None and run == life.run and has_timed_out(life):
-        return Refusal(OVER_TIME, (seconds_text(life.terms.limit_ms),))  # W3.3
-    if life is not None and life.is_dead:
-        return Refusal(DEAD_LETTER, (job.queue,))
-    if life is None or life.run == 0:
-        return Refusal(NO_RUN_YET)
-    if run == life.run and life.run_state == LIVE:
-        return None
-    if run == life.run:
-        return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
-    return Refusal(STALE_RUN, (run_text(run), run_text(life.run)))
-
-
-def has_timed_out(life: Life) -> bool:
-    """Whether the latest run failed because its TIMELIMIT was over."""
-    last = life.last
-    if last is None or life.run_state != FAILED or life.terms.limit_ms == 0:
-        return False
-    return last.cause == TIMED_OUT and last.attempt == attempt_of(life.run)
-
-
-def seconds_text(ms: i64) -> bytes:
-    """Seconds with as many decimals as it takes."""
-    text = b"%d.%03d" % (int(ms // 1000), int(ms % 1000))
-    return text.rstrip(b"0").rstrip(b".")
-
-
 def is_held(n: Node, id: bytes) -> bool:
     """Whether the job is held for a change (W16.1)."""
     return len(n.life.held) > 0 and id in n.life.held
@@ -235,7 +195,7 @@ def extend(n: Node, job: Job, life: Life) -> None:
     if job.retry_s > 0:
         due_ms = max(job.qtime_ms, retry_due_ms(n, job))
     if life.terms.limit_ms > 0:
-        due_ms = due_by(life, FAR if due_ms == 0 else due_ms)
+        due_ms = rules.due_by(life, FAR if due_ms == 0 else due_ms)
     if due_ms == 0:
         return
     outlive(job, life, due_ms)
@@ -265,16 +225,11 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     if run == 0:
         run = life.run
     learn_run(n, job, life, run)
-    refused = check_run(job, life, run)
+    refused = rules.check_run(life, run, job.queue)
+    if refused is None:
+        refused = rules.may_last(life, client, n.now_ms)
     if refused is not None:
         return refused
-    if life.is_cancelled:
-        life.client = client
-        return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
-    if is_over_time(n, life):
-        limit_ms = life.terms.limit_ms
-        return Refusal(OVER_TIME, (seconds_text(limit_ms),))  # W3.3
-    life.client = client
     extend(n, job, life)
     if n.records is not None:
         n.records.state(job)
@@ -318,17 +273,6 @@ def send_progress(n: Node, id: bytes, life: Life) -> None:
     if life.told_ms + PROGRESS_MS <= n.now_ms:
         life.told_ms = n.now_ms
         send_work(n, n.jobs[id])
-
-
-def is_over_time(n: Node, life: Life) -> bool:
-    """Whether the live run has lasted longer than its TIMELIMIT (W3.3)."""
-    limit_ms = life.terms.limit_ms
-    return limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
-
-
-def limit_text(life: Life) -> bytes:
-    """The reason of a run over its TIMELIMIT: the words of the worker, too (W3.3)."""
-    return b"ran longer than its time limit of %s s" % seconds_text(life.terms.limit_ms)
 
 
 def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
@@ -380,11 +324,8 @@ def is_over(n: Node, job: Job) -> bool:
 
 def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
     """The live run is over; the job's own expiry holds again (W6.3)."""
-    if life.run_state == LIVE:
-        life.run_state = how
-        life.ended_ms = n.now_ms
-        if how == RELEASED:
-            tell_run(n, job, life, RUN_RELEASED, life.worker)
+    if rules.end_run(life, how, n.now_ms) and how == RELEASED:
+        tell_run(n, job, life, RUN_RELEASED, life.worker)
     if life.expire_ms != 0:
         job.expire_ms = life.expire_ms
         life.expire_ms = 0
@@ -447,16 +388,16 @@ def on_fail(
     life = life_of(n, id)
     if life is not None:
         learn_run(n, job, life, run)
-    refused = check_run(job, life, run)
+    refused = rules.check_run(life, run, job.queue)
     if refused is not None or life is None:
         return 0, 0, refused
     tell_runner(n, id, life, client)
     if life.is_cancelled:
         end_cancelled(n, job, life)
         return ENDED, 0, None
-    if is_over_time(n, life):
+    if rules.is_over_time(life, n.now_ms):
         cause = TIMED_OUT
-        reason = limit_text(life)
+        reason = rules.limit_reason(life)
     became = fail(n, job, life, cause, reason, detail, delay_ms, is_final)
     is_waiting = became == BACK and life.is_resting
     return became, max(0, job.qtime_ms - n.now_ms) if is_waiting else 0, None
@@ -478,24 +419,18 @@ def fail(
     `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
     """
     attempt = attempt_of(life.run)
-    is_last = is_final or job.retry_s == 0
-    if is_silent:
-        n.life.crashes += 1
-        is_last = life.crash(n.limits.crashes_max) or is_last
-    else:
-        life.failed = max(life.failed, attempt)
-        is_last = is_last or 0 < life.terms.attempts <= life.failed
+    n.life.crashes += 1 if is_silent else 0
+    is_last = rules.count_failure(life, attempt, is_silent, n.limits.crashes_max)
+    is_last = is_last or is_final or job.retry_s == 0
     reason, detail = fitting(n, job.id, reason, detail, is_last)
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
-    if life.first is None:
-        life.first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
-    life.last = failure
+    rules.keep_failure(life, failure)
     tell_failure(n, job, failure)
     end_run(n, job, life, FAILED)
     n.life.failures += 1
     n.book.fail(job)
     if is_over(n, job):
-        if life.dies_expired():
+        if rules.dies_expired(life):
             go_dead(n, job, life, EXPIRED)
             return DIED
         remove(n, job, stats.EXPIRED)  # W6.2
@@ -503,25 +438,15 @@ def fail(
     if is_last:
         go_dead(n, job, life, cause)  # W5.3
         return DIED
-    give_back(n, job, life, back_off_ms(n, life) if delay_ms < 0 else delay_ms, BY_FAILURE)
+    give_back(n, job, life, next_wait_ms(n, life) if delay_ms < 0 else delay_ms, BY_FAILURE)
     if n.events is not None:
         n.events.nacked(n.now_ms, job, reason if len(reason) > 0 else cause)
     return BACK
 
 
-def back_off_ms(n: Node, life: Life) -> i64:
-    """[W5] The wait before the next run: doubled with each failure and crash (W5.4)."""
-    terms = life.terms
-    wait_ms = terms.first_ms
-    step: i64 = 1
-    while step < life.failed + life.crashes and wait_ms < terms.max_ms:
-        wait_ms *= 2
-        step += 1
-    if wait_ms > terms.max_ms:
-        wait_ms = terms.max_ms
-    if terms.jitter > 0:
-        wait_ms -= wait_ms * terms.jitter // 1000 * n.chance.below(1001) // 1000
-    return wait_ms
+def next_wait_ms(n: Node, life: Life) -> i64:
+    """[W5] The wait before the next run, less a share by chance (W5.4)."""
+    return rules.back_off_ms(life, n.chance.below(1001) if life.terms.jitter > 0 else 0)
 
 
 def on_late(n: Node, job: Job) -> bool:
@@ -539,21 +464,21 @@ def on_late(n: Node, job: Job) -> bool:
             outlive(job, life, due_ms)
             set_due(n, job, due_ms, OUT_HERE)
             return True
-        is_slow = is_over_time(n, life)
+        is_slow = rules.is_over_time(life, n.now_ms)
         if job.retry_s == 0 and not is_slow:
             return False
         if not is_slow:
             due_ms = heard_again_ms(n, job) + i64(job.retry_s) * 1000
             if due_ms > n.now_ms:
-                due_ms = due_by(life, due_ms)
+                due_ms = rules.due_by(life, due_ms)
                 outlive(job, life, due_ms)
                 set_due(n, job, due_ms, OUT_HERE)
                 return True
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
-        reason = (
-            limit_text(life) if is_slow else life.silence(i64(job.retry_s), n.limits.crashes_max)
-        )
+        reason = rules.crash_reason(life, i64(job.retry_s), n.limits.crashes_max)
+        if is_slow:
+            reason = rules.limit_reason(life)
         cause = TIMED_OUT if is_slow else CRASHED
         fail(n, job, life, cause, reason, b"", -1, False, not is_slow)
         return True
@@ -562,9 +487,7 @@ def on_late(n: Node, job: Job) -> bool:
         return False
     if job.flags & ONCE_QUEUED == 0 or life.terms.attempts == 0:
         return False
-    life.unstarted += 1
-    most = n.limits.unstarted_max
-    if 0 < most <= life.unstarted:
+    if rules.count_unstarted(life, n.limits.unstarted_max):
         go_dead(n, job, life, UNSTARTED)  # W6.4
         return True
     if n.records is not None:
@@ -610,7 +533,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
 
 def go_dead_or_end(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """The job's time is over and nobody works on it any more."""
-    if life.dies_expired():
+    if rules.dies_expired(life):
         go_dead(n, job, life, cause)
     else:
         job.expire_ms = n.now_ms

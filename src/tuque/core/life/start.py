@@ -13,12 +13,8 @@ from tuque.core.life.runs import (
     open_job,
 )
 from tuque.core.model.errors import (
-    ATWORK,
     CANCELLED_JOB,
-    DEAD_LETTER,
     LEASED_WORK,
-    MANY_STARTS,
-    NOTDELIVERED,
     RESTING,
     Refusal,
 )
@@ -26,17 +22,17 @@ from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, LEASED, OUT_HERE, QUE
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
     LIVE,
-    STARTS_MAX,
     Life,
     attempt_of,
     run_of,
 )
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import due_by, tell_soon
+from tuque.core.queues.merge_work import tell_soon
 from tuque.core.queues.procedures import dequeue, policy_of
 from tuque.core.queues.requeue import is_delayed
 from tuque.core.records.events import RUN_STARTED
+from tuque.core.work import rules
 
 RUNNING: Final = 0
 WAITING: Final = 1  # its worker is lost: for the end of its RETRY or TIMELIMIT
@@ -62,26 +58,17 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, R
         return None, Refusal(LEASED_WORK)
     if is_held(n, job.id):
         return None, Refusal(RESTING)  # W16.1
-    if life is not None:
-        if life.is_dead:
-            return None, Refusal(DEAD_LETTER, (job.queue,))
-        is_same = life.worker == worker
-        if life.is_cancelled and (is_same or life.run_state != LIVE):
-            reason = life.cancel_reason
+    place: i64 = rules.SCHEDULED if is_delayed(n, job) else rules.DELIVERED
+    if job.state == QUEUED:
+        place = rules.WAITING
+    refused = rules.may_begin(life, place, job.queue, worker, n.now_ms)
+    if refused is not None:
+        if life is not None and refused.code == CANCELLED_JOB:
             end_cancelled(n, job, life)  # W8.3
-            return None, Refusal(CANCELLED_JOB, (reason,))
-        if life.run_state == LIVE:
-            if is_same:
-                life.client = client
-                return life, None  # W2.4
-            since_s = (n.now_ms - life.since_ms) // 1000
-            return None, Refusal(ATWORK, (life.worker, int(since_s)))
-        if life.is_resting and job.state != QUEUED:
-            return None, Refusal(RESTING)  # W2.3
-        if life.starts >= STARTS_MAX:
-            return None, Refusal(MANY_STARTS)
-    if job.state != QUEUED and is_delayed(n, job):
-        return None, Refusal(NOTDELIVERED)  # W2.3
+        return None, refused
+    if life is not None and life.run_state == LIVE:
+        life.client = client
+        return life, None  # W2.4
     if life is None:
         life = new_life(n, job, worker)
     begin_run(n, job, life, worker, client)
@@ -111,19 +98,11 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     is_out = job.state == ACTIVE and job.flags & DELIVERED != 0
     if job.state == QUEUED:
         dequeue(n, job)
-    life.starts += 1
     if worker != n.life.last_worker:
         n.life.last_worker = worker
         n.life.last_hash = hash_here(n, worker)
-    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash, life.replays)  # W1.2
-    life.run_state = LIVE
-    life.since_ms = n.now_ms
-    life.client = client
-    life.unstarted = 0
-    life.is_resting = False
-    if worker != life.worker or len(life.progress) > 0:
-        life.worker = worker
-        life.progress = b""
+    run = run_of(life.failed + 1, life.starts + 1, n.life.last_hash, life.replays)  # W1.2
+    if rules.begin(life, run, worker, client, n.now_ms):
         n.life.weigh(life)
     job.flags |= DELIVERED
     n.life.runs += 1
@@ -185,4 +164,4 @@ def end_of_run(job: Job, life: Life) -> i64:
         due_ms = max(
             due_ms, life.heard_ms + i64(job.retry_s) * 1000
         )  # its timer may not have moved
-    return due_ms if due_ms == 0 else due_by(life, due_ms)
+    return due_ms if due_ms == 0 else rules.due_by(life, due_ms)

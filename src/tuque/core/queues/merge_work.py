@@ -53,7 +53,7 @@ from tuque.core.records.work import (
     put_outcome,
 )
 from tuque.core.tables.work import DROPS
-from tuque.core.work import merge
+from tuque.core.work import merge, rules
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
 EDIT: Final = 4  # Hold.what: the change itself
@@ -396,16 +396,8 @@ def letters_of(n: Node, id: bytes) -> bytes:
 def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
     leave_line(n, job)
-    reason = life.last.reason if life.last is not None else b""
-    n.book.die(job, cause)
-    if n.events is not None:
-        n.events.dead(n.now_ms, job, reason or cause, n.returned(job.id))
-    life.origin = job.queue
-    life.dead_cause = cause
-    life.dead_ms = n.now_ms
-    life.is_resting = False
-    life.expire_ms = 0
-    life.unstarted = 0
+    report_death(n, job, life, cause, life.returned)
+    rules.die(life, cause, job.queue, n.now_ms)
     job.expire_ms = n.now_ms + n.limits.dead_keep_ms
     if job.retry_s == 0:
         job.flags &= 0xFF ^ DELIVERED  # it is handed out once more, as a dead letter
@@ -413,11 +405,18 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     job = to_queue(n, job, dead_queue(job, life))
     n.life.weigh(life)
     n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
-    n.life.dead += 1
     line_up(n, job)
     if job.id in n.life.watchers:
         wake_waiters(n, job.id)  # W9.1
     drop_letters(n)
+
+
+def report_death(n: Node, job: Job, work: Life, cause: bytes, returned: i64) -> None:
+    """[W6] Count the death, and write its event: `returned` times the job came back before."""
+    n.life.dead += 1
+    n.book.die(job, cause)
+    if n.events is not None:
+        n.events.dead(n.now_ms, job, rules.death_reason(work, cause), returned)
 
 
 def drop_letters(n: Node) -> None:
@@ -494,17 +493,9 @@ def expire(n: Node, job: Job) -> None:
     """[G7.2] The open job's time to live is over: it ends, or goes to the dead letters (W6.2)."""
     life = life_of(n, job.id)
     is_open = job.state == ACTIVE or job.state == QUEUED
-    if life is None or life.is_dead or not life.dies_expired() or not is_open:
+    if life is None or life.is_dead or not rules.dies_expired(life) or not is_open:
         remove(n, job, stats.EXPIRED)
         return
     if life.run_state == LIVE:
         life.run_state = RELEASED
     go_dead(n, job, life, EXPIRED)
-
-
-def due_by(life: Life, due_ms: i64) -> i64:
-    """The instant at which a run is over: `due_ms`, or its TIMELIMIT before that (W3.3)."""
-    limit_ms = life.terms.limit_ms
-    if limit_ms > 0 and life.since_ms + limit_ms < due_ms:
-        return life.since_ms + limit_ms
-    return due_ms

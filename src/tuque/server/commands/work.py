@@ -7,9 +7,6 @@ from mypy_extensions import i64
 from tuque.core.life.cancel_update import on_update
 from tuque.core.life.outcomes import end_done, on_done
 from tuque.core.life.runs import (
-    BACK,
-    DIED,
-    GONE,
     if_open,
     on_fail,
     on_progress,
@@ -29,6 +26,7 @@ from tuque.core.model.work import (
 )
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import letters_of
+from tuque.core.work.rules import BACK, DIED, GONE
 from tuque.server.access.tenant import check_growth
 from tuque.server.commands.jobs import check_acted, job_named
 from tuque.server.commands.results import wait_for_update

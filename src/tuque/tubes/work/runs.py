@@ -6,32 +6,15 @@ the last one. Terms, failures and the run are part of the task (tubes/entries/wo
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import (
-    BACK,
-    DIED,
-    ENDED,
-    GONE,
-    back_off_ms,
-    check_run,
-    is_over_time,
-    limit_text,
-    new_life,
-    seconds_text,
-    tell_failure,
-    tell_run,
-)
+from tuque.core.life.runs import new_life, next_wait_ms, tell_failure, tell_run
 from tuque.core.model.errors import (
-    ATWORK,
     CANCELLED_JOB,
-    DEAD_LETTER,
-    DELIVERED_OUT,
     NOTDELIVERED,
-    OVER_TIME,
     Refusal,
 )
 from tuque.core.model.job import OUT_HERE, Update
 from tuque.core.model.stats import BY_FAILURE, BY_NACK, BY_RELEASE
-from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, READY, TAKEN, Task
+from tuque.core.model.task import BYTES, DELAYED, MAX_MS, READY, TAKEN, Task
 from tuque.core.model.work import (
     CRASHED,
     EXPIRED,
@@ -39,7 +22,6 @@ from tuque.core.model.work import (
     LIVE,
     NEVER_S,
     RELEASED,
-    STARTS_MAX,
     TIMED_OUT,
     UNSTARTED,
     Failure,
@@ -49,9 +31,10 @@ from tuque.core.model.work import (
 from tuque.core.node.node import Node
 from tuque.core.node.tables import fitting_reason, put_body
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import RUN_RELEASED, RUN_STARTED
 from tuque.core.records.tubes import tell_task_life
+from tuque.core.work import rules
+from tuque.core.work.rules import BACK, DIED, ENDED, GONE
 from tuque.tubes.entries.keys import carry, work_in
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.log.send import WORK, trace
@@ -85,18 +68,14 @@ def start(
 ) -> tuple[Life | None, Refusal | None]:
     """[T48] START of a task that was delivered (T48.3)."""
     work = life_of(n, task.id)
+    refused = rules.may_begin(work, rules.DELIVERED, task.queue, worker, n.now_ms)
+    if refused is not None:
+        if work is not None and refused.code == CANCELLED_JOB:
+            end_cancelled(n, t, tube, task, work)
+        return None, refused
     if work is not None and work.run_state == LIVE:
-        if work.worker == worker:
-            if work.is_cancelled:
-                return None, end_by_start(n, t, tube, task, work)
-            work.client = client
-            return work, None  # W2.4
-        since_s = (n.now_ms - work.since_ms) // 1000
-        return None, Refusal(ATWORK, (work.worker, int(since_s)))
-    if task.status != TAKEN:
-        return None, Refusal(NOTDELIVERED)
-    if work is not None and work.is_cancelled:
-        return None, end_by_start(n, t, tube, task, work)
+        work.client = client
+        return work, None  # W2.4
     if work is None:
         work = new_life(n, task, worker)
     begin(n, tube, task, work, worker, client, n.now_ms)
@@ -109,22 +88,13 @@ def start(
     return work, None
 
 
-def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> Refusal:
-    """[T48] No run begins of a task that is cancelled: it ends (T48.10)."""
-    end_cancelled(n, t, tube, task, work)
-    return Refusal(CANCELLED_JOB, (work.cancel_reason,))
-
-
 def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
     """[T48] CANCEL: True, the task has ended; False, who has it hears of it (T48.10)."""
     work = life_of(n, task.id)
     if work is None:
         work = new_life(n, task, b"")
-    is_news = not work.is_cancelled
-    if is_news:
-        work.cancel_reason = fitting_reason(n, work, reason)  # the first one stays
-        work.is_cancelled = True
-        n.life.weigh(work)
+    is_news = rules.flag(work, fitting_reason(n, work, reason))
+    n.life.weigh(work)
     if task.status != TAKEN:
         end_cancelled(n, t, tube, task, work)
         return True
@@ -140,16 +110,7 @@ def begin(
     n: Node, tube: Tube, task: Task, life: Life, worker: bytes, client: i64, since_ms: i64
 ) -> None:
     """The run of this take lasts: the journal and other nodes know it (T48.2)."""
-    life.starts = min(i64(task.delivered_count), STARTS_MAX)
-    life.run = run_of_take(task, life)
-    life.run_state = LIVE
-    life.since_ms = since_ms
-    life.client = client
-    life.is_resting = False
-    life.unstarted = 0
-    if worker != life.worker or len(life.progress) > 0:
-        life.worker = worker
-        life.progress = b""
+    if rules.begin(life, run_of_take(task, life), worker, client, since_ms):
         n.life.weigh(life)
     carry(task, life)
     n.life.runs += 1
@@ -175,7 +136,7 @@ def known_run(
             work = new_life(n, task, b"")
         if work.run != run:
             begin(n, tube, task, work, work.worker, client, task.taken_ms)
-    refused = check_run(task, work, run)
+    refused = rules.check_run(work, run, task.queue)
     return (work, None) if refused is None else (None, refused)
 
 
@@ -187,13 +148,10 @@ def at_work(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64) ->
     work, refused = known_run(n, tube, task, run, client)
     if work is None:
         return refused
-    if work.is_cancelled:
-        work.client = client
-        return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # W8.2
-    if is_over_time(n, work):
-        return Refusal(OVER_TIME, (seconds_text(work.terms.limit_ms),))  # W3.3
-    work.client = client
-    at_ms = due_by(work, return_ms(n, tube, task))
+    refused = rules.may_last(work, client, n.now_ms)
+    if refused is not None:
+        return refused
+    at_ms = rules.due_by(work, return_ms(n, tube, task))
     if at_ms > task.qtime_ms:
         arm(n, t, task, at_ms)
         record(n, tube, task)
@@ -248,11 +206,8 @@ def count_return(n: Node, task: Task, life: Life) -> None:
 
 def end_run(n: Node, task: Task, life: Life, how: i64) -> None:
     """The live run is over."""
-    if life.run_state == LIVE:
-        life.run_state = how
-        life.ended_ms = n.now_ms
-        if how == RELEASED:
-            tell_run(n, task, life, RUN_RELEASED, life.worker)
+    if rules.end_run(life, how, n.now_ms) and how == RELEASED:
+        tell_run(n, task, life, RUN_RELEASED, life.worker)
 
 
 def put_back(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
@@ -280,9 +235,9 @@ def on_fail(
     if life is None:
         return 0, 0, refused
     failure.worker = life.worker
-    if is_over_time(n, life):
+    if rules.is_over_time(life, n.now_ms):
         failure.cause = TIMED_OUT
-        failure.reason = limit_text(life)
+        failure.reason = rules.limit_reason(life)
     became = fail(n, t, tube, task, life, failure, delay_ms, is_final)
     is_waiting = became == BACK and life.is_resting
     return became, task.qtime_ms - n.now_ms if is_waiting else 0, None
@@ -303,12 +258,10 @@ def fail(
 
     `is_silent`: its worker is gone, and that uses up no attempt (W6.7).
     """
-    is_last = counts_out(n, life, failure.attempt, is_silent) or is_final
-    if life.first is None:
-        life.first = Failure(
-            failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
-        )
-    life.last = failure
+    n.life.crashes += 1 if is_silent else 0
+    is_last = rules.count_failure(life, failure.attempt, is_silent, n.limits.crashes_max)
+    is_last = is_last or is_final
+    rules.keep_failure(life, failure)
     tell_failure(n, task, failure)
     end_run(n, task, life, FAILED)
     n.life.weigh(life)
@@ -320,12 +273,12 @@ def fail(
         give_up(n, t, tube, task, life, failure.cause)
         return DIED
     if task.dead_ms <= n.now_ms:
-        if life.dies_expired():
+        if rules.dies_expired(life):
             give_up(n, t, tube, task, life, EXPIRED)  # T48.14
             return DIED
         expire(n, t, tube, task)
         return GONE
-    wait_ms = back_off_ms(n, life) if delay_ms < 0 else delay_ms
+    wait_ms = next_wait_ms(n, life) if delay_ms < 0 else delay_ms
     life.is_resting = wait_ms > 0
     tube.calls.release += 1
     count_return(n, task, life)
@@ -347,22 +300,13 @@ def fail_take(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> i64:
     return task.qtime_ms - n.now_ms if delay_ms > 0 else 0
 
 
-def counts_out(n: Node, work: Life, attempt: i64, is_silent: bool) -> bool:
-    """Count the failed run; whether the task has no other one (W5.3, W6.7)."""
-    if is_silent:
-        n.life.crashes += 1
-        return work.crash(n.limits.crashes_max)
-    work.failed = max(work.failed, attempt)
-    return 0 < work.terms.attempts <= work.failed
-
-
 def is_unstarted(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> bool:
     """[T48] ttr of a delivery is over that nobody began: whether that was one too many (W6.4)."""
     if work.terms.attempts == 0:
         return False
-    work.unstarted += 1
+    is_too_many = rules.count_unstarted(work, n.limits.unstarted_max)
     carry(task, work)
-    if work.unstarted < n.limits.unstarted_max or n.limits.unstarted_max == 0:
+    if not is_too_many:
         return False
     give_up(n, t, tube, task, work, UNSTARTED)
     return True
@@ -374,10 +318,12 @@ def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     if work is None or work.run_state != LIVE:
         return False
     tube.calls.ttr += 1
-    is_slow = is_over_time(n, work)
+    is_slow = rules.is_over_time(work, n.now_ms)
     if work.client >= 0:
         n.life.calls.append((int(work.client), task.id, int(work.run)))
-    reason = limit_text(work) if is_slow else work.silence(i64(task.retry_s), n.limits.crashes_max)
+    reason = rules.crash_reason(work, i64(task.retry_s), n.limits.crashes_max)
+    if is_slow:
+        reason = rules.limit_reason(work)
     cause = TIMED_OUT if is_slow else CRASHED
     failure = Failure(n.now_ms, attempt_of(work.run), work.worker, cause, reason, b"")
     fail(n, t, tube, task, work, failure, -1, False, not is_slow)
@@ -425,14 +371,10 @@ def why_not_updated(
     n: Node, tube: Tube, task: Task, work: Life | None, asked: Update
 ) -> Refusal | None:
     """Why the task cannot be changed (W10.2); None: it can."""
-    if task.status == BURIED:
-        return Refusal(DEAD_LETTER, (task.queue,))
-    if task.status == TAKEN:
-        if work is not None and work.run_state == LIVE:
-            return Refusal(ATWORK, (work.worker, int((n.now_ms - work.since_ms) // 1000)))
-        if work is not None and work.is_cancelled:
-            return Refusal(CANCELLED_JOB, (work.cancel_reason,))
-        return Refusal(DELIVERED_OUT, (int((n.now_ms - task.taken_ms) // 1000),))
+    place = rules.DELIVERED if task.status == TAKEN else rules.WAITING
+    refused = rules.may_change(work, place, task.queue, task.taken_ms, n.now_ms)
+    if refused is not None:
+        return refused
     driver = tube.driver
     assert isinstance(driver, Tasks)
     if int(task.number) in driver.plans.held:
