@@ -12,6 +12,7 @@ from sim.flaws.switches import Flaw, Patch, everywhere
 from sim.flaws.tubes import one_tube
 from tuque.core.life import (
     cancel_update,
+    holders,
     outcomes,
     runs,
     start,
@@ -46,7 +47,7 @@ def begun_in_words_only() -> list[Patch]:
 
     def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | None:
         life = Life(NO_TERMS, b"")
-        life.run = run_of(1, 1, runs.hash_here(n, worker))
+        life.run = run_of(1, 1, holders.hash_here(n, worker))
         return life
 
     return everywhere(start.begin_delivered, begin_delivered)
@@ -58,7 +59,7 @@ def tokens_are_alike() -> list[Patch]:
     def hash_here(n: Node, worker: bytes) -> int:
         return 0
 
-    return everywhere(runs.hash_here, hash_here)
+    return everywhere(holders.hash_here, hash_here)
 
 
 def outcomes_go_early() -> list[Patch]:

@@ -14,7 +14,8 @@ from tuque.core.life.cancel_update import FLAGGED
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask
 from tuque.core.life.outcomes import on_done, outcome_of
-from tuque.core.life.runs import end_cancelled, on_fail
+from tuque.core.life.runs import on_fail
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.work import (
     DONE,
     GONE,

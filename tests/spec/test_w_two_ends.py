@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tuque.core.life.outcomes import on_done
-from tuque.core.life.runs import end_cancelled
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.work import DONE, Outcome, run_of
 from tuque.core.msgs.bus import SetAck
 from tuque.core.queues.merge_work import packed_outcome

@@ -5,12 +5,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.copies.ack_gc import retire
-from tuque.core.life.runs import tell_run
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
     GONE,
-    Failure,
     Life,
 )
 from tuque.core.node.node import Node
@@ -72,14 +70,6 @@ def letter_of(n: Node, id: bytes) -> Letter | None:
     return Letter(job, life)
 
 
-def last_of(life: Life) -> Failure:
-    """The last failure, or an empty one."""
-    last = life.last
-    if last is not None:
-        return last
-    return Failure(0, 0, b"", b"", b"", b"")
-
-
 def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
     job, life = letter.job, letter.life
@@ -87,19 +77,24 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
         return policy_of(n).replay(n, job, queue)  # T48.13
     if job.flags & LEASED:
         return False
-    tell_run(n, job, life, REPLAYED, life.dead_cause)
-    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
-    leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
-    rules.revive(life, n.now_ms)
+    revive(n, job, life)
+    leave_line(n, job)
     job.expire_ms = n.now_ms + life.ttl_ms
     job.flags &= 0xFF ^ DELIVERED
     job = to_queue(n, job, to)
-    n.life.weigh(life)
-    n.life.replayed += 1
     line_up(n, job)
     look_again(n, job.id)  # T50.5
     return True
+
+
+def revive(n: Node, job: Job, life: Life) -> None:
+    """[W12] The letter is none any more; its placement gives it back to workers (W12.4, T48.13)."""
+    n.record_run(job, life, REPLAYED, life.dead_cause)
+    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
+    rules.revive(life, n.now_ms)
+    n.life.weigh(life)
+    n.life.replayed += 1
 
 
 def purge(n: Node, letter: Letter) -> bool:

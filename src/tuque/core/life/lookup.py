@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.requeue_messages import known_job, learn_of_worker
 from tuque.core.life.cancel_update import UNKNOWN, on_cancel
+from tuque.core.life.holders import outlive
 from tuque.core.life.outcomes import (
     RESULT,
     is_agreed,
@@ -22,7 +23,6 @@ from tuque.core.life.outcomes import (
     silent,
     unknown,
 )
-from tuque.core.life.runs import outlive
 from tuque.core.model.errors import NOREACH_YET, Refusal
 from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, QUEUED_THERE, Job
 from tuque.core.model.work import (

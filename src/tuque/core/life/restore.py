@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import outlive
+from tuque.core.life.holders import outlive
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, ONCE_QUEUED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (

@@ -182,6 +182,11 @@ class Life:
         self.tenant = b""  # that pays for them; empty: none (N11.2)
         self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
 
+    def last_failure(self) -> Failure:
+        """The last failure, or an empty one."""
+        last = self.last
+        return Failure(0, 0, b"", b"", b"", b"") if last is None else last
+
     def detail_bytes(self) -> i64:
         """Bytes of the details of its failures that are worth dropping."""
         size: i64 = 0

@@ -15,6 +15,7 @@ from tuque.core.model.rows import Instants
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     LIFE_BYTES,
+    LIVE,
     NO_ROOM,
     NO_TERMS,
     TERMS_BYTES,
@@ -258,6 +259,13 @@ class Lives:
             self.terms[key] = terms
         self.asked_terms, self.found_terms = terms, found
         return found
+
+    def stop_runner(self, id: bytes, work: Life, client: i64 = -1) -> None:
+        """[W8] The connection that last spoke of the run at work learns that it is cancelled or
+        over, unless it is this one, which says so (W8.2).
+        """
+        if work.run_state == LIVE and work.client >= 0 and work.client != client:
+            self.calls.append((int(work.client), id, int(work.run)))
 
     def weigh(self, work: Life) -> None:
         """Count its bytes anew after a change."""

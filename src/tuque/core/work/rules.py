@@ -62,14 +62,16 @@ GONE: Final = 3  # it expired
 
 
 def state_of(work: Life | None, place: i64) -> i64:
-    """The state; `place`: SCHEDULED, WAITING or DELIVERED, where its placement has the job."""
+    """The state; `place` is where its placement has the job: SCHEDULED, WAITING, DELIVERED, or
+    BACK_OFF of a job without a run.
+    """
     if work is None:
         return place
     if work.is_dead:
         return DEAD
     if work.run_state == LIVE:
         return RUNNING
-    return BACK_OFF if work.is_resting and place != WAITING else place
+    return BACK_OFF if work.is_resting else place
 
 
 def refusal(code: i64, work: Life | None, queue: bytes, out_ms: i64, now_ms: i64) -> Refusal | None:
@@ -100,7 +102,8 @@ def may_begin(
             return Refusal(CANCELLED_JOB, (work.cancel_reason,))
         if is_mine and is_live:
             return None
-    code: i64 = STARTED[state_of(work, place)]
+    state = state_of(work, place)
+    code: i64 = STARTED[WAITING if state == BACK_OFF and place == WAITING else state]
     if code != 0:
         return refusal(code, work, queue, 0, now_ms)
     return Refusal(MANY_STARTS) if work is not None and work.starts >= STARTS_MAX else None
@@ -168,6 +171,14 @@ def due_by(work: Life, due_ms: i64) -> i64:
     if limit_ms > 0 and work.since_ms + limit_ms < due_ms:
         return work.since_ms + limit_ms
     return due_ms
+
+
+def may_release(work: Life | None, place: i64, run: i64) -> bool:
+    """[W4] RELEASE is for the run at work, or with 0 for a delivery that nobody began (W4.1)."""
+    state = state_of(work, place)
+    if work is not None and state == RUNNING:
+        return run == work.run and place != WAITING
+    return run == 0 and state == DELIVERED
 
 
 def end_run(work: Life, how: i64, now_ms: i64) -> bool:
@@ -292,6 +303,18 @@ def revive(work: Life, now_ms: i64) -> None:
     work.progress = b""
     work.packed_bytes = 0
     work.ended_ms = now_ms
+
+
+def change(work: Life, headers: bytes | None, attempts: i64) -> bool:
+    """[W10] UPDATEJOB: other headers, and attempts if not -1 (W10.1). Whether the terms are other
+    ones, which are to be shared.
+    """
+    if headers is not None:
+        work.headers = headers
+    if attempts < 0:
+        return False
+    work.terms = work.terms.with_attempts(attempts)
+    return True
 
 
 def may_change(

@@ -6,14 +6,8 @@ from mypy_extensions import i64
 
 from tuque.core.life.cancel_update import on_update
 from tuque.core.life.outcomes import end_done, on_done
-from tuque.core.life.runs import (
-    if_open,
-    on_fail,
-    on_progress,
-    on_release,
-    on_work,
-)
-from tuque.core.life.start import start
+from tuque.core.life.runs import on_fail, on_progress, on_release, on_work
+from tuque.core.life.start import if_open, start
 from tuque.core.model.errors import GIVEN_AWAY, NOJOB, NOTDELIVERED, Refusal
 from tuque.core.model.job import Update
 from tuque.core.model.work import (

@@ -24,7 +24,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.work.dead_letters import run_out
-from tuque.tubes.work.runs import is_silent, is_unstarted
+from tuque.tubes.work.leader import is_silent, is_unstarted
 from tuque.tubes.work.transitions import (
     arm,
     end,
@@ -104,7 +104,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         if task.status == TAKEN and has_more_time(n, t, tube, task):
             return  # T48.9
         if task.status == TAKEN:
-            if not is_silent(n, t, tube, task):
+            if not is_silent(n, tube, task):
                 end_take(n, t, tube, task)
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7

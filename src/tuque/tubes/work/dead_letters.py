@@ -10,7 +10,8 @@ Must not know: the caller, which has checked that the tube runs here.
 from mypy_extensions import i64
 
 from tuque.core.copies.ack import bury_task, hand_on
-from tuque.core.life.runs import new_life, tell_run
+from tuque.core.life.dead_letters import revive as work_anew
+from tuque.core.life.start import new_life
 from tuque.core.model import stats
 from tuque.core.model.task import BURIED, READY, TTL_MAX_MS, Task
 from tuque.core.model.work import (
@@ -169,11 +170,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     assert life is not None, "a dead task has no life"
     if key_holder(n, tube, task) is not None:
         return False
-    tell_run(n, task, life, REPLAYED, life.dead_cause)
-    n.life.remove_dead_letter(tube.name, task.id, life, len(task.body))
-    rules.revive(life, n.now_ms)
-    n.life.weigh(life)
-    n.life.replayed += 1
+    work_anew(n, task, life)
     set_end(n, task, life.ttl_ms)
     carry(task, life)
     tube.calls.kick += 1
@@ -190,7 +187,7 @@ def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
     life = leave_life(n, task)
     assert life is not None, "a dead task has no life"
     reason = life.last.reason if life.last is not None else b""
-    tell_run(n, task, life, REPLAYED, life.dead_cause)
+    n.record_run(task, life, REPLAYED, life.dead_cause)
     conclude_life(n, task, life, LETTERED, life.run, None, reason)
     rules.revive(life, n.now_ms)
     hand_on(n, task, life, queue, min(life.ttl_ms, NEVER_S * 1000), False)
