@@ -52,6 +52,7 @@ from tuque.tubes.work.transitions import (
     arm,
     change,
     end,
+    end_task,
     expire,
     record_whole,
     tell,
@@ -67,13 +68,10 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes)
     if len(life.terms.dead) == 0:
         bury(n, t, tube, task, life, cause)
         return
-    reason = life.last.reason if life.last is not None else b""
     leave_life(n, task)
-    conclude_life(n, task, life, LETTERED, life.run, None, reason)  # W7.2
+    conclude_life(n, task, life, LETTERED, life.run, None, life.last_failure().reason)  # W7.2
     bury_task(n, task, life, cause)
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+    end_task(n, t, tube, task)
 
 
 def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
@@ -186,15 +184,12 @@ def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
     """[T48] The body of the dead task goes on in a queue, as a new job; the task ends (T48.13)."""
     life = leave_life(n, task)
     assert life is not None, "a dead task has no life"
-    reason = life.last.reason if life.last is not None else b""
     n.record_run(task, life, REPLAYED, life.dead_cause)
-    conclude_life(n, task, life, LETTERED, life.run, None, reason)
+    conclude_life(n, task, life, LETTERED, life.run, None, life.last_failure().reason)
     rules.revive(life, n.now_ms)
     hand_on(n, task, life, queue, min(life.ttl_ms, NEVER_S * 1000), False)
     n.life.replayed += 1
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+    end_task(n, t, tube, task)
 
 
 def replay(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> bool:

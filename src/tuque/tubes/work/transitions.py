@@ -411,7 +411,7 @@ def ends_cancelled(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
 
 
 def end_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """[T48] The task was cancelled: it is gone (T48.10)."""
+    """[T48] The task has ended: cancelled (T48.10), or as a letter elsewhere (T48.12, T48.13)."""
     tube.calls.delete += 1
     tube.calls.done += 1
     end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
