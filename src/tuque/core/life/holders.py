@@ -164,9 +164,7 @@ def hash_here(n: Node, worker: bytes) -> i64:
 
 def hears_since_ms(n: Node, job: Job) -> i64:
     """[W6] Since when this node could hear of the job's runs (W6.1)."""
-    at_ms = n.life.deaf_ms
-    if n.records is not None and n.records.is_failing:
-        at_ms = n.now_ms  # WORKING is refused (J6.1)
+    at_ms = n.deaf_until_ms()
     if job.holders != 1:
         for slot in slots_of(job.holders):
             at_ms = max(at_ms, n.peers[slot].linked_ms)

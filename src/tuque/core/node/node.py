@@ -382,6 +382,13 @@ class Node:
         work = self.life.by_id.get(id)
         return 0 if work is None else work.returned
 
+    def deaf_until_ms(self) -> i64:
+        """[W6] Until when no worker could report here: after a standstill, or while the journal
+        fails, so that WORKING is refused (W6.1, J6.1).
+        """
+        is_failing = self.records is not None and self.records.is_failing
+        return self.now_ms if is_failing else self.life.deaf_ms
+
     def record_run(self, job: Job, work: Life, kind: i64, text: bytes) -> None:
         """[E1] Write an event of the latest run, if events are written (E1.7)."""
         if self.events is not None:

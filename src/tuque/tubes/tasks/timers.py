@@ -67,10 +67,7 @@ def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     is_live = life is not None and life.run_state == LIVE
     if life is not None and is_live and rules.is_over_time(life, n.now_ms):
         return False
-    at_ms = max(tube.hears_ms, n.life.deaf_ms)
-    if n.records is not None and n.records.is_failing:
-        at_ms = n.now_ms  # WORKING is refused (J6.1)
-    due_ms = at_ms + return_ms(n, tube, task) - n.now_ms
+    due_ms = max(tube.hears_ms, n.deaf_until_ms()) + return_ms(n, tube, task) - n.now_ms
     if life is not None and is_live:
         due_ms = rules.due_by(life, due_ms)
     if due_ms <= n.now_ms:
