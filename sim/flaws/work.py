@@ -27,8 +27,8 @@ from tuque.core.model.work import (
     run_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.queues import merge_work
-from tuque.core.queues.merge_work import go_dead
+from tuque.core.queues import work_copies
+from tuque.core.queues.work_copies import go_dead
 from tuque.core.tables.work import Lives
 from tuque.core.work import rules
 from tuque.server.commands import dead
@@ -119,7 +119,7 @@ def refused_edits_stand() -> list[Patch]:
     def why_not(n: Node, job: Job, life: Life | None, edit: Update) -> Refusal | None:
         refused = sound(n, job, life, edit)
         if refused is not None and edit.body is not None:
-            merge_work.set_body(n, job, edit.body)
+            work_copies.set_body(n, job, edit.body)
         return refused
 
     return everywhere(sound, why_not)
@@ -148,7 +148,7 @@ def all_ends_are_done() -> list[Patch]:
 
 def bodies_are_cut() -> list[Patch]:
     """W10.1: UPDATEJOB gives the job another body than it was told."""
-    sound = merge_work.set_body
+    sound = work_copies.set_body
 
     def set_body(n: Node, job: Job, body: bytes) -> None:
         sound(n, job, body + b"9")

@@ -33,7 +33,7 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import check_lives
-from tuque.core.queues.merge_work import adopt_life, packed_life
+from tuque.core.queues.work_copies import adopt_life, packed_life
 from tuque.core.repair.node_loss import on_ask
 from tuque.core.work.rules import DIED
 from world import World

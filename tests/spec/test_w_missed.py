@@ -21,7 +21,7 @@ from tuque.core.model.work import (
     Terms,
     attempt_of,
 )
-from tuque.core.queues.merge_work import life_message
+from tuque.core.queues.work_copies import life_message
 from tuque.core.records.jobs import LIFE, VOTE_MARKS
 from tuque.core.work.rules import BACK, DIED
 from world import World

@@ -23,8 +23,8 @@ from tuque.core.model.task import Task
 from tuque.core.model.work import LETTERED, Life
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import conclude, record_job, running
-from tuque.core.queues.merge_work import drop_letters, report_death
 from tuque.core.queues.procedures import policy_of, remove
+from tuque.core.queues.work_copies import drop_letters, report_death
 from tuque.core.work import rules
 
 LETTER: Final = b"deadletter"  # by the command, not by the node

@@ -57,14 +57,14 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of, record_job, wake_waiters
-from tuque.core.queues.merge_work import (
+from tuque.core.queues.procedures import dequeue, enqueue, policy_of
+from tuque.core.queues.work_copies import (
     EDIT,
     edit_message,
     set_body,
     take_edit,
     unpack_life,
 )
-from tuque.core.queues.procedures import dequeue, enqueue, policy_of
 from tuque.core.tables.work import Change, Holding
 from tuque.core.work import rules
 

@@ -13,8 +13,8 @@ from tuque.core.model.work import (
 )
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import conclude, life_of, look_again
-from tuque.core.queues.merge_work import leave_line, line_up, to_queue
 from tuque.core.queues.procedures import policy_of
+from tuque.core.queues.work_copies import leave_line, line_up, to_queue
 from tuque.core.records.events import REPLAYED
 from tuque.core.work import rules
 

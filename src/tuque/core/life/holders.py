@@ -27,7 +27,6 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.queue import Placement
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import go_dead, leave_line, send_work, tell_soon
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RELEASE,
@@ -38,6 +37,7 @@ from tuque.core.queues.procedures import (
     retry_due_ms,
 )
 from tuque.core.queues.requeue import is_delayed
+from tuque.core.queues.work_copies import go_dead, leave_line, send_work, tell_soon
 from tuque.core.work import rules
 from tuque.core.work.merge import believe
 

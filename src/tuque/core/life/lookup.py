@@ -34,13 +34,13 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
 from tuque.core.node.tables import rehouse
 from tuque.core.queues.ends import look_again, reach_changed, record_job, wake_waiters
-from tuque.core.queues.merge_work import (
+from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
+from tuque.core.queues.work_copies import (
     edit_message,
     life_message,
     send_work_to,
     unpack_life,
 )
-from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
 from tuque.core.tables.work import Asking
 from tuque.core.work.merge import cause_of, end_death, is_behind, merge, take_death
 

@@ -53,9 +53,9 @@ from tuque.core.queues.ends import (
     life_of,
     note_large,
 )
-from tuque.core.queues.merge_work import drop_letters, has_surplus, tell_untold
 from tuque.core.queues.procedures import policy_of
 from tuque.core.queues.requeue import is_delayed, on_enqueue
+from tuque.core.queues.work_copies import drop_letters, has_surplus, tell_untold
 from tuque.core.tables.work import Asking
 from tuque.core.work import rules
 

@@ -46,12 +46,12 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import set_due
 from tuque.core.node.tables import brief, fitting, may_grow
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import go_dead, send_work
 from tuque.core.queues.procedures import (
     may_enqueue,
     policy_of,
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
+from tuque.core.queues.work_copies import go_dead, send_work
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
 from tuque.core.work import rules
 from tuque.core.work.rules import BACK, DIED, ENDED, GONE

@@ -19,7 +19,7 @@ from tuque.core.model.work import (
     run_text,
 )
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import letters_of
+from tuque.core.queues.work_copies import letters_of
 from tuque.core.work.rules import BACK, DIED, GONE
 from tuque.server.access.tenant import check_growth
 from tuque.server.commands.jobs import check_acted, job_named

@@ -28,7 +28,7 @@ from tuque.core.queues.ends import (
     life_of,
     look_again,
 )
-from tuque.core.queues.merge_work import drop_letters, report_death
+from tuque.core.queues.work_copies import drop_letters, report_death
 from tuque.core.records.events import REPLAYED
 from tuque.core.tables.work import count_of, last_serial
 from tuque.core.work import rules

@@ -1,4 +1,4 @@
-"""Two views of one job's work become one; a failed job becomes a dead letter (SPEC W6, W14).
+"""The work of a job goes to the other holders and comes from them; dead letters (SPEC W6, W14).
 
 In messages, packed: the sender's clock, i64 ms, then a journal record (core/msgs/packed.py).
 An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
