@@ -293,7 +293,7 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     """Why the job cannot be changed (W10.2); None: it can."""
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
-    place = rules.DELIVERED if is_out_at(n, job) else rules.WAITING
+    place: i64 = rules.DELIVERED if is_out_at(n, job) else rules.WAITING
     refused = rules.may_change(life, place, job.queue, job.last_ms, n.now_ms)
     if refused is not None:
         return refused

@@ -103,7 +103,9 @@ def may_begin(
         if is_mine and is_live:
             return None
     state = state_of(work, place)
-    code: i64 = STARTED[WAITING if state == BACK_OFF and place == WAITING else state]
+    if state == BACK_OFF and place == WAITING:
+        state = WAITING  # it was queued since
+    code: i64 = STARTED[state]
     if code != 0:
         return refusal(code, work, queue, 0, now_ms)
     return Refusal(MANY_STARTS) if work is not None and work.starts >= STARTS_MAX else None

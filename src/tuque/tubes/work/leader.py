@@ -232,7 +232,7 @@ def why_not_updated(
     n: Node, tube: Tube, task: Task, work: Life | None, asked: Update
 ) -> Refusal | None:
     """Why the task cannot be changed (W10.2); None: it can."""
-    place = rules.DELIVERED if task.status == TAKEN else rules.WAITING
+    place: i64 = rules.DELIVERED if task.status == TAKEN else rules.WAITING
     refused = rules.may_change(work, place, task.queue, task.taken_ms, n.now_ms)
     if refused is not None:
         return refused
