@@ -85,13 +85,15 @@ def letters_have_no_reason() -> list[Patch]:
 
 def starts_are_not_counted() -> list[Patch]:
     """W1.2: each run of a job has the number of the first one."""
-    sound = start.begin_run
+    sound = holders.Holders.begin
 
-    def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
-        life.starts = 0
-        sound(n, job, life, worker, client)
+    def begin(
+        self: holders.Holders, n: Node, job: Job, work: Life, worker: bytes, client: i64
+    ) -> None:
+        work.starts = 0
+        sound(self, n, job, work, worker, client)
 
-    return everywhere(sound, begin_run)
+    return [(holders.Holders, "begin", begin)]
 
 
 def letters_forget_an_attempt() -> list[Patch]:

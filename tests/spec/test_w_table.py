@@ -281,7 +281,8 @@ class Sheet:
             self.over = "done"
             return 1
         elif event == "RELEASE":
-            return self.give_back() if rules.may_release(work, place, self.run) else ""
+            is_out = place == rules.DELIVERED and rules.may_release(work, self.run)
+            return self.give_back() if is_out else ""
         elif event == "NACK":
             is_out = state in (rules.DELIVERED, rules.RUNNING, rules.BACK_OFF)
             return self.give_back() if is_out else ""

@@ -283,26 +283,20 @@ class TubePolicy(Tubes):
         """[T1] What the task is, and what to use, if it is no job; else b"" (T1.11)."""
         return what_is(task.entry)
 
-    def admits(self, n: Node, job: Job, client: i64) -> Refusal | None:
-        """[T48] START (T48.3)."""
+    def where(self, n: Node, job: Job, client: i64) -> i64:
+        """[T48] START is for who has taken the task (T48.3)."""
         assert isinstance(job, Task)
         if job.status == BURIED:
-            return Refusal(DEAD_LETTER, (job.queue,))
-        return None if operations.may_finish(self, job, client) else Refusal(NOTDELIVERED)
+            return -DEAD_LETTER
+        return rules.DELIVERED if operations.may_finish(self, job, client) else -NOTDELIVERED
 
-    def where(self, n: Node, job: Job) -> i64:
-        """[T48] Who may begin has taken the task (T48.3)."""
-        return rules.DELIVERED
-
-    def next_run(self, n: Node, job: Job, work: Life, worker: bytes) -> i64:
-        """[T48] It follows from the take (T48.3)."""
+    def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
+        """[T48] START of the take; its timer is that of its TIMELIMIT (T48.3, W3.3)."""
         assert isinstance(job, Task)
-        return transitions.run_of_take(job, work)
-
-    def began(self, n: Node, job: Job, work: Life) -> None:
-        """[T48] START has begun a run (T48.2)."""
-        assert isinstance(job, Task)
-        leader.began(n, self, self.tube_of(job), job, work)
+        tube = self.by_name[job.queue]
+        leader.begin(n, tube, job, work, worker, client, n.now_ms)
+        if work.terms.limit_ms > 0:
+            leader.limit(n, self, tube, job, work)
 
     def known_run(
         self, n: Node, job: Job, run: i64, client: i64

@@ -26,7 +26,6 @@ from tuque.core.model.work import Life, hash_of, run_of
 from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.queue import Placement
-from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RELEASE,
@@ -49,30 +48,32 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 class Holders(Placement):
     """What they do at each hook (core/node/queue.py)."""
 
-    def admits(self, n: Node, job: Job, client: i64) -> Refusal | None:
-        """Not of a job that a group leases, or that is held for a change."""
+    def where(self, n: Node, job: Job, client: i64) -> i64:
+        """By the state of this copy; not of one that a group leases, or that is held (W16.1)."""
         if job.flags & LEASED:
-            return Refusal(LEASED_WORK)
-        return Refusal(RESTING) if is_held(n, job.id) else None  # W16.1
-
-    def where(self, n: Node, job: Job) -> i64:
-        """By the state of this copy."""
+            return -LEASED_WORK
+        if len(n.life.held) > 0 and is_held(n, job.id):
+            return -RESTING
         if job.state == QUEUED:
             return rules.WAITING
-        return rules.SCHEDULED if is_delayed(n, job) else rules.DELIVERED
+        if job.flags & DELIVERED == 0 and is_delayed(n, job):
+            return rules.SCHEDULED
+        return rules.DELIVERED
 
-    def next_run(self, n: Node, job: Job, work: Life, worker: bytes) -> i64:
-        """Anybody who knows the id may begin, at any holder: its worker and node tell (W1.2)."""
-        if worker != n.life.last_worker:
-            n.life.last_worker = worker
-            n.life.last_hash = hash_here(n, worker)
-        return run_of(work.failed + 1, work.starts + 1, n.life.last_hash, work.replays)
-
-    def began(self, n: Node, job: Job, work: Life) -> None:
-        """It leaves its queue; the other holders get the work soon (W14.3)."""
+    def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
+        """Anybody who knows the id may begin, at any holder: its worker and node are in the token
+        (W1.2). The job leaves its queue; the other holders get the work soon (W14.3).
+        """
         is_out = job.state == ACTIVE and job.flags & DELIVERED != 0
         if job.state == QUEUED:
             dequeue(n, job)
+        if worker != n.life.last_worker:
+            n.life.last_worker = worker
+            n.life.last_hash = hash_here(n, worker)
+        run = run_of(work.failed + 1, work.starts + 1, n.life.last_hash, work.replays)
+        if rules.begin(work, run, worker, client, n.now_ms):
+            n.life.weigh(work)
+        n.life.runs += 1
         job.flags |= DELIVERED
         is_timed = job.holders == 1 and work.terms.limit_ms == 0 and job.qtime_ms > n.now_ms
         if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
@@ -94,7 +95,7 @@ class Holders(Placement):
         """A worker that names a later run than this node knows is believed (W14.5)."""
         if is_held(n, job.id):
             return None, Refusal(CHANGING)  # W16.1
-        work = life_of(n, job.id)
+        work = n.life.by_id.get(job.id)
         if work is not None and job.holders != 1 and believe(work, run, n.now_ms):
             if job.state == QUEUED:
                 dequeue(n, job)

@@ -5,7 +5,6 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.life.holders import (
-    HOLDERS,
     give_back,
     hears_since_ms,
     is_held,
@@ -25,6 +24,7 @@ from tuque.core.model.job import (
     LEASED,
     ONCE_QUEUED,
     OUT_HERE,
+    QUEUED,
     Job,
 )
 from tuque.core.model.stats import BY_FAILURE, BY_RELEASE
@@ -85,9 +85,9 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     if task is not None:
         return on_working(n, id, client)
     life = life_of(n, id)
-    if is_held(n, id):
-        return Refusal(CHANGING)  # W16.1
     if life is None or (run == 0 and life.run_state != LIVE):
+        if is_held(n, id):
+            return Refusal(CHANGING)  # W16.1
         if run != 0:
             job, refused = open_job(n, id)
             return refused if job is None else Refusal(NO_RUN_YET)
@@ -100,9 +100,8 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
 
 def keep_at_work(n: Node, job: Job, run: i64, client: i64) -> Refusal | None:
     """[W3] The worker of the run reports; 0: of the one at work (W3.1, W3.2)."""
-    work = life_of(n, job.id)
-    if run == 0 and work is not None:
-        run = work.run
+    if run == 0:
+        run = n.life.by_id[job.id].run
     place = place_of(n, job)
     work, refused = place.known_run(n, job, run, client)
     if work is not None:
@@ -159,9 +158,9 @@ def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) ->
     if job is None or job.flags & LEASED or is_held(n, id):
         return False
     life = life_of(n, id)
-    if not rules.may_release(life, HOLDERS.where(n, job), run):
+    if job.state == QUEUED or job.flags & DELIVERED == 0 or job.retry_s == 0:
         return False
-    if job.flags & DELIVERED == 0 or job.retry_s == 0:
+    if not rules.may_release(life, run):
         return False
     if life is not None:
         n.life.stop_runner(id, life, client)

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.holders import place_of
+from tuque.core.life.holders import HOLDERS, place_of
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     CANCELLED_JOB,
@@ -21,6 +21,7 @@ from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import CANCELLED, LIVE, NO_TERMS, RELEASED, Life
 from tuque.core.node.node import Node
+from tuque.core.node.queue import Placement
 from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.procedures import policy_of
 from tuque.core.records.events import RUN_STARTED
@@ -107,12 +108,14 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
 
 def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, Refusal | None]:
     """[W2] As `on_start`, of an open job: its life with the run, or why there is none."""
-    place = place_of(n, job)
-    refused = place.admits(n, job, client)
-    if refused is not None:
-        return None, refused
-    life = life_of(n, job.id)
-    refused = rules.may_begin(life, place.where(n, job), job.queue, worker, n.now_ms)
+    place: Placement = HOLDERS
+    if isinstance(job, Task):
+        place = policy_of(n)
+    at = place.where(n, job, client)
+    life = n.life.by_id.get(job.id)
+    if at < 0:
+        return None, rules.refusal(-at, life, job.queue, 0, n.now_ms)
+    refused = rules.may_begin(life, at, job.queue, worker, n.now_ms)
     if refused is not None:
         if life is not None and refused.code == CANCELLED_JOB:
             end_cancelled(n, job, life)  # W8.3
@@ -122,7 +125,9 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, R
         return life, None  # W2.4
     if life is None:
         life = new_life(n, job, worker)
-    begin_run(n, job, life, worker, client)
+    place.begin(n, job, life, worker, client)
+    if n.events is not None:
+        n.record_run(job, life, RUN_STARTED, worker)
     return life, None
 
 
@@ -139,18 +144,10 @@ def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | Non
     if life is not None:
         return start(n, job, worker, client)[0]
     life = new_life(n, job, worker)
-    begin_run(n, job, life, worker, client)
+    HOLDERS.begin(n, job, life, worker, client)
+    if n.events is not None:
+        n.record_run(job, life, RUN_STARTED, worker)
     return life
-
-
-def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
-    """[W2] The job is at work from now on (W2.5)."""
-    place = place_of(n, job)
-    if rules.begin(life, place.next_run(n, job, life, worker), worker, client, n.now_ms):
-        n.life.weigh(life)
-    n.life.runs += 1
-    place.began(n, job, life)
-    n.record_run(job, life, RUN_STARTED, worker)
 
 
 # ---- The status of a run that a worker has begun: at work, or due again when (SPEC O12)

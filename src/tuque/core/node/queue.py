@@ -126,20 +126,14 @@ class Placement:
     tube. What each event does to the work itself is in core/work.
     """
 
-    def admits(self, n: Node, job: Job, client: i64) -> Refusal | None:
-        """START: why the client begins no run, whatever the work of the job."""
+    def where(self, n: Node, job: Job, client: i64) -> i64:
+        """START: SCHEDULED, WAITING or DELIVERED (core/work/rules.py); below 0, the code of the
+        error why this client begins no run, whatever the work of the job.
+        """
         raise AssertionError("no placement")
 
-    def where(self, n: Node, job: Job) -> i64:
-        """SCHEDULED, WAITING or DELIVERED (core/work/rules.py)."""
-        raise AssertionError("no placement")
-
-    def next_run(self, n: Node, job: Job, work: Life, worker: bytes) -> i64:
-        """The token of the run that this worker begins."""
-        raise AssertionError("no placement")
-
-    def began(self, n: Node, job: Job, work: Life) -> None:
-        """A run began: who has the job is recorded, and sent."""
+    def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
+        """A run begins, with a new token: that is counted, recorded, and sent."""
         raise AssertionError("no placement")
 
     def known_run(

@@ -250,7 +250,8 @@ def drop_life(n: Node, job: Job, life: Life) -> None:
     """Take this life out of the tables; the worker of a live run hears of it."""
     if life.is_dead:
         n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
-    n.life.stop_runner(job.id, life)
+    if life.client >= 0 and life.run_state == LIVE:
+        n.life.stop_runner(job.id, life)
     n.life.leave(job.id, life)
 
 

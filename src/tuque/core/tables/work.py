@@ -273,7 +273,8 @@ class Lives:
         self.bytes += size - work.bytes
         if work.is_dead:
             self.dead_bytes += size - work.bytes
-        self.pay(work, size - work.bytes)
+        if len(work.tenant) > 0:
+            self.pay(work, size - work.bytes)
         work.bytes = size
 
     def remember(self, worker: bytes, hash: i64) -> None:

@@ -35,7 +35,6 @@ from tuque.core.model.work import (
     Life,
     attempt_of,
     run_text,
-    starts_of,
 )
 
 # ---- The states of an open job, and what commands do in each (SPEC W, States and events)
@@ -102,9 +101,11 @@ def may_begin(
             return Refusal(CANCELLED_JOB, (work.cancel_reason,))
         if is_mine and is_live:
             return None
-    state = state_of(work, place)
-    if state == BACK_OFF and place == WAITING:
-        state = WAITING  # it was queued since
+    state = place
+    if work is not None:
+        is_resting = work.is_resting and place != WAITING  # else it was queued since
+        if is_resting or work.is_dead or work.run_state == LIVE:
+            state = state_of(work, place)
     code: i64 = STARTED[state]
     if code != 0:
         return refusal(code, work, queue, 0, now_ms)
@@ -113,7 +114,7 @@ def may_begin(
 
 def begin(work: Life, run: i64, worker: bytes, client: i64, now_ms: i64) -> bool:
     """[W2] That run lasts from now on (W2.5). Whether the work is to be weighed again."""
-    work.starts = starts_of(run)
+    work.starts = run >> 39
     work.run = run
     work.run_state = LIVE
     work.since_ms = now_ms
@@ -175,12 +176,13 @@ def due_by(work: Life, due_ms: i64) -> i64:
     return due_ms
 
 
-def may_release(work: Life | None, place: i64, run: i64) -> bool:
-    """[W4] RELEASE is for the run at work, or with 0 for a delivery that nobody began (W4.1)."""
-    state = state_of(work, place)
-    if work is not None and state == RUNNING:
-        return run == work.run and place != WAITING
-    return run == 0 and state == DELIVERED
+def may_release(work: Life | None, run: i64) -> bool:
+    """[W4] RELEASE of a job that is delivered: the run at work, or 0 of a delivery that nobody
+    began (W4.1).
+    """
+    if work is not None and work.run_state == LIVE:
+        return run == work.run
+    return run == 0 and (work is None or not (work.is_dead or work.is_resting))
 
 
 def end_run(work: Life, how: i64, now_ms: i64) -> bool:

@@ -52,17 +52,13 @@ from tuque.tubes.work.transitions import (
 )
 
 
-def began(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> None:
-    """[T48] The run of this take lasts, until its TIMELIMIT (W3.3)."""
-    save_run(n, tube, task, work)
-    limit_ms = work.terms.limit_ms
-    if limit_ms > 0 and (task.qtime_ms == 0 or n.now_ms + limit_ms < task.qtime_ms):
-        arm(n, t, task, n.now_ms + limit_ms)
-        record(n, tube, task)
-
-
-def save_run(n: Node, tube: Tube, task: Task, work: Life) -> None:
-    """The journal and other nodes know the run of this take (T48.2)."""
+def begin(
+    n: Node, tube: Tube, task: Task, work: Life, worker: bytes, client: i64, since_ms: i64
+) -> None:
+    """[T48] The run of this take lasts: the journal and other nodes know it (T48.2)."""
+    if rules.begin(work, run_of_take(task, work), worker, client, since_ms):
+        n.life.weigh(work)
+    n.life.runs += 1
     carry(task, work)
     task.marks = OUT_HERE
     n.book.arm(task)
@@ -76,20 +72,25 @@ def save_run(n: Node, tube: Tube, task: Task, work: Life) -> None:
         trace(n, tube, task.number, WORK)
 
 
+def limit(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> None:
+    """[T48] The run that begins now is over at its TIMELIMIT (W3.3)."""
+    limit_ms = work.terms.limit_ms
+    if task.qtime_ms == 0 or n.now_ms + limit_ms < task.qtime_ms:
+        arm(n, t, task, n.now_ms + limit_ms)
+        record(n, tube, task)
+
+
 def known_run(
     n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64
 ) -> tuple[Life | None, Refusal | None]:
     """[T48] The work whose run lasts; a run that began at an earlier leader goes on (T48.4)."""
     needs_copies(n, t, tube)
-    work = life_of(n, task.id)
+    work = n.life.by_id.get(task.id)
     if task.status == TAKEN and run == run_of_take(task, work):
         if work is None:
             work = new_life(n, task, b"")
         if work.run != run:
-            if rules.begin(work, run, work.worker, client, task.taken_ms):
-                n.life.weigh(work)
-            n.life.runs += 1
-            save_run(n, tube, task, work)
+            begin(n, tube, task, work, work.worker, client, task.taken_ms)
     refused = rules.check_run(work, run, task.queue)
     return (work, None) if refused is None else (None, refused)
 
@@ -109,7 +110,7 @@ def release(
 ) -> bool:
     """[T48] RELEASE of a TAKEN task: it is given back, and nothing is counted (T48.5)."""
     work = life_of(n, task.id)
-    if not rules.may_release(work, rules.DELIVERED, run) and run != run_of_take(task, work):
+    if not rules.may_release(work, run) and run != run_of_take(task, work):
         return False
     if work is None and n.events is not None:
         work = new_life(n, task, b"")
