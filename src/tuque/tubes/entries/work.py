@@ -14,7 +14,6 @@ from tuque.core.model.task import TTL_MAX_MS
 from tuque.core.model.work import (
     LIVE,
     NO_TERMS,
-    Failure,
     Life,
 )
 from tuque.core.msgs.packed import SERIAL_AT
@@ -60,8 +59,10 @@ def without_run(life: Life) -> Life:
     made.is_resting = life.is_resting
     made.is_cancelled = life.is_cancelled
     made.cancel_reason = life.cancel_reason
-    made.first = without_detail(life.first)
-    made.last = without_detail(life.last)
+    if life.first is not None:
+        made.first = life.first.without_detail()
+    if life.last is not None:
+        made.last = life.last.without_detail()
     return made
 
 
@@ -80,15 +81,6 @@ def packed(life: Life) -> bytes:
     writer = BytesWriter()
     put_life(writer, 0, b"", life)
     return writer.getvalue()[HEAD:]
-
-
-def without_detail(failure: Failure | None) -> Failure | None:
-    """The failure without its detail, which may be long."""
-    if failure is None:
-        return None
-    return Failure(
-        failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
-    )
 
 
 def unpack_work(work: bytes) -> Life | None:
