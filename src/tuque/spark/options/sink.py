@@ -195,11 +195,8 @@ def broker_of(given: Mapping[str, str]) -> Settings:
         raise SinkError(f"option {'url' if given.get('url') else 'host/port'}: {e}") from e
     if _is_on(given, "tls") and not found.tls:
         found = msgspec.structs.replace(found, tls=True)
-    password = _password(given)
-    if password:
-        user = given.get("user") or found.user
-        found = msgspec.structs.replace(found, user=user, password=password)
-    return found
+    user, password = given.get("user") or found.user, _password(given) or found.password
+    return msgspec.structs.replace(found, user=user, password=password)
 
 
 def _password(given: Mapping[str, str]) -> str:
