@@ -107,7 +107,10 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _check(found: SinkOptions, given: Mapping[str, str]) -> None:
-    """Check combinations."""
+    """Check combinations, and where progress goes."""
+    port = found.progress_to.rpartition(":")[2]
+    if found.progress_to and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise SinkError(f"option progressTo is host:port, and not {found.progress_to!r}")
     if found.mode != "append" and len(found.broker.seeds) > 1:
         raise SinkError(
             f"mode {found.mode} needs one node: it is the node that remembers what was written. "
