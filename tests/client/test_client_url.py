@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tuque import Client, Retry, aio
-from tuque.client.url import Address, parse, settings
+from tuque.client.transport.face import greeting
+from tuque.client.url import Address, parse, settings, url_of
 from tuque.errors import ConfigError
 
 
@@ -21,6 +22,14 @@ def test_all_parts() -> None:
 def test_a_login_without_colon_is_a_password() -> None:
     found = parse("tuques://secret@h")
     assert (found.user, found.password, found.tls) == ("", "secret", True)
+
+
+def test_a_user_without_a_password_logs_in() -> None:
+    found = parse("tuque://ann:@h")
+    assert [call.args for call in greeting(found)] == [("AUTH", b"ann", b""), ("HELLO",)]
+    assert url_of(found, "other", 1) == "tuque://ann:@other:1"
+    assert "ann" in found.masked_url
+    assert not parse("tuque://h").has_login
 
 
 def test_unix_socket() -> None:

@@ -570,8 +570,10 @@ def _words(
     truncate: bool,
     prefix: Text | None,
 ) -> tuple[Arg, ...]:
-    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user), *["ROLE"] * role]
-    args += ["CALL"] * call + ["TRUNCATE"] * truncate
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user)]
+    args += [
+        one for one, is_on in (("ROLE", role), ("CALL", call), ("TRUNCATE", truncate)) if is_on
+    ]
     return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
 
 

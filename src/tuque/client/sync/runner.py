@@ -431,7 +431,7 @@ class Runner(Face):
         first: list[Reply] = []
         try:
             began_s = time.monotonic()
-            if self.settings.password and login_by_s > deadline_s:
+            if self.settings.has_login and login_by_s > deadline_s:
                 link.exchange([("HELLO",)], first, deadline_s)  # it is there (N6.7)
                 began_s, deadline_s = time.monotonic(), login_by_s
             link.exchange([call.args for call in asked], replies, deadline_s)

@@ -80,7 +80,7 @@ def greeting(settings: Settings, hears: bool = False) -> list[Call[Any]]:
     `hears`: the node shall push messages, which it does over RESP3 only.
     """
     calls: list[Call[Any]] = []
-    if settings.password:
+    if settings.has_login:
         calls.append(admin.execute(*login(settings.user, settings.password)))
     if settings.name:
         calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
