@@ -35,7 +35,9 @@ from tuque.tubes.log.catalog import (
     announce_gone,
     at_of,
     bury_tube,
+    drop_of,
     gone_at,
+    has_room_for_drop,
     record_gone,
     told,
 )
@@ -72,11 +74,15 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     else:
         t.read_only &= ~bit
     t.ports[slot] = m.port
+    others: dict[bytes, None] = {}  # names that another tube has here
     for at in m.tubes:
-        if at.flags & IS_DROPPED:
-            on_told_gone(n, t, slot, at)
-        else:
+        if at.flags & IS_DROPPED == 0:
             on_told_tube(n, t, slot, at)
+        elif not on_told_gone(n, t, slot, at):
+            others[at.name] = None
+    tubes = [at_of(n, t.by_name[name]) for name in others if name in t.by_name]
+    if len(tubes) > 0:
+        say(n, slot, told(t, False, tubes))  # T17.6: these have the names now
     if m.is_all:
         t.heard |= bit
     t.must_look = True
@@ -95,21 +101,25 @@ def is_same(tube: Tube, at: TubeAt) -> bool:
     return tube.maker == at.maker and tube.made_ns == at.made_ns
 
 
-def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
-    """A tube was dropped: remove it here (T17.6)."""
+def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
+    """A tube was dropped: remove it here, and remember that. False: another one has the name."""
     t.aside.pop((at.maker, at.made_ns), None)
+    gone = Dropped(at.maker, at.made_ns, at.epoch)
     tube = t.by_name.get(at.name)
+    if tube is not None and is_same(tube, at):
+        if tube.epoch <= at.epoch:
+            end_tube(n, t, tube, gone, slot)
+        return True
+    if drop_of(t, at.name, at.maker, at.made_ns) is None and has_room_for_drop(t, at.name):
+        bury_tube(t, at.name, gone)  # T17.6: who was away then may bring it
+        if n.records is not None:
+            record_gone(n.records, at.name, gone)
     if tube is None:
-        return
-    if not is_same(tube, at):
-        tube.apart &= ~(1 << slot)  # T20.1
-        if tube.conflict == at.home or tube.conflict == n.peers[slot].node_id:
-            tube.conflict = b""
-        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: this one has the name now
-        return
-    if tube.epoch > at.epoch:
-        return
-    end_tube(n, t, tube, Dropped(at.maker, at.made_ns, at.epoch), slot)
+        return True
+    tube.apart &= ~(1 << slot)  # T20.1
+    if tube.conflict == at.home or tube.conflict == n.peers[slot].node_id:
+        tube.conflict = b""
+    return False
 
 
 def end_tube(n: Node, t: Tubes, tube: Tube, gone: Dropped, but: i64) -> None:
@@ -135,8 +145,8 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     """Handle a peer's entry about a tube."""
-    gone = t.dropped.get(at.name)
-    if gone is not None and gone.maker == at.maker and gone.made_ns == at.made_ns:
+    gone = drop_of(t, at.name, at.maker, at.made_ns)
+    if gone is not None:
         say(n, slot, told(t, False, [gone_at(at.name, gone)]))
         return
     tube = t.by_name.get(at.name)

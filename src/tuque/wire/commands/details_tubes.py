@@ -208,6 +208,12 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
   their replicas, or report another tube that they follow. A leader that has lost its memory
   drops nothing.
+  - A drop means one tube, by its creator and instant: a later tube of that name does not end it.
+    All nodes keep it, in the journal too, also those that never had the tube.
+  - It says nothing of a tube that was made apart (T17.5), whichever was first: the clocks of two
+    nodes do not tell.
+  - Of more than 10,000 drops, or 1,000 of one name, the oldest is forgotten: a node that was away
+    since then brings its tube back.
 """,
     b"TUBE PUT": """
 - T7.1 A limfifottl tube with a capacity above 0 never has more tasks than that, in whatever
