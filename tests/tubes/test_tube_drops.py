@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tubes_world import TubesWorld, VotesWorld
 
+from raw_resp import encode
 from tuque.core.queues.procedures import check
 from tuque.tubes.leadership.check import check_homes
 from tuque.tubes.log.catalog import DROPPED_MAX, DROPPED_OF_NAME, bury_tube, drop_of
@@ -121,6 +122,41 @@ def test_a_drop_says_nothing_of_a_tube_that_was_made_apart() -> None:
     world.pass_ms(2_000)
     assert [world.tube(i).maker for i in world.numbers()] == [world.id(1)] * 3
     assert world.runs_at() == [1] and list(world.tube(1).tasks) == [0]
+
+
+def test_a_tube_that_no_node_has_can_be_dropped() -> None:
+    """T17.6 A tube led by votes that was never confirmed, and of which no node has a whole replica,
+    can be dropped at its leader while all nodes are linked.
+
+    Node 2 is killed as soon as it knows the tube, and the others have forgotten the drop."""
+    world = VotesWorld(3, makes=False)
+    world.pass_ms(12_000)
+    world.wire(0).put(encode(*CREATE))
+    world.step_until(lambda: b"t" in world.t(AWAY).by_name)
+    assert not world.tube(AWAY).is_complete
+    world.kill(AWAY)
+    world.pass_ms(1_000)
+    call(world, 0, *DROP)
+    for i in (0, 1):
+        world.t(i).dropped = {}
+        world.t(i).dropped_count = 0
+    world.start(AWAY)
+    world.link()
+    world.pass_ms(20_000)
+    assert world.runs_at() == [] and not world.tube(0).is_mine
+    assert "TUBE DROP" in str(world.wire(0).ask(*CREATE, "IFNOTEXISTS"))
+    world.isolate(1)
+    world.pass_ms(1_000)
+    assert str(world.wire(0).ask(*DROP)).startswith("NOQUORUM")
+    world.link()
+    world.pass_ms(1_000)
+    assert str(world.wire(1).ask(*DROP)).startswith("TUBEHOME")
+    call(world, 0, *DROP)
+    world.pass_ms(1_000)
+    assert all(b"t" not in world.t(i).by_name for i in world.numbers())
+    call(world, 1, *CREATE)
+    world.pass_ms(1_000)
+    assert world.runs_at() == [1] and world.put(1).number == 0
 
 
 def test_the_drops_of_one_name_push_out_no_other_ones() -> None:

@@ -41,7 +41,7 @@ from tuque.tubes.log.catalog import (
     record_gone,
     told,
 )
-from tuque.tubes.log.leader import synced
+from tuque.tubes.log.leader import knows_all, synced
 from tuque.tubes.log.receive import ask_copies, remove_copies
 from tuque.tubes.log.send import record_home
 from tuque.tubes.model.errors import shown
@@ -131,6 +131,26 @@ def end_tube(n: Node, t: Tubes, tube: Tube, gone: Dropped, but: i64) -> None:
     announce_gone(n, t, tube.name, gone, but)
 
 
+def is_nowhere(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T17] Whether this node is to lead the tube, lost it, and nobody put a task into it (T17.6).
+
+    No voter then can lead it, or one does soon. All nodes must be linked: one may know more.
+    """
+    if tube.home != n.node_id or tube.is_mine or tube.is_complete:
+        return False
+    if not knows_all(n, t):
+        return False
+    return worth_of(at_of(n, tube)) == NEVER_CONFIRMED
+
+
+def drop_nowhere(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T17] Drop a tube that no node has (T17.6); False: it is another one."""
+    if not is_nowhere(n, t, tube):
+        return False
+    end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
+    return True
+
+
 def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
     """Remove the tube and all its tasks; a plain queue takes the name."""
     if tube.is_mine:
@@ -155,7 +175,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         if not is_behind(n, t, slot, at):
             on_conflict(n, t, slot, tube, at)
         return
-    by_home = n.peers[slot].node_id == at.home
+    by_leader = n.peers[slot].node_id == at.home
     if tube is not None and at.flags & IS_ASIDE == 0:
         tube.apart &= ~(1 << slot)
     if tube is not None and at.flags & IS_CONFIRMED and not tube.is_confirmed:
@@ -174,12 +194,12 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     if tube.home != at.home:
         return
-    if by_home and tube.is_owed and at.epoch == tube.epoch:
+    if by_leader and tube.is_owed and at.epoch == tube.epoch:
         if at.flags & IS_RUNNING:
             on_home_told(t, tube)
         else:
             announce_to(n, t, slot, tube)
-    if by_home:
+    if by_leader:
         was = tube.overtaken
         tube.overtaken = None
         if was is not None:
@@ -189,7 +209,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
             tube.told_seq = at.seq
         if not tube.is_mine:
             renew_tube(n, tube, at)
-    if by_home or not tube.is_asking:
+    if by_leader or not tube.is_asking:
         ask_copies(n, t, tube)
 
 

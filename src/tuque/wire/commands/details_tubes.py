@@ -214,6 +214,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     nodes do not tell.
   - Of more than 10,000 drops, or 1,000 of one name, the oldest is forgotten: a node that was away
     since then brings its tube back.
+  - A tube led by votes that was never confirmed, and of which no node has a whole replica, can be
+    dropped at its leader while all nodes are linked. Other commands are refused there: `-NOQUORUM`.
 """,
     b"TUBE PUT": """
 - T7.1 A limfifottl tube with a capacity above 0 never has more tasks than that, in whatever
