@@ -11,6 +11,7 @@ from tuque.tubes.leadership.check import check_homes
 from tuque.tubes.log.catalog import DROPPED_MAX, DROPPED_OF_NAME, bury_tube, drop_of
 from tuque.tubes.model.tubes import Dropped
 from tuque.tubes.tasks.admin import drop
+from world import World
 
 AWAY = 2
 CREATE = ("TUBE", "CREATE", "t", "fifo")
@@ -122,6 +123,33 @@ def test_a_drop_says_nothing_of_a_tube_that_was_made_apart() -> None:
     world.pass_ms(2_000)
     assert [world.tube(i).maker for i in world.numbers()] == [world.id(1)] * 3
     assert world.runs_at() == [1] and list(world.tube(1).tasks) == [0]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_drop_that_came_too_late_is_forgotten(how: str) -> None:
+    """T17.6 It does not hold for a tube that has a leader of a higher epoch: who kept the drop
+    takes the tube again.
+
+    Node 0 drops it, and no other node hears of that before it has chosen another leader."""
+    world = VotesWorld(3)
+    for i in (1, 2):
+        world.hold(0, i)
+    assert world.wire(0).ask(*DROP) == b"OK"
+    world.isolate(0)
+    world.pass_ms(20_000)
+    (at,) = world.runs_at()
+    task = world.put(at)
+    world.link()
+    world.pass_ms(5_000)
+    for _ in range(2):
+        assert all(list(world.picture(i)) == [task.number] for i in world.numbers())
+        check_homes(world.node(0).core, world.t(0))
+        World.restart(world, 0, how=how)
+        world.link()
+        world.pass_ms(5_000)
+    call(world, at, *DROP)
+    world.pass_ms(1_000)
+    assert all(b"t" not in world.t(i).by_name for i in world.numbers())
 
 
 def test_a_tube_that_no_node_has_can_be_dropped() -> None:

@@ -36,6 +36,7 @@ from tuque.tubes.log.catalog import (
     at_of,
     bury_tube,
     drop_of,
+    forget_drop,
     gone_at,
     has_room_for_drop,
     record_gone,
@@ -166,7 +167,9 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
 def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     """Handle a peer's entry about a tube."""
     gone = drop_of(t, at.name, at.maker, at.made_ns)
-    if gone is not None:
+    if gone is not None and at.epoch > gone.epoch:
+        forget_drop(t, at.name, at.maker, at.made_ns)  # T17.6
+    elif gone is not None:
         say(n, slot, told(t, False, [gone_at(at.name, gone)]))
         return
     tube = t.by_name.get(at.name)

@@ -94,6 +94,7 @@ class HomeLog:
             self.gone.pop(which, None)
             self.gone[which] = copied(r)
         else:
+            self.gone.pop((r.name, r.maker, r.made_ns), None)  # T17.6: it came too late
             before = self.homes.get(r.name)
             if before is not None and before.copy_epoch != r.copy_epoch:
                 self.held.pop(r.name, None)  # their numbers were another leader's

@@ -164,10 +164,16 @@ def bury_tube(t: Tubes, name: bytes, gone: Dropped) -> None:
 
 def forget_oldest(t: Tubes, name: bytes, drops: dict[tuple[bytes, int], Dropped]) -> None:
     """Forget the oldest drop of that name."""
-    for which in drops:
-        del drops[which]
-        t.dropped_count -= 1
+    for maker, made_ns in drops:
+        forget_drop(t, name, maker, made_ns)
         break
+
+
+def forget_drop(t: Tubes, name: bytes, maker: bytes, made_ns: i64) -> None:
+    """Forget that drop, which this node remembers."""
+    drops = t.dropped[name]
+    del drops[(maker, made_ns)]
+    t.dropped_count -= 1
     if len(drops) == 0:
         del t.dropped[name]
 

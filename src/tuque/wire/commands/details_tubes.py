@@ -212,6 +212,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     All nodes keep it, in the journal too, also those that never had the tube.
   - It says nothing of a tube that was made apart (T17.5), whichever was first: the clocks of two
     nodes do not tell.
+  - It does not hold for a tube that has a leader of a higher epoch: who kept the drop takes the
+    tube again.
   - Of more than 10,000 drops, or 1,000 of one name, the oldest is forgotten: a node that was away
     since then brings its tube back.
   - A tube led by votes that was never confirmed, and of which no node has a whole replica, can be
