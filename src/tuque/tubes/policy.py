@@ -485,6 +485,7 @@ class TubePolicy(Tubes):
             else:
                 forget_tube(n, self, tube)
         self.dropped = {}
+        self.dropped_count = 0
         lose_right(n, self)
 
     # the cluster

@@ -479,7 +479,7 @@ _is(
     b"NOQUORUM",
     (
         b"Tube '%s' was led here, and this node has lost it: TUBE HOME '%s' <node> FORCE makes "
-        b"another replica the leader"
+        b"another replica the leader; if it never had a task, TUBE DROP here ends it"
     ),
 )
 NODE_READ_ONLY: Final = 233

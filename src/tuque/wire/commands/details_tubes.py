@@ -208,6 +208,16 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
   their replicas, or report another tube that they follow. A leader that has lost its memory
   drops nothing.
+  - A drop means one tube, by its creator and instant: a later tube of that name does not end it.
+    All nodes keep it, in the journal too, also those that never had the tube.
+  - It says nothing of a tube that was made apart (T17.5), whichever was first: the clocks of two
+    nodes do not tell.
+  - It does not hold for a tube that has a leader of a higher epoch: who kept the drop takes the
+    tube again.
+  - Of more than 10,000 drops, or 1,000 of one name, the oldest is forgotten: a node that was away
+    since then brings its tube back.
+  - A tube led by votes that was never confirmed, and of which no node has a whole replica, can be
+    dropped at its leader while all nodes are linked. Other commands are refused there: `-NOQUORUM`.
 """,
     b"TUBE PUT": """
 - T7.1 A limfifottl tube with a capacity above 0 never has more tasks than that, in whatever
