@@ -314,3 +314,10 @@ def test_toml_that_python_cannot_take(tmp_path: Path, text: str, why: str) -> No
     with pytest.raises(ConfigError, match=why):
         load(str(path))
     assert rewritten(load(sets={"port": "7712"}), text).endswith("\nport = 7712\n")
+
+
+def test_a_long_value_is_not_repeated() -> None:
+    """C10.4 It shows at most 256 characters of an option's value, as CONFIG SET does."""
+    with pytest.raises(ConfigError) as failed:
+        load(sets={"port": "x" * 100_000})
+    assert "x... (100000 characters)" in str(failed.value) and len(str(failed.value)) < 500
