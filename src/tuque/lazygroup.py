@@ -51,6 +51,18 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class LocalTime(click.DateTime):
+    """An option's local time, as ms since 1970; what is before that is 0."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse the time; the first and last year have hours that no zone can name."""
+        found = super().convert(value, param, ctx)
+        try:
+            return max(0, int(found.timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is out of range: give a year from 2 to 9998", param, ctx)
+
+
 @dataclass(frozen=True)
 class Entry:
     """A subcommand: its module, the extra it needs, its line in the help.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from tuque import Client, Retry, aio
 from tuque.client.transport.face import greeting
+from tuque.client.transport.sockets import dial
+from tuque.client.transport.streams import Link
 from tuque.client.url import Address, parse, settings, url_of
-from tuque.errors import ConfigError
+from tuque.errors import ConfigError, Error
 
 
 def test_all_parts() -> None:
@@ -91,3 +96,13 @@ def test_repr_masks_secrets(kind: type[Client] | type[aio.Client]) -> None:
     client = kind("tuque://me:hunter2@h1,[::1]:5")
     assert "hunter2" not in repr(client) + repr(client.settings) + str(client.settings)
     assert "tuque://me:***@h1:7711,[::1]:5" in repr(client)
+
+
+def test_a_host_that_is_no_name_is_not_found() -> None:
+    """As any name that nobody knows: bytes of the terminal that are no text, a label too long."""
+    for host in ("\udcff\udcfe", "a" * 64, "a..b"):
+        address = Address(host, 1)
+        with pytest.raises(OSError, match="no name of a host"):
+            dial(address, None, 1.0)
+        with pytest.raises(Error, match="no name of a host"):
+            asyncio.run(Link.open(address, None, time.monotonic() + 5.0))

@@ -81,7 +81,13 @@ def test_config_set(world: World) -> None:
     many = world("CONFIG SET maxclients 9999999")
     assert many.startswith(
         b"-ERR The operating system is not able to handle the specified number of clients, try with"
+        b" maxclients "
     )
+    for text in (str(2**63), "9" * 5_000):
+        shown = text if len(text) < 20 else "9" * 256 + "... (5000 characters)"
+        assert world("CONFIG SET maxclients " + text) == wrong(
+            f"Invalid argument '{shown}' for CONFIG SET 'maxclients'"
+        )
 
 
 def test_forms_of_config(world: World) -> None:

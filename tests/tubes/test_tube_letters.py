@@ -131,7 +131,7 @@ def task_of(n: Node, id: bytes) -> Task:
 
 
 def test_the_detail_is_there_after_a_restart() -> None:
-    """T48.2 the detail of FAIL only of the last failure of a dead letter."""
+    """T48.2 STARTs, and the detail of the last failure, only of a dead letter."""
     home, id = dead_home()
     home.restart()
     fields, _ = result_fields(home.n, id)

@@ -20,7 +20,7 @@ from tuque.client.transport.conn import (
     Lines,
     connect_error,
 )
-from tuque.client.transport.sockets import prepare
+from tuque.client.transport.sockets import named_host, prepare
 from tuque.errors import Error, ProtocolError
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Link(Conn, asyncio.Protocol):
         try:
             left_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
             async with asyncio.timeout(left_s):
-                await link._connect(address, tls, left_s)
+                with named_host():
+                    await link._connect(address, tls, left_s)
         except OSError as e:
             link.close()
             raise connect_error(address, e) from e

@@ -361,9 +361,9 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
         fields["cause"] = last.cause
         fields["reason"] = last.reason
         fields["detail"] = detail_of(n, job, last)
+    if life.run == 0:  # a task whose run is over, after a restart (T48.2)
+        fields["attempt"] = int(life.failed if last is None else max(life.failed, last.attempt))
     if life.is_dead and fields["state"] == b"dead":
-        if life.run == 0:
-            fields["attempt"] = int(life.failed)
         fields["cause"] = life.dead_cause
         fields["ended-ms"] = int(life.dead_ms)
     elif life.is_cancelled:

@@ -37,13 +37,16 @@ def pack_run(life: Life, taken_ms: i64) -> bytes:
 
 
 def pack_death(life: Life, serial: i64) -> bytes:
-    """The same of a dead letter: also when and why it died, and the detail of its last failure."""
+    """The same of a dead letter: also its STARTs, when and why it died, and the detail of its last
+    failure.
+    """
     kept = without_run(life)
     kept.is_dead = True
     kept.serial = serial
     kept.dead_ms = life.dead_ms
     kept.dead_cause = life.dead_cause
     kept.last = life.last
+    kept.starts = life.starts
     return packed(kept)
 
 

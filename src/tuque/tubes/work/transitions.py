@@ -346,6 +346,7 @@ def enter_apart(n: Node, t: Tubes, tube: Tube, task: Task, at_ms: i64) -> None:
     """Enter a task that is no job: it is DELAYED, and looked at at that instant."""
     tube.next_number += 1
     task.dead_ms = n.now_ms + MAX_MS
+    task.retry_s = retry_of(task.ttr_ms, n.limits.default_retry_max_s)
     enter(n, t, tube, task, stats.CREATED)
     tube.calls.put += 1
     change(n, t, tube, task, DELAYED)
