@@ -282,7 +282,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   storage-mode, engine, on-task-change, ready, taken, delayed, buried, next-id, waiting-takes,
   waiting-puts, subscribers, changes (how many there were), `home` (node id of the leader), epoch,
   state (T19), sync (how many nodes must have a change now), copies (replicated tasks of another
-  leader), conflict (a node id, or nothing: T17.5), stopped (why the tube delivers no task here,
+  leader: where this node does not lead the tube, it counts them here, and none from ready to
+  buried), conflict (a node id, or nothing: T17.5), stopped (why the tube delivers no task here,
   or nothing: T3.8, T14.5), failover (1 or 0: T23.5), and implicit (1 or 0: T2.9).
 """,
     b"TUBE HOME": """
