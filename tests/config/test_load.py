@@ -112,6 +112,7 @@ def test_sections_and_dots_and_dashes_name_the_same_option(tmp_path: Path) -> No
         ("port", "1_0", "0..65535"),
         ("port", "", "0..65535"),
         ("maxclients", "0", "1..10000000"),
+        ("cluster-node-timeout", "499", "500 or more"),
         ("maxmemory", "12q", "units"),
         ("maxmemory", "-1", "units"),
         ("maxmemory", "١", "units"),
@@ -258,7 +259,16 @@ def test_config_set_changes_what_may_change() -> None:
         ("logfile", "/x", "ERR Unsupported CONFIG parameter: logfile"),
         ("nope", "1", "ERR Unsupported CONFIG parameter: nope"),
         ("appendfilename", "x", "ERR Unsupported CONFIG parameter: appendfilename"),
-        ("maxclients", "0", "ERR Invalid argument '0' for CONFIG SET 'maxclients'"),
+        (
+            "maxclients",
+            "0",
+            "ERR Invalid argument '0' for CONFIG SET 'maxclients'; allowed: 1..10000000",
+        ),
+        (
+            "cluster-node-timeout",
+            "50",
+            "ERR Invalid argument '50' for CONFIG SET 'cluster-node-timeout'; allowed: 500 or more",
+        ),
     ],
 )
 def test_config_set_refuses_and_changes_nothing(name: str, value: str, reply: str) -> None:

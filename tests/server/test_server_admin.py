@@ -75,7 +75,9 @@ def test_config_set(world: World) -> None:
     assert world.server.slow_ns == 5000
     assert world("CONFIG SET maxmemory 2mb") == b"+OK\r\n"
     assert world.n.limits.memory_bytes == 2 << 20
-    assert world("CONFIG SET timeout x") == wrong("Invalid argument 'x' for CONFIG SET 'timeout'")
+    assert world("CONFIG SET timeout x") == wrong(
+        "Invalid argument 'x' for CONFIG SET 'timeout'; allowed: 0..2147483648"
+    )
     assert world("CONFIG SET nosuch 1") == wrong("Unsupported CONFIG parameter: nosuch")
     assert world("CONFIG SET port 1") == wrong("Unsupported CONFIG parameter: port")
     many = world("CONFIG SET maxclients 9999999")

@@ -245,8 +245,9 @@ class Runner(Face):
                 at = self._next_at(tries, e)
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
-        for reply in replies[lost:]:
-            tries.mark(reply)
+        for call, reply in zip(asked[lost:], replies[lost:], strict=True):
+            if not call.reads:
+                tries.mark(reply)
 
     def _converse(
         self,

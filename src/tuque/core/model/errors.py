@@ -717,3 +717,9 @@ _is(
 )
 LIST_COMES: Final = 308  # about: tube
 _is(LIST_COMES, b"NOQUORUM", b"Tube '%s': the nodes agree on who votes: try again soon")
+UNCONFIRMED: Final = 309  # about: tube
+_is(
+    UNCONFIRMED,
+    b"NOQUORUM",
+    b"Tube '%s' is led here, but too few voters confirm that now: try again soon",
+)

@@ -41,9 +41,10 @@ class ConfigError(ValueError):
 
     @property
     def reply(self) -> str:
-        """Disque's error line for CONFIG SET, without the leading `-`."""
+        """Disque's error line for CONFIG SET, and what is allowed, without the leading `-`."""
         if self.reason == "bad":
-            return f"ERR Invalid argument '{cut(self.value)}' for CONFIG SET '{self.name}'"
+            refused = f"ERR Invalid argument '{cut(self.value)}' for CONFIG SET '{self.name}'"
+            return f"{refused}; allowed: {self.allowed}"
         if self.reason == "weak":
             return f"ERR CONFIG SET {self.name}: {self.allowed}"
         return f"ERR Unsupported CONFIG parameter: {self.name}"

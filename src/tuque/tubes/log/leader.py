@@ -66,6 +66,9 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
         return TubeError(why.NO_QUORUM, (tube.name, reached, total))
+    is_led = tube.state == RUNNING or (tube.state == WAITING and t.ballots.leads(tube))
+    if is_led and tube.is_won and n.now_ms > tube.lease_ms:
+        return TubeError(why.UNCONFIRMED, (tube.name,))  # T25.2
     return TubeError(why.NOT_YET, (tube.name, STATE_NAMES[tube.state]))
 
 
