@@ -48,7 +48,9 @@ class FiniteRange(click.FloatRange):
 class LocalTime(click.DateTime):
     """An option's local time, as ms since 1970; what is before that is 0."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(  # type: ignore[override]  # ms, which the commands send, are no datetime
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """Parse the time; the first and last year have hours that no zone can name."""
         found = super().convert(value, param, ctx)
         try:

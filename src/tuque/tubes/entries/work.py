@@ -37,18 +37,18 @@ def pack_run(life: Life, taken_ms: i64) -> bytes:
     return packed(kept)
 
 
-def pack_death(life: Life, serial: i64) -> bytes:
+def pack_death(work: Life, serial: i64) -> bytes:
     """The same of a dead letter: also its STARTs, when and why it died, and the detail of its last
     failure.
     """
-    kept = without_run(life)
-    kept.is_dead = True
-    kept.serial = serial
-    kept.dead_ms = life.dead_ms
-    kept.dead_cause = life.dead_cause
-    kept.last = life.last
-    kept.starts = life.starts
-    return packed(kept)
+    made = without_run(work)
+    made.is_dead = True
+    made.serial = serial
+    made.dead_ms = work.dead_ms
+    made.dead_cause = work.dead_cause
+    made.last = work.last
+    made.starts = work.starts
+    return packed(made)
 
 
 def without_run(life: Life) -> Life:
