@@ -362,7 +362,7 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
         fields["reason"] = last.reason
         fields["detail"] = detail_of(n, job, last)
     if life.run == 0:  # a task whose run is over, after a restart (T48.2)
-        fields["attempt"] = int(life.failed if last is None else max(life.failed, last.attempt))
+        fields["attempt"] = int(max(life.failed, 0 if last is None else last.attempt))
     if life.is_dead and fields["state"] == b"dead":
         fields["cause"] = life.dead_cause
         fields["ended-ms"] = int(life.dead_ms)
