@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -14,10 +15,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from worker_lab import StartWorker
 
 from lab import RealServer
+from tuque import aio
 from tuque.core.model.work import run_text
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, Failure, Job, current_job
+from tuque.worker.pools.pools import ThreadPool
+from tuque.worker.run.jobs import WorkerSettings
+from tuque.worker.run.worker import Worker
 from tuque.worker.telemetry import Telemetry
 
 LATER = Backoff(60, 60, 0)
@@ -116,6 +121,92 @@ def test_each_order_of_events_has_one_outcome(
         with pytest.raises(JobFailed, match=REASON) as found:
             handle.result()
         assert found.value.cause == "timeout"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_an_old_run_returns_late_is_not_taken(is_async: bool, tuque_app: TestApp) -> None:
+    """U2.10 In all cases the attempt has failed at the limit (U2.11), the next one may begin, and
+    what the old run returns or raises later goes to a line in the log only.
+    """
+    app = App()
+    told: list[str] = []
+
+    @app.on_success
+    def succeeded(job: Job, result: object) -> None:
+        told.append("success")
+
+    @app.on_failure
+    def failed(job: Job, failure: Failure) -> None:
+        told.append(f"failure {failure.kind}")
+
+    @app.task(queue="q", name="plain", time_limit_s=0.2, keep_s=60, attempts=1)
+    def plain() -> int:
+        tuque_app.advance(1)
+        return 1
+
+    @app.task(queue="q", name="resists", time_limit_s=0.2, keep_s=60, attempts=1)
+    async def resists() -> int:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return 1
+        raise AssertionError("it was not cancelled")
+
+    handle = resists.enqueue() if is_async else plain.enqueue()
+    tuque_app.run_until_idle()
+    assert (handle.status().state, handle.status().cause) == ("dead", "timeout")
+    assert [letter.cause for letter in tuque_app.dead()] == ["timeout"]
+    assert told == ["failure timeout"]
+
+
+@pytest.mark.parametrize("then", ["returns", "raises"])
+def test_a_thread_over_its_limit_is_reported_and_keeps_its_place(
+    then: str, node: RealServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U2.10 A plain function in a thread is reported at its limit; it runs on, and keeps its
+    place.
+    """
+    app, gate = App(node.url), threading.Event()
+    told: list[str] = []
+    app.on_success(lambda job, result: told.append(f"success {job.task}"))
+    app.on_failure(lambda job, failure: told.append(f"failure {failure.kind}"))
+    app.on_dead(lambda job, failure: told.append(f"dead {failure.kind}"))
+
+    @app.task(queue="q", name="slow", time_limit_s=0.2, keep_s=60, attempts=1)
+    def slow() -> int:
+        assert gate.wait(30)
+        if then == "raises":
+            raise ValueError("late")
+        return 1
+
+    @app.task(queue="q", name="next", keep_s=60)
+    def after() -> int:
+        return 2
+
+    handle, other = slow.enqueue(), after.enqueue()
+
+    async def work() -> None:
+        async with aio.Client(node.url) as client:
+            settings = WorkerSettings(("q",), concurrency=1, prefetch=0)
+            pool = ThreadPool(app.tasks, 1, app.aclose)
+            worker = Worker(app.tasks, client, pool, settings, hooks=app)
+            working = asyncio.create_task(worker.run())
+            with pytest.raises(JobFailed, match="ran longer than its time limit of 0.2 s"):
+                await asyncio.to_thread(handle.result, timeout=30)
+            assert other.status().state == "waiting"
+            gate.set()
+            assert await asyncio.to_thread(other.result, timeout=30) == 2
+            worker.stop()
+            await working
+
+    try:
+        asyncio.run(work())
+        assert handle.status().state == "dead"
+    finally:
+        gate.set()
+        app.close()
+    assert sorted(told) == ["dead timeout", "failure timeout", "success next"]
+    assert "has ended after its time limit (timeout), which is not taken" in caplog.text
 
 
 def test_a_cancel_within_the_limit_is_no_timeout(tuque_app: TestApp) -> None:

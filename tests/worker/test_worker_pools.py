@@ -257,7 +257,7 @@ def test_a_thread_over_its_time_limit_is_reported(caplog: pytest.LogCaptureFixtu
             pool_tasks.gate.set()
             return await running
 
-    assert asyncio.run(main()).kind == "done"
+    assert asyncio.run(main()).kind == "timeout"
 
 
 @pytest.mark.parametrize(

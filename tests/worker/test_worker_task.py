@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tuque.worker.app.codec import decode
 from tuque.worker.app.enqueue import Adding
 from tuque.worker.app.handle import LATE_S, Handle, Patience
 from tuque.worker.app.task import Task
+from world import World
 
 
 class Order(msgspec.Struct):
@@ -174,6 +175,28 @@ def test_what_is_no_function_no_calls_and_no_time_is_refused() -> None:
         app.schedule("s", once.call(1, 2), every_s=5)
     with pytest.raises(TypeError, match="^backoff: first_s is a number, not 'x'$"):
         Backoff("x")  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_a_job_at_most_once_has_one_copy(make_world: Callable[..., World]) -> None:
+    """U1.13 A job of a task with `retry_s=0` has one copy, `replicate=1`, also in a cluster. A
+    `replicate` above 1 with it is a ValueError where the task or its options are defined.
+    """
+    world, noting, did = make_world(3), App(), list[int]()
+
+    @noting.task(queue="q", retry_s=0, name="once")
+    def once(number: int) -> None:
+        did.append(number)
+
+    worker = world.worker(noting)
+    ids = [once.enqueue(1).id, once.enqueue_many([once.call(2)])[0].id]
+    assert [world.holders(id.encode()) for id in ids] == [[0], [0]]
+    worker.run_until_idle()
+    assert did == [1, 2]
+    wrong = "^retry_s=0 has one copy, not replicate=2: .* leave replicate out$"
+    with pytest.raises(ValueError, match=wrong):
+        noting.task(queue="q", retry_s=0, replicate=2, name="twice")(did.append)
+    with pytest.raises(ValueError, match=wrong):
+        once.options(replicate=2)
 
 
 def test_a_limit_in_a_body_is_bounded() -> None:

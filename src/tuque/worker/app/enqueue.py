@@ -210,6 +210,7 @@ class Adding(Generic[R]):
         asked = asked_of_tube(options)
         asked.update(self._work())
         if options.retry_s == 0:
+            asked["replicate"] = 1  # U1.13
             return asked
         asked["delay"] = options.delay_s
         asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s

@@ -130,6 +130,11 @@ class Options:
                 f"delay_s {self.delay_s:g} is not less than ttl_s {self.ttl_s}: "
                 "the job would expire first; set ttl_s=0"
             )
+        if self.retry_s == 0 and self.replicate is not None and self.replicate > 1:
+            raise ValueError(
+                f"retry_s=0 has one copy, not replicate={self.replicate}: a job that is delivered "
+                "at most once is at one node; leave replicate out"
+            )
         if self.key_ttl_s is not None and self.key is None:
             raise ValueError("key_ttl_s needs a key")
         for name, kind in POLICIES.items():

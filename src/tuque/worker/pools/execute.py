@@ -84,6 +84,9 @@ class Control:
         self.send_progress = send_progress
         self.spare_bytes = 0  # of its progress, for a seal
         self.is_in_task = False  # its function runs
+        self.on_overdue: Callable[[], object] = lambda: None
+        self.is_overdue = False  # reported at its limit, and runs on
+        self._has_ended = False
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
@@ -93,12 +96,36 @@ class Control:
         `is_late`: because its time limit is over.
         """
         with self._lock:
-            if self.is_cancelled:
+            if self.is_cancelled or (is_late and self._has_ended):
                 return False
             self.is_cancelled, self.is_late, self.why = True, is_late, why
             stop = self._stop
         if stop is not None:
             stop()
+        return True
+
+    def returned(self, limit_s: float | None) -> None:
+        """[U2] The task has returned; raises Cancelled if its time limit was over (U2.10)."""
+        if self.ends_at is not None and self.clock() >= self.ends_at:
+            self.cancel(over_limit_text(limit_s), True)
+        with self._lock:
+            if self.is_late:
+                raise Cancelled(self.why)
+            self._has_ended = True
+
+    def failed(self) -> bool:
+        """The task has failed; False if the run was reported before, as one over its limit."""
+        with self._lock:
+            self._has_ended = True
+            return not self.is_overdue
+
+    def report_overdue(self) -> bool:
+        """[U2] Reports a run that nobody can end, if it is over its limit (U2.10)."""
+        with self._lock:
+            if not self.is_late or self._has_ended or self.is_overdue:
+                return False
+            self.is_overdue = True
+        self.on_overdue()
         return True
 
     def judge(self, outcome: Outcome) -> Outcome:
@@ -341,6 +368,7 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
                 result = run_inside(task.app, job, lambda: _body(task, call))
             else:
                 result = _body(task, call)
+            call.control.returned(call.time_limit_s)
             kept = result
             if CHAIN_HEADER in job.headers:
                 call.control.check()
@@ -348,7 +376,7 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
             done = _done(task, call, kept)
         except BaseException as err:
             outcome = came_to(job, err, task)
-            if is_failure(outcome, call):
+            if call.control.failed() and is_failure(outcome, call):
                 outcome.is_told = True
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
             return outcome
@@ -389,6 +417,7 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
                 call.envelope = await filled_async(task.app, call.envelope, job)
             running = await_inside(task.app, job, lambda: _awaited_body(task, call))
             result = await _with_limit(running, call)
+            call.control.returned(call.time_limit_s)
             kept = result
             if CHAIN_HEADER in job.headers:
                 kept = await goes_on_async(task.app, job, result)
@@ -397,7 +426,7 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
             raise  # the pool cancelled it and knows why
         except BaseException as err:
             outcome = came_to(job, err, task)
-            if is_failure(outcome, call):
+            if call.control.failed() and is_failure(outcome, call):
                 outcome.is_told = True
                 await tell_async(task.app.on_failure, job, failure_of(outcome, err))
             return outcome

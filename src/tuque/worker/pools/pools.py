@@ -20,6 +20,7 @@ from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import (
     Call,
+    Control,
     await_call,
     describe,
     is_whole,
@@ -56,7 +57,7 @@ class Pool(Protocol):
 
 
 class Threads:
-    """Threads for plain functions. Python cannot stop one: a job over its limit is reported."""
+    """Threads for plain functions. Python cannot stop one: a run over its limit is reported."""
 
     def __init__(self, tasks: Tasks, concurrency: int) -> None:
         self._tasks = tasks
@@ -84,15 +85,19 @@ class Threads:
     async def run(self, call: Call) -> Outcome:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Outcome] = loop.create_future()
+        control: Control = call.control
+        control.on_cancel(lambda: loop.call_soon_threadsafe(_on_thread_cancelled, call))
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
-            alarm = loop.call_later(call.time_limit_s, _report_long_run, call)
+            why = over_limit_text(call.time_limit_s)
+            alarm = loop.call_later(call.time_limit_s, control.cancel, why, True)
         self._busy += 1
         done.add_done_callback(self._on_done)
         self._calls.put((call, done))
         try:
             return await asyncio.shield(done)
         finally:
+            control.on_cancel(None)
             if alarm is not None:
                 alarm.cancel()
 
@@ -156,7 +161,7 @@ class ThreadPool:
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
             late_s = call.time_limit_s + CANCEL_S
-            alarm = asyncio.get_running_loop().call_later(late_s, _report_long_coroutine, call)
+            alarm = asyncio.get_running_loop().call_later(late_s, _on_coroutine_late, call)
         try:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
@@ -221,7 +226,10 @@ class ThreadPool:
                     self._crashed.pop(one)
 
 
-def _report_long_coroutine(call: Call) -> None:
+def _on_coroutine_late(call: Call) -> None:
+    call.control.cancel(over_limit_text(call.time_limit_s), True)  # its loop may be blocked
+    if not call.control.report_overdue():
+        return
     log.error(
         "job %(job)s (%(task)s) %(reason)s, and goes on after it was cancelled: its coroutine "
         "blocks the loop, or does not let CancelledError pass",
@@ -239,7 +247,9 @@ def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
         done.set_result(outcome)
 
 
-def _report_long_run(call: Call) -> None:
+def _on_thread_cancelled(call: Call) -> None:
+    if not call.control.report_overdue():
+        return
     log.error(
         "job %(job)s (%(task)s) %(reason)s; "
         "a thread cannot be ended: use --pool process for limits that hold",

@@ -39,13 +39,7 @@ from tuque.worker.pools.execute import HookRunner, describe
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import check_memory_shown, has_room, is_over
-from tuque.worker.run.crash_table import (
-    RUNNING,
-    SUSPECT,
-    WORKING,
-    CrashTable,
-    Entry,
-)
+from tuque.worker.run.crash_table import RUNNING, SUSPECT, WORKING, CrashTable, Entry
 from tuque.worker.run.crash_table import WAITING as WAITS
 from tuque.worker.run.fetch import POLL_MS, Fetcher, UnavailableQueues
 from tuque.worker.run.health import begin_signs
@@ -275,7 +269,8 @@ class Worker:
     @property
     def _there(self) -> int:
         """The number of jobs that run or wait for a place."""
-        return len(self._held) - self._unsettled - len(self._quarantine)
+        settled = self._unsettled - sum(held.is_overdue for held in self._runs.values())
+        return len(self._held) - settled - len(self._quarantine)
 
     async def _even_out(self) -> None:
         """[U2] Leaves jobs to other workers while none begins here (U2.20)."""
@@ -507,6 +502,7 @@ class Worker:
         self._note(held, SUSPECT if held.is_apart else RUNNING)
         if held.is_apart:
             self._room.set()  # its queue may be asked again
+        held.on_overdue(lambda outcome: self._ended(held, outcome))
         run = asyncio.create_task(self._run(held))
         self._runs[run] = held
         run.add_done_callback(self._on_run_ended)
@@ -539,6 +535,9 @@ class Worker:
             return  # it was interrupted, which is not the task's failure
         if self._box is not None:
             self._box.runs += 1
+        if held.is_overdue:
+            held.log_overdue(outcome)
+            return
         self._ran(held, outcome)
         if held.is_apart:
             for freed in self._quarantine.ended(held, outcome):
