@@ -114,8 +114,8 @@ def test_names_and_errors(world: World) -> None:
         says = b"-ERR the name has 1025 bytes: at most 1024\r\n"
         assert line.answer(bulks(*words)) == says
     assert line.answer(bulks(b"CLIENT", b"GETNAME")) == b"$1024\r\n" + name + b"\r\n"
-    long_error = line.answer(bulks(b"CONFIG", b"SET", b"hz", b"9" * 60_000))
-    assert long_error.startswith(b"-ERR Invalid argument '999")
+    long_error = line.answer(bulks(b"TUBE", b"CREATE", b"t", b"y" * 60_000))
+    assert long_error.startswith(b"-ERR Unknown tube type yyy")
     assert len(long_error) == len(b"-...\r\n") + 4096
     unknown = line.answer(bulks(b"CONFIG", b"SET", b"x" * 60_000, b"1"))
     assert unknown == b"-ERR Unsupported CONFIG parameter: " + b"x" * 128 + b"...\r\n"
