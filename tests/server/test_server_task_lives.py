@@ -125,6 +125,23 @@ def test_a_run_over_its_time_limit(tasks: World) -> None:
     assert letters(tasks)[0][4] == b"timeout"
 
 
+@pytest.mark.parametrize("keep", ["60", "0"])
+def test_a_task_whose_body_goes_on_elsewhere_is_dead(tasks: World, keep: str) -> None:
+    """W7.2 ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome
+    `dead` with its reason, also of a task."""
+    id = tasks.add("t", "body", "KEEP", keep, "ATTEMPTS", "2")
+    take(tasks)
+    start(tasks, id)
+    waiter = tasks.wire()
+    assert waiter("WAITJOB", 5_000, id) is None
+    tasks.value("DEADLETTER", id, "letters", "REASON", "no use")
+    assert waiter.take() == [[id, b"dead"]]
+    if keep == "60":
+        seen = fields(tasks, id)
+        assert (seen[b"state"], seen[b"reason"], seen[b"attempt"]) == (b"dead", b"no use", 1)
+    later(tasks, 0)
+
+
 def test_a_result_is_kept(tasks: World) -> None:
     """T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP"""
     id = tasks.add("t", "body", "KEEP", "60", "ATTEMPTS", "2")

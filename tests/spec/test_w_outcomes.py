@@ -45,7 +45,7 @@ def test_done(world: World) -> None:
 def test_outcomes_are_kept(world: World) -> None:
     """W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason.
     ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead`
-    with its reason. The first outcome stays.
+    with its reason, also of a task. The first outcome stays.
     """
     full, acked, fast = (world.add(KEEP=60) for _ in range(3))
     world.get(count=3)

@@ -48,8 +48,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   - Messages of other nodes about a job do nothing to a task, except T1.12. An ack or end (A4,
     A10) and a question (K5.2) are answered as for an unknown job; other messages are not
     answered.
-- T1.5 ENQUEUE kicks a buried task, DELJOB deletes, DEADLETTER to a queue acks the task; DEQUEUE
-  does nothing.
+- T1.5 ENQUEUE kicks a buried task, DELJOB deletes, DEADLETTER to a queue ends the task (W7.2);
+  DEQUEUE does nothing.
 - T1.6 LEASE OPEN, STAGE and DEADLETTER to a tube are refused: `-ERR '<name>' is a tube: ...`. So
   is LEASE NEXT of a group with a queue that became a tube (Y2.8).
 - T1.7 SHOW, JSCAN, QLEN, QPEEK, QSTAT, QSCAN and PAUSE treat tubes as queues: READY is queued;

@@ -29,7 +29,7 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   know, which ends at who knows it (W14.6). Of a task the leader replies (T17.8).
 - W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason. ACKJOB
   and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead` with its
-  reason. The first outcome stays.
+  reason, also of a task. The first outcome stays.
 - W7.3 With KEEP 0 only those who wait at that moment get the result. That a job was cancelled is
   known until its holders have confirmed it, also after a restart (W13.8); that it is gone, until
   then or until the node restarts.
