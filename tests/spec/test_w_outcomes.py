@@ -126,23 +126,26 @@ def test_cancel(world: World) -> None:
 
 def test_end_of_a_flagged_job(world: World) -> None:
     """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
-    RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.
+    RELEASE, NACK, ENQUEUE, FAIL, or when its RETRY is over. DONE still makes it done: the result
+    is true.
     """
-    ids = [world.add(KEEP=600, **TRIES) for _ in range(6)]
-    world.get(count=6)
-    begun, released, nacked, failed, silent, done = ids
+    ids = [world.add(KEEP=600, **TRIES) for _ in range(7)]
+    world.get(count=7)
+    begun, queued, released, nacked, failed, silent, done = ids
     runs = {id: start(world, id) for id in (released, nacked, failed, silent, done)}
     world.run("CANCEL", "REASON", "enough", *ids)
     world.run("CANCEL", *ids)  # the first reason stays
     assert str(world.run("WORKING", begun)).startswith("CANCELLED")
     assert str(world.run("START", "WORKER", "w2", done)[0]).startswith("ATWORK")
     assert world.run("START", begun) == ["CANCELLED Job was cancelled: enough"]
+    assert world.run("ENQUEUE", silent) == 0, "W4.4"
+    assert world.run("ENQUEUE", queued) == 1 and world.get() == []
     assert world.run("RELEASE", released, runs[released]) == 1
     assert world.run("NACK", nacked) == 1
     assert world.run("FAIL", failed, runs[failed]) == [b"cancelled", None]
     assert world.run("DONE", done, runs[done], "RESULT", "yes") == 1
     world.pass_ms(10_100)
-    assert [state(world, id) for id in ids] == ["cancelled"] * 5 + ["done"]
+    assert [state(world, id) for id in ids] == ["cancelled"] * 6 + ["done"]
     told = fields(world.run("RESULT", silent))
     assert (told["reason"], told["attempt"], told["worker"]) == (b"enough", 1, b"w1")
     world.run("DEBUG", "CHECK")

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core.life.runs import BACK, DIED
 from tuque.core.model.errors import (
+    CANCELLED_JOB,
     DEAD_LETTER,
     DUPLICATE,
     LEAVING,
@@ -224,12 +225,17 @@ class TubePolicy(Tubes):
         operations.give_up(n, self, tube, task, delay_ms)
         return True
 
-    def working(self, n: Node, task: Task, client: i64) -> None:
+    def working(self, n: Node, task: Task, client: i64) -> Refusal | None:
         """[T1] WORKING extends the task's time (T1.4)."""
-        needs_copies(n, self, self.tube_of(task))
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             raise TubeError(NOT_TAKEN)
-        operations.work_on(n, self, self.tube_of(task), task)
+        work = n.life.by_id.get(task.id)
+        if work is not None and work.is_cancelled:
+            return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # T48.10
+        operations.work_on(n, self, tube, task)
+        return None
 
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE kicks the task (T1.5)."""

@@ -13,6 +13,7 @@ from tuque.core.copies.ack_gc import (
     unheard,
 )
 from tuque.core.life.cancel_update import holds_tick
+from tuque.core.life.runs import end_cancelled
 from tuque.core.model.errors import (
     NOJOB,
     NOREACH,
@@ -22,6 +23,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import (
     ACKED,
+    ACTIVE,
     BODYLESS,
     DELIVERED,
     ONCE_QUEUED,
@@ -144,10 +146,14 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
 
 
 def on_enqueue_of(n: Node, id: bytes) -> bool:
-    """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4)."""
-    life = life_of(n, id)
-    if (life is not None and life.run_state == LIVE) or id in n.life.held:
+    """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4); a flagged one ends (W8.3)."""
+    work = n.life.by_id.get(id)
+    if (work is not None and work.run_state == LIVE) or id in n.life.held:
         return False
+    job = n.jobs.get(id)
+    if work is not None and work.is_cancelled and job is not None and job.state == ACTIVE:
+        end_cancelled(n, job, work)
+        return True
     return on_enqueue(n, id)
 
 

@@ -257,6 +257,9 @@ def extend(n: Node, job: Job, life: Life) -> None:
 
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     """[Q8, W3] ON COMMAND WORKING id [run]: the run is heard of. `run` 0: none was named."""
+    job = n.jobs.get(id)
+    if job is None or job.state == ACKED:
+        return open_job(n, id)[1]  # W2.2
     task = task_with_runs(n, id)
     if task is not None and (run != 0 or is_at_work(n, id)):
         return policy_of(n).at_work(n, task, run, client)

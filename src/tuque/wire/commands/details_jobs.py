@@ -257,7 +257,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
     b"WORKING": """
 - Q8.1 Not an id: `-BADID Invalid Job ID format.` Unknown: `-NOJOB Job not known in the context
   of this node.`
-- Q8.2 Acked: `-ACKED Job is already acknowledged.`
+- Q8.2 Acked: `-ACKED Job is already acknowledged.` An end that is kept: as in W2.2.
 - Q8.3 Not delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to
   extend.` A node alone goes by its own deliveries.
   - (cluster) Another holder may have delivered the job and died before it announced that (V4.6).

@@ -76,7 +76,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   `job-cancel id run` at once, also when the run is over for another reason. It gets none when
   the job passes to another node (K7.2): there the run continues.
 - W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
-  RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.
+  RELEASE, NACK, ENQUEUE, FAIL, or when its RETRY is over. DONE still makes it done: the result
+  is true.
   - If that result is kept, the reason of the outcome is that of the CANCEL, or `cancelled` if it
     gave none: so who follows it can stop there.
 - W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended), null (unknown) or
