@@ -23,7 +23,7 @@ Make = Callable[..., World]
 
 def test_done(world: World) -> None:
     """W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task
-    of a tube. The reply is how many ended at this node now
+    of a tube, where T1.4 or T48.6 lets it. The reply is how many ended at this node now
     """
     world.run("TUBE", "CREATE", "tube", "fifo")
     task = world.add("tube")

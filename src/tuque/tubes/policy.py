@@ -88,6 +88,7 @@ from tuque.tubes.work.transitions import (
     admit,
     forget,
     insert,
+    ran_last,
     set_pri,
     work_for,
 )
@@ -200,11 +201,12 @@ class TubePolicy(Tubes):
         return q.plain > 0 and q.driver.has_keys
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
-        """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
+        """[T1] ACKJOB and FASTACK ack the task (T1.4), DONE also one whose run is over (T48.6)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
-            return False
+            if not self.has_runs(task) or not ran_last(task, n.life.done_run):
+                return False
         operations.finish(n, self, tube, task)
         return True
 

@@ -24,9 +24,10 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   time-limit-ms]` or the error. `of` and `time-limit-ms` are 0 without ATTEMPTS and TIMELIMIT.
 """,
     b"DONE": """
-- W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task of a
-  tube. The reply is how many ended at this node now: 0 also of a job of a queue that it does not
-  know, which ends at who knows it (W14.6). Of a task the leader replies (T17.8).
+- W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task
+  of a tube, where T1.4 or T48.6 lets it. The reply is how many ended at this node now: 0 also of
+  a job of a queue that it does not know, which ends at who knows it (W14.6). Of a task the leader
+  replies (T17.8).
 - W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason. ACKJOB
   and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead` with its
   reason, also of a task. The first outcome stays.
@@ -41,11 +42,12 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W7.5 (cluster) Such a result goes to the other holders anyway, with the acks of that moment:
   each keeps it within its own `results-max-bytes`. So it does from a node without the job
   (W14.6).
-- T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP, are among the changes
-  that followers and new replicas get (T18.2); each node keeps them within its own
-  `results-max-bytes`. The leader shows them once as many nodes have them as SYNC asks. A
-  follower with a complete replica shows them if two are enough; else it asks (W15). If it gets
-  the task from the next leader, it drops the end.
+- T48.6 DONE acks the task (T1.4). So it does one that is READY, DELAYED or BURIED again, if it
+  names the run of its last take: work that was done is done. Its outcome and result, kept for
+  KEEP, are among the changes that followers and new replicas get (T18.2); each node keeps them
+  within its own `results-max-bytes`. The leader shows them once as many nodes have them as SYNC
+  asks. A follower with a complete replica shows them if two are enough; else it asks (W15). If it
+  gets the task from the next leader, it drops the end.
 """,
     b"FAIL": """
 - W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run. REASON over 2048 bytes
