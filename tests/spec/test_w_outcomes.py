@@ -60,6 +60,12 @@ def test_outcomes_are_kept(world: World) -> None:
         assert (told["state"], told["result"], told["worker"]) == (b"done", b"42", b"w1")
         assert (told["progress"], told["attempt"]) == (b"all", 1)
     assert state(world, acked) == state(world, fast) == "done"
+    nameless = world.add(KEEP=60)
+    world.get()
+    start(world, nameless)
+    assert world.run("DONE", nameless, "-") == 1
+    told = fields(world.run("RESULT", nameless))
+    assert (told["attempt"], told["worker"]) == (1, b"w1"), "the run at work"
     assert fields(world.run("RESULT", acked))["result"] is None
     lettered = world.add("l", KEEP=60)
     world.get("l")

@@ -19,6 +19,7 @@ from tuque.core.model.errors import (
     NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
+    RESTING,
     TUBE_FULL,
     Refusal,
 )
@@ -294,7 +295,8 @@ class TubePolicy(Tubes):
         if task.status == BURIED:
             return None, Refusal(DEAD_LETTER, (task.queue,))
         if not operations.may_finish(self, task, client):
-            return None, Refusal(NOTDELIVERED)
+            work = n.life.by_id.get(task.id)
+            return None, Refusal(RESTING if work is not None and work.is_resting else NOTDELIVERED)
         return runs.start(n, self, self.tube_of(task), task, worker, client)
 
     def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:

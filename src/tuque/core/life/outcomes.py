@@ -93,15 +93,18 @@ def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> 
         return done_task(n, job, run, result, client)
     if job.state == ACKED:
         return False
-    life = life_of(n, job.id)
-    if life is not None and client == life.client:
-        life.run_state = RELEASED  # its worker knows
+    work = life_of(n, job.id)
+    if work is not None:
+        if run == 0 and work.run_state == LIVE:
+            run = work.run
+        if client == work.client:
+            work.run_state = RELEASED  # its worker knows
     n.record_done(job, run)
     report_ack(n, job)
-    if life is not None:
-        drop_life(n, job, life)
+    if work is not None:
+        drop_life(n, job, work)
     if n.has_lives:
-        conclude_life(n, job, life, DONE, run, result, b"")
+        conclude_life(n, job, work, DONE, run, result, b"")
     retire_concluded(n, job)
     n.life.in_hand = None
     return True

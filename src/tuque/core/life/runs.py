@@ -12,6 +12,7 @@ from tuque.core.model.errors import (
     CHANGING,
     DEAD_LETTER,
     FAILED_RUN,
+    NAMELESS,
     NO_RUN_YET,
     NOJOB,
     NOTDELIVERED,
@@ -169,6 +170,8 @@ def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
         return Refusal(DEAD_LETTER, (job.queue,))
     if life is None or life.run == 0:
         return Refusal(NO_RUN_YET)
+    if run == 0:
+        return Refusal(NAMELESS if life.run_state == LIVE else NO_RUN_YET)
     if run == life.run and life.run_state == LIVE:
         return None
     if run == life.run:
@@ -265,33 +268,35 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
         return policy_of(n).at_work(n, task, run, client)
     if task is not None:
         return on_working(n, id, client)
-    life = life_of(n, id)
+    work = life_of(n, id)
     if is_held(n, id):
         return Refusal(CHANGING)  # W16.1
-    if life is None or (run == 0 and life.run_state != LIVE):
+    if work is None or (run == 0 and work.run_state != LIVE):
         if run != 0:
             job, refused = open_job(n, id)
             return refused if job is None else Refusal(NO_RUN_YET)
-        if life is not None and life.is_cancelled and id in n.jobs:
-            return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
+        if work is not None and work.is_cancelled and id in n.jobs:
+            return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # W8.2
+        if work is not None and work.is_dead and job.state == QUEUED:
+            return Refusal(DEAD_LETTER, (job.queue,))  # Q8.5
         return on_working(n, id, client)
     job, refused = open_job(n, id)
     if job is None:
         return refused
     if run == 0:
-        run = life.run
-    learn_run(n, job, life, run)
-    refused = check_run(job, life, run)
+        run = work.run
+    learn_run(n, job, work, run)
+    refused = check_run(job, work, run)
     if refused is not None:
         return refused
-    if life.is_cancelled:
-        life.client = client
-        return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
-    if is_over_time(n, life):
-        limit_ms = life.terms.limit_ms
+    if work.is_cancelled:
+        work.client = client
+        return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # W8.2
+    if is_over_time(n, work):
+        limit_ms = work.terms.limit_ms
         return Refusal(OVER_TIME, (seconds_text(limit_ms),))  # W3.3
-    life.client = client
-    extend(n, job, life)
+    work.client = client
+    extend(n, job, work)
     if n.records is not None:
         n.records.state(job)
     send_work(n, job)
@@ -315,7 +320,8 @@ def is_at_work(n: Node, id: bytes) -> bool:
 def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> Refusal | None:
     """[W3] ON COMMAND PROGRESS: as WORKING, and the latest word replaces the last (W3.4)."""
     if run == 0:
-        return Refusal(NO_RUN_YET)
+        job, refused = open_job(n, id)
+        return refused if job is None else check_run(job, n.life.by_id.get(id), 0)
     refused = on_work(n, id, run, client)
     if refused is not None:
         return refused

@@ -13,8 +13,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W2.1 A word that is no job id: `-BADID Invalid Job ID format.`, and nothing begins. WORKER has
   1 to 255 bytes. Without WORKER, the connection is the worker.
 - W2.2 Unknown: `-NOJOB`. Ended: `-ACKED` or `-CANCELLED`. Waits for copies: `-NOTDELIVERED`. A
-  task of a tube: an error. Leased: `-ATWORK`. Dead: `-DEAD Job is a dead letter of queue
-  <queue>: DEAD REPLAY it`.
+  task of a tube: an error. Leased: `-ATWORK`. Dead: `-DEAD Job is a dead letter in
+  '<queue>': DEAD REPLAY it`.
 - W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
   A job that is queued again after its RETRY may still be started; it leaves the queue.
 - W2.4 At work: the same worker gets the same run again. Any other one gets `-ATWORK Job is at
