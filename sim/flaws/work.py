@@ -12,6 +12,7 @@ from sim.flaws.switches import Flaw, Patch, everywhere
 from sim.flaws.tubes import one_tube
 from tuque.core.life import (
     cancel_update,
+    holders,
     outcomes,
     runs,
     start,
@@ -26,9 +27,10 @@ from tuque.core.model.work import (
     run_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.queues import merge_work
-from tuque.core.queues.merge_work import go_dead
+from tuque.core.queues import work_copies
+from tuque.core.queues.work_copies import go_dead
 from tuque.core.tables.work import Lives
+from tuque.core.work import rules
 from tuque.server.commands import dead
 from tuque.server.commands import results as waits
 from tuque.server.state.client import Client, Wanted
@@ -45,7 +47,7 @@ def begun_in_words_only() -> list[Patch]:
 
     def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | None:
         life = Life(NO_TERMS, b"")
-        life.run = run_of(1, 1, runs.hash_here(n, worker))
+        life.run = run_of(1, 1, holders.hash_here(n, worker))
         return life
 
     return everywhere(start.begin_delivered, begin_delivered)
@@ -57,7 +59,7 @@ def tokens_are_alike() -> list[Patch]:
     def hash_here(n: Node, worker: bytes) -> int:
         return 0
 
-    return everywhere(runs.hash_here, hash_here)
+    return everywhere(holders.hash_here, hash_here)
 
 
 def outcomes_go_early() -> list[Patch]:
@@ -83,13 +85,15 @@ def letters_have_no_reason() -> list[Patch]:
 
 def starts_are_not_counted() -> list[Patch]:
     """W1.2: each run of a job has the number of the first one."""
-    sound = start.begin_run
+    sound = holders.Holders.begin
 
-    def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
-        life.starts = 0
-        sound(n, job, life, worker, client)
+    def begin(
+        self: holders.Holders, n: Node, job: Job, work: Life, worker: bytes, client: i64
+    ) -> None:
+        work.starts = 0
+        sound(self, n, job, work, worker, client)
 
-    return everywhere(sound, begin_run)
+    return [(holders.Holders, "begin", begin)]
 
 
 def letters_forget_an_attempt() -> list[Patch]:
@@ -117,7 +121,7 @@ def refused_edits_stand() -> list[Patch]:
     def why_not(n: Node, job: Job, life: Life | None, edit: Update) -> Refusal | None:
         refused = sound(n, job, life, edit)
         if refused is not None and edit.body is not None:
-            merge_work.set_body(n, job, edit.body)
+            work_copies.set_body(n, job, edit.body)
         return refused
 
     return everywhere(sound, why_not)
@@ -146,7 +150,7 @@ def all_ends_are_done() -> list[Patch]:
 
 def bodies_are_cut() -> list[Patch]:
     """W10.1: UPDATEJOB gives the job another body than it was told."""
-    sound = merge_work.set_body
+    sound = work_copies.set_body
 
     def set_body(n: Node, job: Job, body: bytes) -> None:
         sound(n, job, body + b"9")
@@ -177,23 +181,23 @@ def silence_is_an_attempt() -> list[Patch]:
 
 def crashes_count_twice() -> list[Patch]:
     """W6.7: a run that ended in silence adds two to `crashes`."""
-    sound = Life.crash
+    sound = rules.count_failure
 
-    def crash(self: Life, most: int) -> bool:
-        self.crashes += 1
-        return bool(sound(self, most))
+    def count_failure(work: Life, attempt: int, is_silent: bool, crashes_max: int) -> bool:
+        work.crashes += is_silent
+        return bool(sound(work, attempt, is_silent, crashes_max))
 
-    return [(Life, "crash", crash)]
+    return everywhere(sound, count_failure)
 
 
 def one_crash_is_the_last() -> list[Patch]:
     """W6.7: a job is dead after its first crash, whatever `crashes-max` is."""
-    sound = Life.crash
+    sound = rules.count_failure
 
-    def crash(self: Life, most: int) -> bool:
-        return bool(sound(self, 1))
+    def count_failure(work: Life, attempt: int, is_silent: bool, crashes_max: int) -> bool:
+        return bool(sound(work, attempt, is_silent, 1))
 
-    return [(Life, "crash", crash)]
+    return everywhere(sound, count_failure)
 
 
 def pri_is_not_set() -> list[Patch]:

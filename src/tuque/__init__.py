@@ -1,13 +1,13 @@
 """Tuque: a distributed job broker with Disque's queues, its client and its worker.
 
 Public names are loaded at first use, so that importing one package does not load the others.
+The packages of the node are a distribution of their own, `tuque-node` (decisions/0053).
 """
 
-from __future__ import annotations
+import os
+import sys
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all of this module
 if TYPE_CHECKING:
     from tuque import aio as aio
     from tuque import errors as errors
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuque.client.sync import Pipeline as Pipeline
     from tuque.errors import Error as Error
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"  # tools/release.py sets it, here and in tuque/server
 
 _HOMES = {
     "Client": "tuque.client.sync",
@@ -46,8 +46,29 @@ __all__ = [
 ]
 
 
+def _with_node(mine: list[str]) -> list[str]:
+    """The folders of this package: this one, and that of the node if it is another one.
+
+    Python finds one folder of a package. Two distributions share it, but for systems with one
+    folder for compiled packages and one for others, and for users with two of their own.
+    """
+    if os.path.isdir(os.path.join(mine[0], "server")):
+        return mine
+    for root in sys.path:
+        place = os.path.join(root, "tuque") if isinstance(root, str) else ""
+        has_all = os.path.exists(os.path.join(place, "__init__.py"))  # a Tuque of its own
+        if os.path.isdir(os.path.join(place, "server")) and not has_all:
+            return [*mine, place]
+    return mine
+
+
+__path__ = _with_node(list(__path__))
+
+
 def __getattr__(name: str) -> object:
     """Loads a public name at its first use."""
+    from importlib import import_module
+
     if name in _ROOMS:
         return import_module(f"tuque.{name}")
     home = _HOMES.get(name)

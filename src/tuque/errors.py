@@ -91,9 +91,10 @@ class Closed(ConnectionError):
 
 
 class NoNode(ConnectionError):
-    """No node could be reached; nothing was sent."""
+    """No node could be reached; nothing was sent, unless an earlier try was (`may_be_done`)."""
 
     retryable = True
+    _unsure = EARLIER_MAY_BE_DONE
 
 
 class ReplyError(Error):

@@ -1,6 +1,7 @@
 """Groups whose subcommands are imported when used, so that the program starts fast.
 
-Decides the errors for a wrong name and a missing package; knows no command.
+Decides the errors for a wrong name, a missing package and a node of another version; knows no
+command.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ EXTRAS: Final = {
     "markupsafe": "console",
     "textual": "top",
     "rich": "top",
+    "watchfiles": "reload",
+    "cronsim": "server",
+    "librt": "server",
+    "mypy_extensions": "server",
 }
+NODE: Final = frozenset("cluster core server store tubes wire".split())  # packages of tuque-node
 
 
 class FiniteRange(click.FloatRange):
@@ -45,9 +51,26 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class LocalTime(click.DateTime):
+    """An option's local time, as ms since 1970; what is before that is 0."""
+
+    def convert(  # type: ignore[override]  # ms, not a datetime
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Parse the time; the first and last year have hours that no zone can name."""
+        found = super().convert(value, param, ctx)
+        try:
+            return max(0, int(found.timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is out of range: give a year from 2 to 9998", param, ctx)
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A subcommand: its module, the extra it needs, its line in the help."""
+    """A subcommand: its module, the extra it needs, its line in the help.
+
+    Without a line it shares that of the subcommand before it.
+    """
 
     module: str
     attribute: str
@@ -55,9 +78,20 @@ class Entry:
     line: str
 
 
-def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickException:
-    """Turn a failed import into one line that names the extra to install."""
-    package = (err.name or "").split(".")[0]
+def missing_extra(err: ImportError, extra: str = "") -> click.ClickException:
+    """Turn a failed import into one line that names the extra to install.
+
+    A node of another version fails with an ImportError of its own; any other one is raised again.
+    """
+    package, *rooms = (err.name or "").split(".")
+    if not isinstance(err, ModuleNotFoundError):
+        if err.name != "tuque.server":
+            raise err
+        return click.ClickException(str(err))
+    if package == "tuque" and NODE & set(rooms[:1]):
+        return click.ClickException(
+            "this needs the node, which is not installed; run: pip install 'tuque[server]'"
+        )
     if package in EXTRAS:
         return click.ClickException(
             f"this needs {package}, which is not installed; "
@@ -82,7 +116,7 @@ class LazyGroup(click.Group):
             return None
         try:
             command = getattr(importlib.import_module(entry.module), entry.attribute)
-        except ModuleNotFoundError as err:
+        except ImportError as err:
             raise missing_extra(err, entry.extra) from None
         if not isinstance(command, click.Command):
             raise click.ClickException(f"{entry.module}.{entry.attribute} is not a command")
@@ -91,7 +125,18 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands from the table: `--help` imports none of them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+            formatter.write_dl(self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The names of each line of the help, and the line."""
+        rows: list[tuple[str, str]] = []
+        for name, entry in self.table.items():
+            if entry.line:
+                rows.append((name, entry.line))
+            else:
+                names, line = rows.pop()
+                rows.append((f"{names}, {name}", line))
+        return rows
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -108,7 +153,7 @@ class LazyGroup(click.Group):
         """
         try:
             return super().invoke(ctx)
-        except ModuleNotFoundError as err:
+        except ImportError as err:
             entry = self.table.get(ctx.invoked_subcommand or "")
             raise missing_extra(err, entry.extra if entry else "") from None
         except click.ClickException as err:  # it may quote another program

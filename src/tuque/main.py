@@ -24,18 +24,21 @@ from tuque.lazygroup import Entry, LazyGroup
 FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standard output
 
 SUBCOMMANDS: Final = {
-    "server": Entry("tuque.server.app", "server", "spark", "Run a node."),
+    "server": Entry("tuque.server.app", "server", "server", "Run a node."),
+    "dev": Entry("tuque.cli.dev", "dev", "dev", "Node, worker and console, to write a program."),
     "cli": Entry(
         "tuque.cli.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),
-    "cluster": Entry("tuque.cli.cluster", "cluster", "", "Start, see and change a cluster."),
-    "node": Entry("tuque.cli.cluster", "node", "", "Stop a node by plan."),
+    "cluster": Entry(
+        "tuque.cli.cluster", "cluster", "", "See and change a cluster; stop a node by plan."
+    ),
+    "node": Entry("tuque.cli.cluster", "node", "", ""),
     "tubes": Entry("tuque.cli.tubes", "tubes", "", "Show tubes, and move their leaders."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
-    "queues": Entry("tuque.cli.queues", "queues", "", "List the queues of a cluster."),
-    "workers": Entry("tuque.cli.queues", "workers", "", "List workers, have one stop."),
+    "queues": Entry("tuque.cli.queues", "queues", "", "List queues and workers; have one stop."),
+    "workers": Entry("tuque.cli.queues", "workers", "", ""),
     "top": Entry("tuque.cli.queues", "top", "top", "Queues, workers and nodes, live."),
     "dead": Entry("tuque.cli.jobs", "dead", "", "List, replay and purge dead letters."),
     "schedule": Entry("tuque.cli.jobs", "schedule", "", "Jobs at times of day: list, add, run."),
@@ -49,7 +52,7 @@ SUBCOMMANDS: Final = {
         "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
     ),
     "journal": Entry(
-        "tuque.server.journal.tool", "journal", "", "Check, repair, show or import a journal."
+        "tuque.server.journal.tool", "journal", "server", "Check, repair, show or import a journal."
     ),
     "spark": Entry(
         "tuque.spark.cli.group",
@@ -72,7 +75,8 @@ SUBCOMMANDS: Final = {
     "compact": Entry(
         "tuque.spark.cli.compact", "compact", "report", "Merge small event segments into big ones."
     ),
-    "bench": Entry("tuque.cli.bench", "bench", "", "Load a node and print jobs per second."),
+    "bench": Entry("tuque.cli.bench", "bench", "", "Jobs per second of a node; whether all works."),
+    "selftest": Entry("tuque.cli.dev", "selftest", "server", ""),
 }
 
 
@@ -84,7 +88,7 @@ class Program(LazyGroup):
         text = (self.help or "").rstrip(".")
         formatter.write(f"Usage: {ctx.command_path} COMMAND [ARGS]...  {text}:\n")
         with formatter.indentation():
-            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+            formatter.write_dl(self.lines())
 
 
 @click.group(

@@ -51,7 +51,7 @@ class NodeOptions:
         host = f"[{self.host}]" if ":" in self.host else self.host
         url = self.url if is_url else f"tuque://{host}:{self.port}"
         scheme, mark, rest = url.partition("://")
-        if not self.password or "@" in rest.partition("?")[0]:
+        if not (self.user or self.password) or "@" in rest.partition("?")[0]:
             return url
         return f"{scheme}{mark}{quote(self.user, '')}:{quote(self.password, '')}@{rest}"
 

@@ -157,3 +157,8 @@ def test_the_look_for_a_group_goes_on_in_an_outage(
         asyncio.run(waited()) if is_async else app.handle(ID, int).result(limit_s)
     assert (node.count("RESULT"), node.count("SHOW") > 1) == (1, True)
     app.close()
+
+
+def test_children_that_are_no_mapping_are_named() -> None:
+    with pytest.raises(TypeError, match="children maps indexes to ids of jobs, and is not 5"):
+        groups.group_add("t", "D-1", 5)  # type: ignore[arg-type]  # a wrong one

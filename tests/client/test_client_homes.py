@@ -21,6 +21,7 @@ from tuque.client.routing.leaders import Homes, address_of, tubes_in
 from tuque.client.url import Address
 from tuque.errors import TUBE_HOME, NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 from until import until
+from world import World
 
 THERE = "has its leader there"
 TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"
@@ -387,3 +388,16 @@ def test_words_and_results_of_homes() -> None:
     assert tube_homes.take_over("t", "ab").read(loss).stopped == "no"
     assert tubes.create("t", "fifo", sync=2).args[-2:] == ("SYNC", 2)
     assert issubclass(TubeHome, ReplyError)
+
+
+def test_only_the_leader_counts_the_tasks_of_a_tube(make_world: Callable[..., World]) -> None:
+    """T15.4 copies (replicated tasks of another leader: where this node does not lead the tube, it
+    counts them here, and none from ready to buried)
+    """
+    world = make_world(3, tube_failover=False)
+    world.client(0).tube("t").create("fifo", sync=3, alone=True)
+    for _ in range(3):
+        world.client(0).tube("t").put("x")
+    at = [world.client(i).tube("t").info() for i in range(3)]
+    assert [(one.ready, one.copies) for one in at] == [(3, 0), (0, 3), (0, 3)]
+    assert len({one.home for one in at}) == 1

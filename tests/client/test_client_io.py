@@ -16,6 +16,7 @@ from client_nodes import ADDED, FAST, ID, Connect, Face, ScriptedNode, hello_of,
 from own_log import own_records
 from quick import is_quick
 from tuque import Client, Job, Retry, aio
+from tuque.client.url import Address
 from tuque.errors import (
     Closed,
     Conflict,
@@ -380,6 +381,21 @@ def test_scans_follow_the_cursor(connect: Connect, node: ScriptedNode) -> None:
     }
     node.answers["QSCAN"] = lambda words: pages[words[1]]
     assert connect(node.url).scanned("qscan", count=2) == ["a", "b"]
+    assert node.count("QSCAN") == 2
+
+
+def test_a_scan_goes_on_when_another_call_has_lost_its_connection(
+    connect: Connect, node: ScriptedNode
+) -> None:
+    client = connect(node.url)
+
+    def second(words: list[bytes]) -> bytes:
+        client.client._on_lost(Address("127.0.0.1", node.port), Closed("cut"), 0.0)
+        return b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n"
+
+    first = b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n"
+    node.answers["QSCAN"] = lambda words: first if words[1] == b"0" else second(words)
+    assert client.scanned("qscan") == ["a", "b"]
     assert node.count("QSCAN") == 2
 
 

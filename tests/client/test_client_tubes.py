@@ -75,6 +75,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         [tubes.TubeChange(6, "put", 0, "READY", 99)],
     ),
     (tubes.grant("t", "bob", call=True, prefix="q"), "GRANT t bob CALL PREFIX q", b"OK", None),
+    (
+        tubes.grant("t", "bob", call=7),  # type: ignore[arg-type]  # any true value
+        "GRANT t bob CALL",
+        b"OK",
+        None,
+    ),
     (tubes.revoke("t", "all", role=True, truncate=True), "REVOKE t all ROLE TRUNCATE", 2, 2),
     (tubes.grants("t"), "GRANTS t", [GRANT], [tubes.TubeGrant("t", "r", True, False, True, "q")]),
     (tubes.tube_grants(), "GRANTS", [], []),

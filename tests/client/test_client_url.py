@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from tuque import Client, Retry, aio
-from tuque.client.url import Address, parse, settings
-from tuque.errors import ConfigError
+from tuque.client.transport.face import greeting
+from tuque.client.transport.sockets import dial
+from tuque.client.transport.streams import Link
+from tuque.client.url import Address, parse, settings, url_of
+from tuque.errors import ConfigError, Error
 
 
 def test_all_parts() -> None:
@@ -21,6 +27,14 @@ def test_all_parts() -> None:
 def test_a_login_without_colon_is_a_password() -> None:
     found = parse("tuques://secret@h")
     assert (found.user, found.password, found.tls) == ("", "secret", True)
+
+
+def test_a_user_without_a_password_logs_in() -> None:
+    found = parse("tuque://ann:@h")
+    assert [call.args for call in greeting(found)] == [("AUTH", b"ann", b""), ("HELLO",)]
+    assert url_of(found, "other", 1) == "tuque://ann:@other:1"
+    assert "ann" in found.masked_url
+    assert not parse("tuque://h").has_login
 
 
 def test_unix_socket() -> None:
@@ -82,3 +96,13 @@ def test_repr_masks_secrets(kind: type[Client] | type[aio.Client]) -> None:
     client = kind("tuque://me:hunter2@h1,[::1]:5")
     assert "hunter2" not in repr(client) + repr(client.settings) + str(client.settings)
     assert "tuque://me:***@h1:7711,[::1]:5" in repr(client)
+
+
+def test_a_host_that_is_no_name_is_not_found() -> None:
+    """As any name that nobody knows: bytes of the terminal that are no text, a label too long."""
+    for host in ("\udcff\udcfe", "a" * 64, "a..b"):
+        address = Address(host, 1)
+        with pytest.raises(OSError, match="no name of a host"):
+            dial(address, None, 1.0)
+        with pytest.raises(Error, match="no name of a host"):
+            asyncio.run(Link.open(address, None, time.monotonic() + 5.0))

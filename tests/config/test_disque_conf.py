@@ -61,6 +61,7 @@ def test_includes_in_place_and_not_for_ever(tmp_path: Path) -> None:
     [
         ("port 99999", "0..65535"),
         ("port", "exactly one value"),
+        ("cluster-node-timeout 50", "500 or more"),
         ("port 1 2", "exactly one value"),
         ('requirepass "open', "closed quotes"),
         ('requirepass "a"b', "closed quotes"),

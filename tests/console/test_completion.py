@@ -35,7 +35,7 @@ def test_each_shell_gets_its_script(shell: str) -> None:
 
 
 def test_commands_and_options_are_completed() -> None:
-    assert words("tuque d") == ["dead"]
+    assert words("tuque d") == ["dev", "dead"]
     assert words("tuque dead s") == ["show", "stat"]
     assert words("tuque worker --po") == ["--pool", "--port"]
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from click import ClickException
 from console_node import Run
 
 from lab import RealServer
+from tuque.lazygroup import LocalTime
 
 
 def row(
@@ -50,6 +53,9 @@ def test_lines_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
     shown = tuque("audit", tmp_path, "--json", "--act", "kic?").stdout.decode().splitlines()
     assert [json.loads(line).get("act", "gap") for line in shown] == ["gap", "kick"]
     assert tuque("audit", tmp_path, "--since", "2000-01-01").stdout == b""
+    assert tuque("audit", tmp_path, "--since", "1902-01-01").stdout.count(b"\n") == len(lines)
+    with pytest.raises(ClickException, match="out of range"):
+        LocalTime().convert("0001-01-01", None, None)
     assert tuque("audit", tmp_path / "none").returncode == 2
 
 

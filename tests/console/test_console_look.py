@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run
 
-import tuque
 from both_ways import NO_BYTECODE
 from tuque.cli.replies import as_facts
 from tuque.client.transport.conn import ErrorReply
@@ -74,7 +73,7 @@ def test_a_table_has_one_form() -> None:
 def test_colours_are_made_in_one_place() -> None:
     """It knows of NO_COLOR and of pipes; `click.style` does not."""
     made = re.compile(r"click\.(style|secho)|\\x1b\[\d*m|\\033\[\d*m")
-    sources = Path(tuque.__file__).parent.rglob("*.py")
+    sources = (Path(__file__).parents[2] / "src" / "tuque").rglob("*.py")
     assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == [
         "terminal.py"
     ]

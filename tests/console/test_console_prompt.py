@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuque.cli.prompt.repl import (
     completions,
@@ -22,6 +24,7 @@ from tuque.cli.prompt.repl import (
     whole_lines,
 )
 from tuque.cli.replies import commands, describe, keywords
+from tuque.wire.proto.strict_reader import ProtocolError, split_inline
 
 
 def test_names_complete_then_words_of_the_syntax() -> None:
@@ -58,6 +61,19 @@ def test_pasted_lines_are_single_commands_unless_a_quote_is_open() -> None:
     (whole,) = whole_lines('ADDJOB q "two\nlines" 0')
     assert split_words(whole) == [b"ADDJOB", b"q", b"two\nlines", b"0"]
     assert split_words('"open') is None and list(whole_lines('"open')) == ['"open']
+
+
+PIECES = [*(bytes([one]) for one in b"an \t\n\0\"'\\"), b"\\x4", b"\\x41", "é".encode()]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
+def test_a_line_is_split_as_the_node_splits_it(line: bytes) -> None:
+    """The prompt has no node beside it, and a grammar of its own."""
+    try:
+        split: list[bytes] | None = split_inline(line)
+    except ProtocolError:
+        split = None
+    assert split_words(line.decode()) == split
 
 
 def test_history_is_readable_by_its_owner_only(

@@ -50,7 +50,7 @@ def test_every_command_has_help_on_one_screen(name: str) -> None:
 
 def test_a_wrong_command_lists_the_right_ones(tuque: Run) -> None:
     done = tuque("sever")
-    assert done.returncode == 2 and b"There are: server, cli" in done.stderr
+    assert done.returncode == 2 and b"There are: server, dev, cli" in done.stderr
     done = tuque("spark", "raport")
     assert done.returncode == 2 and b"There are: report, silver" in done.stderr
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark-cluster.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
 SITE = Path(sysconfig.get_path("purelib"))
-NEEDED = "pyarrow hiredis msgspec librt click mypy_extensions.py".split()
+NEEDED = "pyarrow hiredis msgspec click".split()
 TUQUE = ("tuque", "pyspark_tuque")
 INSTALL = "env/bin/pip install 'tuque[spark]'"
 # Whoever runs the user's own Python leaves the command of the process that started it.

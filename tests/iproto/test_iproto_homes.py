@@ -86,7 +86,7 @@ def test_a_home_that_may_not_run(nodes: list[Node]) -> None:
     """T17.4, T19.3: error 7, too, and why."""
     make(nodes, "few", "fifo")
     first, *others = nodes
-    assert first.wire("CONFIG", "SET", "cluster-node-timeout", 300) == b"OK"
+    assert first.wire("CONFIG", "SET", "cluster-node-timeout", 500) == b"OK"
     try:
         for one in others:
             one.server.signal(signal.SIGSTOP)

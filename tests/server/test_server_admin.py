@@ -75,13 +75,21 @@ def test_config_set(world: World) -> None:
     assert world.server.slow_ns == 5000
     assert world("CONFIG SET maxmemory 2mb") == b"+OK\r\n"
     assert world.n.limits.memory_bytes == 2 << 20
-    assert world("CONFIG SET timeout x") == wrong("Invalid argument 'x' for CONFIG SET 'timeout'")
+    assert world("CONFIG SET timeout x") == wrong(
+        "Invalid argument 'x' for CONFIG SET 'timeout'; allowed: 0..2147483648"
+    )
     assert world("CONFIG SET nosuch 1") == wrong("Unsupported CONFIG parameter: nosuch")
     assert world("CONFIG SET port 1") == wrong("Unsupported CONFIG parameter: port")
     many = world("CONFIG SET maxclients 9999999")
     assert many.startswith(
         b"-ERR The operating system is not able to handle the specified number of clients, try with"
+        b" maxclients "
     )
+    for text in (str(2**63), "9" * 5_000):
+        shown = text if len(text) < 20 else "9" * 256 + "... (5000 characters)"
+        assert world("CONFIG SET maxclients " + text) == wrong(
+            f"Invalid argument '{shown}' for CONFIG SET 'maxclients'"
+        )
 
 
 def test_forms_of_config(world: World) -> None:

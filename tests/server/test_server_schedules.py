@@ -479,3 +479,18 @@ def test_the_clock_of_this_machine() -> None:
     """T45.9 that clock agrees with the node to 10 s"""
     assert not is_clock_right(int(time.time() * 1000) - 20_000)
     assert not is_clock_right(int(time.time() * 1000) + 20_000)
+
+
+def test_a_schedule_is_shown_alike_after_a_restart(make_world: Callable[..., World]) -> None:
+    """What SHOW and JSCAN say of the schedule's own task."""
+    world = make_world()
+    world.run("TUBE", "CREATE", "t", "tasks", "TTR", 77)
+    world.run("SCHEDULE", "ADD", "t", "s", "EVERY", 3600, "b")
+    (before,) = world.run("JSCAN", 0, "REPLY", "all")[1]
+    world.kill(0)
+    world.start(0)
+    world.pass_ms(1_000)
+    (after,) = world.run("JSCAN", 0, "REPLY", "all")[1]
+    told = dict(zip(before[::2], zip(before[1::2], after[1::2], strict=True), strict=True))
+    differ = [name for name, (was, now) in told.items() if was != now]
+    assert differ == [b"ttl", b"next-requeue-within", b"next-awake-within"]  # these count down

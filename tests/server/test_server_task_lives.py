@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,6 +55,31 @@ def test_a_run_that_fails_and_is_done(tasks: World) -> None:
     assert tasks.value("DONE", id, run3.decode()) == 1
     assert tasks.value("QLEN t") == 0
     later(tasks, 0)
+
+
+def test_the_attempt_of_a_task_survives_a_restart(make_world: Callable[..., World]) -> None:
+    """T48.2 STARTs, and the detail of the last failure, only of a dead letter"""
+    tasks = make_world()
+    tasks.run("TUBE", "CREATE", "t", "tasks", "TTR", 30)
+    words = ("ATTEMPTS", "3", "BACKOFF", "0", "0", "0")
+    ids = [tasks.add("t", "body", *words) for _ in range(3)]
+    dead, failed, _ = ids
+    for _ in range(3):
+        for id in take(tasks, 10):
+            run = start(tasks, id)[0].decode()
+            if id == dead or (id == failed and fields(tasks, id)[b"attempt"] < 3):
+                tasks.value("FAIL", id, run, "DELAY", "0", "REASON", "r", "DETAIL", "d")
+    later(tasks, 31_000)  # the third run of one, and the first of another, ended in silence
+    states = [(fields(tasks, id)[b"state"], fields(tasks, id)[b"attempt"]) for id in ids]
+    assert states == [(b"dead", 3), (b"waiting", 3), (b"waiting", 1)]
+    letter = tasks.value("DEAD SHOW", dead)
+    assert letter[letter.index(b"starts") + 1] == 3
+    tasks.kill(0)
+    tasks.start(0)
+    tasks.pass_ms(1_000)
+    after = [(fields(tasks, id)[b"state"], fields(tasks, id)[b"attempt"]) for id in ids]
+    assert after == states
+    assert tasks.value("DEAD SHOW", dead) == letter
 
 
 def test_the_state_of_a_task_that_is_taken(tasks: World) -> None:

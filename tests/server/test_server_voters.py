@@ -84,6 +84,8 @@ def test_words(make_world: Callable[..., World]) -> None:
         [],
         b"unsettled",
         [],
+        b"lease-timeouts",
+        [0, 0],
         b"others",
         [],
     ]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import tuque
 from tuque.core.model import errors as why
 from tuque.core.model.errors import ROWS, Refusal
 from tuque.errors import REPLY_ERRORS
@@ -147,7 +146,7 @@ def test_words_of_core(refused: Refusal, words: str) -> None:
 
 def test_refusals_have_the_arguments_of_their_words() -> None:
     """A text with other arguments would be an internal error, at the moment of the refusal."""
-    package = Path(tuque.__file__).parent
+    package = Path(__file__).parents[2] / "src" / "tuque"
     seen = set()
     for path in package.rglob("*.py"):
         source = path.read_text("utf-8")

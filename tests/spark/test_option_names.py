@@ -119,6 +119,12 @@ def test_a_named_query_and_views(
         spark.sql(f"CREATE TABLE kept USING tuque OPTIONS (url '{url}', queue 'q')")
 
 
+def test_where_progress_goes_is_checked() -> None:
+    body = StructType([StructField("body", StringType())])
+    with pytest.raises(SinkError, match="progressTo is host:port, and not 'x'"):
+        TuqueDataSource({"queue": "q", "progressTo": "x"}).writer(body, False)
+
+
 def test_a_table_is_written_without_its_options() -> None:
     """Spark keeps those of a table, and gives none to its writer: the error says so."""
     body = StructType([StructField("body", StringType())])

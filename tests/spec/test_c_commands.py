@@ -139,11 +139,10 @@ def test_first_words(world: World) -> None:
     import re
     from pathlib import Path
 
-    import tuque
-
     words = set()
-    for path in Path(tuque.__file__).parent.glob("*/**/*.py"):
-        if path.relative_to(Path(tuque.__file__).parent).parts[0] in ("wire", "server"):
+    package = Path(__file__).parents[2] / "src" / "tuque"
+    for path in package.glob("*/**/*.py"):
+        if path.relative_to(package).parts[0] in ("wire", "server"):
             words |= set(re.findall(r'b"([A-Z]{3,})\b (?=[A-Za-z])', path.read_text("utf-8")))
     assert {"ERR", "BADID", "NOJOB"} <= words
     replies = words & known

@@ -239,6 +239,30 @@ def test_a_client_that_does_not_read(make_world: Callable[..., World]) -> None:
     assert world.wire().answer(PING) == b"+PONG\r\n"
 
 
+@pytest.mark.parametrize("appendfsync", ["everysec", "always"])
+def test_a_body_over_the_limits_of_replies_can_be_read(
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture, appendfsync: str
+) -> None:
+    """C2.6 The longest element among them does not count: a job can be read whatever its body."""
+    limit = "normal 1mb 512kb 1"
+    world = make_world(client_output_buffer_limit=limit, appendfsync=appendfsync)
+    body = b"x" * 6_000_000
+    id = world.add(body=body)
+    for words in (("SHOW", id), ("GETJOB", "FROM", "q"), ("SHOW", id)):
+        slow = world.wire()
+        slow.stop_reading()
+        slow.give(encode(*words))
+        world.pass_ms(3_000)
+        slow.read_on()
+        assert slow.answer().count(body) == 1, words
+        assert slow.answer(PING) == b"+PONG\r\n"
+    slow.stop_reading()
+    slow.give(encode("SHOW", id) * 2)
+    assert world.server.figures.output_closed == 1
+    assert "hard limit of client-output-buffer-limit (1048576 bytes)" in caplog.text
+    assert "its last command was SHOW" in caplog.text
+
+
 def test_quit(world: World) -> None:
     """C3.1 `QUIT`: `+OK`; the connection is closed after that is sent. Commands pipelined after
     QUIT are dropped.

@@ -98,6 +98,46 @@ def test_the_reserve_lets_jobs_end(small: World) -> None:
     assert not [one for one in ids if one in small.n.jobs]
 
 
+@pytest.mark.parametrize("least", ["0", "1kb"])
+def test_the_reserve_is_not_for_jobs(make_world: MakeWorld, least: str) -> None:
+    """J6.9 So it is, whatever `disk-free-min`, from the use of the reserve until it is written
+    again (J6.10).
+    """
+    world = make_world(disk_free_min=least, disk_reserve="64kb")
+    world.pass_ms(2_000)
+    world.disk().full(30_000)
+    added = [world.run("ADDJOB", "q", "b" * 10_000, 0) for _ in range(20)]
+    ids = [one for one in added if one != DISKFULL]
+    assert 2 <= len(ids) <= 4
+    assert world.info("persistence")["journal_reserve"] == "0"
+    world.pass_ms(5_000)
+    assert world.run("ADDJOB", "q", "b", 0) == DISKFULL
+    for id in ids:
+        assert world.get("q") == [id]
+        assert world.run("ACKJOB", id) == 1
+    world.stop(0)
+    world.start(0)
+    assert world.run("QLEN", "q") == 0
+    world.disk().well()
+    world.pass_ms(3_000)
+    assert world.info("persistence")["journal_reserve"] == "1"
+    assert world.run("ADDJOB", "q", "b", 0).startswith(b"D-")
+
+
+def test_a_start_that_needs_the_reserve_takes_no_jobs(make_world: MakeWorld) -> None:
+    """J6.10 When a write, or the start, finds the disk full, it is deleted and the write
+    repeated: ends of jobs and one rewrite still fit.
+    """
+    world = make_world(disk_free_min="0", disk_reserve="64kb")
+    job_id = world.add()
+    world.pass_ms(2_000)
+    world.stop(0)
+    world.disk().full()
+    world.start(0)
+    assert world.run("ADDJOB", "q", "b", 0) == DISKFULL
+    assert world.run("ACKJOB", job_id) == 1
+
+
 def test_an_add_that_finds_the_disk_full_is_answered(small: World) -> None:
     """The write is repeated (J6.10), and the next job is refused."""
     small.disk().full()

@@ -15,6 +15,7 @@ from tuque.core.copies.add import on_addjob, settle
 from tuque.core.model.job import PLAIN
 from tuque.core.model.timers import PIECE, REPLY_BYTES, TURN_WORK
 from tuque.core.node.queue import PAUSE_OUT
+from tuque.core.node.tables import bare_size
 from tuque.core.queues.procedures import check, get_queue
 from tuque.server.commands.tube_admin import Statistics
 from tuque.server.log.slowlog import SLOW_BYTES_MAX, SLOW_DROPS
@@ -366,9 +367,9 @@ def test_qpeek_has_a_bound(world: World) -> None:
 
 def test_names_that_clients_wait_for_are_memory(make_world: Make) -> None:
     """V1.7 A GETJOB that would wait for queues that do not exist is refused if there is no room for
-    them (M5.4): `-OOM clients wait for new queues of <n> bytes, and may have <n>: wait for fewer
-    names, or raise maxmemory` While memory is above 100 %, a PAUSE that would make a queue gets the
-    error of C3.5, and so does a LEASE OPEN that would make a group.
+    them (M5.4): `-OOM clients wait for new queues of <n> bytes, and may have <n>, not <n>
+    more: wait for fewer names, or raise maxmemory` While memory is above 100 %, a PAUSE that would
+    make a queue gets the error of C3.5, and so does a LEASE OPEN that would make a group.
     """
     world = make_world(maxmemory="2mb")
     n = world.n
@@ -378,6 +379,7 @@ def test_names_that_clients_wait_for_are_memory(make_world: Make) -> None:
         names = [b"%d-%d" % (i, k) for k in range(100)]
         reply = lines[-1].say(encode("GETJOB", "FROM", *names))
     assert reply.startswith(b"-OOM clients wait for new queues of ")
+    assert b", and may have 262144, not %d more: " % sum(map(bare_size, names)) in reply
     assert n.bare_bytes <= 2**21 // 8 and n.counted_bytes() < 2**19 and len(n.waiters) > 1
     assert world.wire().say(b"ADDJOB new b 0\r\n").startswith(b"+D-"), "others are let in"
     n.base_bytes += 2**21

@@ -191,6 +191,7 @@ def test_names_of_queues(world: World) -> None:
             if said.startswith(b"-"):
                 break
         assert said.startswith(full) and said.endswith(b"use fewer names\r\n")
+        assert b"and may have 2097152, a quarter of maxmemory" in said
         held = int(world.n.book.owners[b"anns"].queue_bytes)
         assert 2 << 20 >= held > (2 << 20) - 750 - 4 * 9_010
     assert isinstance(bob("ADDJOB", "q" * 9_000, "b", 0), bytes)
@@ -214,6 +215,8 @@ def test_names_that_are_waited_for(world: World) -> None:
         said = world.user("ann").say(encode("GETJOB", "TIMEOUT", 60_000, "FROM", *names))
         rounds += 1
     assert said.startswith(full) and said.endswith(b"wait for fewer names\r\n")
+    more = sum(bare_size(f"anns/{name}".encode()) for name in names)
+    assert b"and may have 262144, a quarter of what others leave, not %d more" % more in said
     held = int(world.n.book.owners[b"anns"].bare_bytes)
     assert 1 << 18 >= held > (1 << 18) - 5 * (1_200 + 5 * 910)
     assert world.n.counted_bytes() - before < 1 << 18

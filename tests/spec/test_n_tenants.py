@@ -67,6 +67,26 @@ def test_whose_a_queue_is() -> None:
         assert tenant_of(name) == b""
 
 
+def test_long_names_of_a_tenant(world: World) -> None:
+    """N10.2 so limits on names leave them that much less, and their patterns (N2.3) are compared
+    with `<name>`.
+    """
+    ann = user("on", "tenant:anns", "~a*")
+    assert ann.may_see(b"anns/" + b"a" * 1_024)
+    assert not ann.may_see(b"anns/" + b"a" * 1_025)
+    bob = user("on", "tenant:bobs", "~*")
+    assert bob.may_see(b"bobs/" + b"a" * 60_000)
+    assert not bob.may_see(b"anns/" + b"a" * 60_000)
+    assert (
+        world.wire()("ACL", "SETUSER", "eve", "on", "tenant:eves", "nopass", "~*", "+@all") == b"OK"
+    )
+    eve = world.wire()
+    assert eve("AUTH", "eve", "x") == b"OK"
+    name = "q" * 1_021
+    assert eve("ADDJOB", name, "b", 0).startswith(b"D-")
+    assert isinstance(eve("LEASE", "OPEN", "g", "me", name), int)
+
+
 def test_users_and_tenants_are_shown(world: World) -> None:
     """N3.6 GETUSER has flags, passwords, commands, keys, channels and selectors; of a tenant's
     user also tenant and quotas.

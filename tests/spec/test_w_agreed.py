@@ -14,7 +14,8 @@ from tuque.core.life.cancel_update import FLAGGED
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask
 from tuque.core.life.outcomes import on_done, outcome_of
-from tuque.core.life.runs import DIED, end_cancelled, on_fail
+from tuque.core.life.runs import on_fail
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.work import (
     DONE,
     GONE,
@@ -32,8 +33,9 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import check_lives
-from tuque.core.queues.merge_work import adopt_life, packed_life
+from tuque.core.queues.work_copies import adopt_life, packed_life
 from tuque.core.repair.node_loss import on_ask
+from tuque.core.work.rules import DIED
 from world import World
 from world_lives import add, at, cancel, fail, known, life, phases, start, stranger, told
 

@@ -12,7 +12,7 @@ from tuque.core.life.cancel_update import ENDED, FLAGGED
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask
 from tuque.core.life.outcomes import is_elsewhere, is_settled, on_done
-from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
+from tuque.core.life.runs import on_fail, on_release, on_work
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import CANCELLED_JOB, STALE_RUN
 from tuque.core.model.job import ACTIVE, QUEUED
@@ -31,7 +31,8 @@ from tuque.core.model.work import (
     run_of,
 )
 from tuque.core.msgs.bus import LifeAt
-from tuque.core.queues.merge_work import is_better, merge
+from tuque.core.work.merge import is_better, merge
+from tuque.core.work.rules import BACK, DIED
 from world import World
 from world_lives import (
     TERMS,
@@ -369,21 +370,20 @@ def test_done_of_a_made_up_id(make_world: Make) -> None:
     assert list(n.life.kept) == [genuine]
 
 
-def test_merge_in_any_order(make_world: Make) -> None:
+def test_merge_in_any_order() -> None:
     """W14.2 Two views become one by rules that give the same in any order: more REPLAYs win
     whole; of `failed`, `crashes` and STARTs the greater; of two runs the higher token, and of
     one token the later state; the earliest first and the latest last failure; a cancel flag and
     death stay.
     """
     rng = random.Random(7)
-    n = make_world(1, journal="off").n
     for _ in range(300):
         views = [view(rng) for _ in range(3)]
         ends = set()
         for order in itertools.permutations(range(3)):
             mine = copy(views[order[0]])
             for i in order[1:] + order[:2]:
-                merge(n, mine, copy(views[i]))
+                merge(mine, copy(views[i]))
             ends.add(facts(mine))
         assert len(ends) == 1, ends
 

@@ -34,8 +34,8 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL, Update
 from tuque.core.model.work import run_of
 from tuque.core.msgs.bus import NeedJobs
-from tuque.core.queues.merge_work import edit_message
 from tuque.core.queues.requeue import on_enqueue, on_nack
+from tuque.core.queues.work_copies import edit_message
 from tuque.core.tables.work import Change
 from world import World
 from world_lives import add, at, cancel, fail, got_at, life, phases, start, stranger

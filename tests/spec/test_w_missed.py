@@ -12,7 +12,7 @@ from tuque.core.life.cancel_update import FLAGGED, on_cancel
 from tuque.core.life.dead_letters import letter_of, replay
 from tuque.core.life.lookup import may_ask, on_life
 from tuque.core.life.outcomes import is_settled, on_done
-from tuque.core.life.runs import BACK, DIED, on_work
+from tuque.core.life.runs import on_work
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import DEAD_LETTER
 from tuque.core.model.work import (
@@ -21,8 +21,9 @@ from tuque.core.model.work import (
     Terms,
     attempt_of,
 )
-from tuque.core.queues.merge_work import life_message
+from tuque.core.queues.work_copies import life_message
 from tuque.core.records.jobs import LIFE, VOTE_MARKS
+from tuque.core.work.rules import BACK, DIED
 from world import World
 from world_lives import add, at, fail, fields, got_at, known, life, phases, start, stranger
 

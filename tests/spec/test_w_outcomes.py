@@ -11,7 +11,7 @@ from own_log import own_lines, own_records
 from raw_resp import NULL, Err
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs.bus import JobAsk, JobTold
-from tuque.core.queues.merge_work import STANDS, settle
+from tuque.core.queues.work_copies import STANDS, settle
 from tuque.server.commands.dispatch import execute
 from tuque.server.loop.housekeeping import run_housekeeping
 from tuque.server.observe.queue_walk import oldest_ms

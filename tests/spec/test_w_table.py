@@ -1,6 +1,7 @@
-"""One life of work at two placements: nine states by fifteen events, on a queue and on a tube.
+"""One life of work at two placements: nine states by fifteen events.
 
-The cells of a tube are those of a queue but for DIFFERENT, where each cell has its rule.
+The table holds for the rules alone (core/work), on a queue and on a tube. The cells of a tube are
+those of a queue but for DIFFERENT, where each cell has its rule.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from typing import Any, Final
 import pytest
 
 from raw_resp import Err
+from tuque.core.model import errors
+from tuque.core.model.errors import CANCELLED_JOB, Refusal
+from tuque.core.model.work import FAILED, LIVE, RELEASED, Failure, Life, Terms, attempt_of, run_of
+from tuque.core.work import rules
 from world import World
 
 Make = Callable[..., World]
@@ -161,6 +166,158 @@ def said(reply: list[bytes], name: bytes) -> str:
     return reply[reply.index(name) + 1].decode()
 
 
+class Sheet:
+    """A job that is its work, and where it is; all else is left to the rules."""
+
+    def __init__(self, state: str) -> None:
+        self.work = Life(Terms(3, 200_000, 200_000, 0, b"", 9_000_000, 0), b"")
+        self.place = rules.WAITING
+        self.over = "NOJOB" if state == "none" else ""
+        self.now_ms = 1_000
+        self.run = 0
+        events: dict[str, list[str]] = {
+            "delivered": ["GETJOB"],
+            "live": ["GETJOB", "START"],
+            "other": ["GETJOB", "START", "RELEASE", "GETJOB", "START of v"],
+            "back-off": ["GETJOB", "START", "FAIL"],
+            "flagged": ["GETJOB", "START", "CANCEL"],
+            "dead": ["GETJOB", "START", "FINAL"],
+            "ended": ["GETJOB", "START", "DONE"],
+        }
+        for event in events.get(state, []):
+            self.reply(event)
+            if event == "START":
+                self.run = self.work.run
+
+    def state(self) -> str:
+        """What RESULT says of it."""
+        return self.over or rules.STATE_NAMES[rules.state_of(self.work, self.place)].decode()
+
+    def reply(self, event: str) -> str:
+        """What a client gets, in a word."""
+        if self.over:
+            return self.late(event)
+        if event in ("WORKING", "PROGRESS", "FAIL", "FINAL"):
+            return self.report(event)
+        if event in ("START", "START of v"):
+            return self.start(b"v" if event == "START of v" else b"w")
+        if event == "UPDATEJOB":
+            refused = rules.may_change(self.work, self.place, b"q", 0, self.now_ms)
+            return word(refused) if refused is not None else "OK"
+        return str(self.act(event) or "-")
+
+    def late(self, event: str) -> str:
+        """Nothing changes any more."""
+        if event in ("START", "WORKING", "PROGRESS", "FAIL", "FINAL", "UPDATEJOB"):
+            return "NOJOB" if self.over == "NOJOB" else "ACKED"
+        return "over" if event == "CANCEL" and self.over != "NOJOB" else "-"
+
+    def start(self, worker: bytes) -> str:
+        work = self.work
+        refused = rules.may_begin(work, self.place, b"q", worker, self.now_ms)
+        if refused is not None:
+            if refused.code == CANCELLED_JOB:
+                self.over = "cancelled"
+            return word(refused)
+        if work.run_state != LIVE:
+            run = run_of(work.failed + 1, work.starts + 1, worker[0])
+            rules.begin(work, run, worker, -1, self.now_ms)
+            self.place = rules.DELIVERED
+        return "ok"
+
+    def report(self, event: str) -> str:
+        """WORKING, PROGRESS and FAIL name a run."""
+        work = self.work
+        refused = rules.check_run(work, self.run, b"q")
+        if refused is not None:
+            return word(refused)
+        if not event.startswith("F"):
+            refused = rules.may_last(work, -1, self.now_ms)
+            said = "ok" if event == "WORKING" else "OK"
+            return word(refused) if refused is not None else said
+        if work.is_cancelled:
+            self.over = "cancelled"
+            return "cancelled"
+        self.fail(False, event == "FINAL")
+        return "dead" if work.is_dead else "retry"
+
+    def fail(self, is_silent: bool, is_final: bool) -> None:
+        work = self.work
+        attempt = attempt_of(work.run)
+        is_last = rules.count_failure(work, attempt, is_silent, 100) or is_final
+        rules.keep_failure(work, Failure(self.now_ms, attempt, b"w", b"failed", b"", b""))
+        rules.end_run(work, FAILED, self.now_ms)
+        if is_last:
+            self.die()
+        else:
+            work.is_resting = rules.back_off_ms(work, 0) > 0
+
+    def die(self) -> None:
+        rules.die(self.work, b"failed", b"q", self.now_ms)
+        self.work.is_dead = True
+        self.place = rules.WAITING
+
+    def act(self, event: str) -> object:
+        """The events that are no report: what is replied, nothing if nothing changes."""
+        work, place = self.work, self.place
+        state = rules.state_of(work, place)
+        if event == "GETJOB":
+            self.place = rules.DELIVERED if state == rules.WAITING else place
+            return "ok" if state == rules.WAITING else ""
+        if event == "REPLAY":
+            if state == rules.DEAD:
+                rules.revive(work, self.now_ms)
+                work.is_dead = False
+                return 1
+        elif event == "CANCEL":
+            if state in (rules.DELIVERED, rules.RUNNING):
+                rules.flag(work, b"")
+                return "flagged"
+            self.over = "cancelled"
+            return "ended"
+        elif event == "DONE":
+            self.over = "done"
+            return 1
+        elif event == "RELEASE":
+            is_out = place == rules.DELIVERED and rules.may_release(work, self.run)
+            return self.give_back() if is_out else ""
+        elif event == "NACK":
+            is_out = state in (rules.DELIVERED, rules.RUNNING, rules.BACK_OFF)
+            return self.give_back() if is_out else ""
+        elif event == "ENQUEUE":
+            return self.give_back() if state in (rules.DELIVERED, rules.BACK_OFF) else ""
+        return ""
+
+    def give_back(self) -> int:
+        """It is queued again, or it ends."""
+        if self.work.is_cancelled:
+            self.over = "cancelled"
+        rules.end_run(self.work, RELEASED, self.now_ms)
+        self.work.is_resting = False
+        self.place = rules.WAITING
+        return 1
+
+    def pass_time(self, timer: str) -> None:
+        """Its RETRY, its back-off, or its TTL is over."""
+        work, state = self.work, rules.state_of(self.work, self.place)
+        if self.over or state == rules.DEAD:
+            return
+        if timer == "TTL":
+            if state != rules.RUNNING and rules.dies_expired(work):
+                self.die()
+        elif work.is_cancelled:
+            self.over = "cancelled"
+        elif state == rules.RUNNING:
+            self.fail(True, False)
+        elif state != rules.DELIVERED or not rules.count_unstarted(work, 100):
+            self.give_back()
+
+
+def word(refused: Refusal) -> str:
+    """The first word of the error."""
+    return errors.ROWS[int(refused.code)].word.decode()
+
+
 def cells(make_world: Make, kind: str) -> dict[tuple[str, str], str]:
     """Each cell: what is heard, and the state after it."""
     found: dict[tuple[str, str], str] = {}
@@ -189,6 +346,19 @@ def lines(found: dict[tuple[str, str], str]) -> str:
     """The cells as a table."""
     rows = [" ".join([event, *(found[state, event] for state in STATES)]) for event in EVENTS]
     return "\n".join(rows)
+
+
+def test_the_rules() -> None:
+    found: dict[tuple[str, str], str] = {}
+    for state in STATES:
+        for event in EVENTS:
+            sheet = Sheet(state)
+            if event in ("RETRY", "TTL"):
+                sheet.pass_time(event)
+                found[state, event] = sheet.state()
+            else:
+                found[state, event] = f"{sheet.reply(event)}>{sheet.state()}"
+    assert lines(found) == lines(TABLE)
 
 
 @pytest.mark.long

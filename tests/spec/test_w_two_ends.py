@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from tuque.core.life.outcomes import on_done
-from tuque.core.life.runs import end_cancelled
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.work import DONE, Outcome, run_of
 from tuque.core.msgs.bus import SetAck
-from tuque.core.queues.merge_work import packed_outcome
+from tuque.core.queues.work_copies import packed_outcome
 from world import World
 from world_lives import add, at, known, life
 

@@ -32,6 +32,12 @@ def state(world: World, id: bytes) -> str:
     return word.decode()
 
 
+def make(world: World, kind: str) -> None:
+    """A plain queue q, or a tube of that name whose tasks have runs."""
+    if kind == "tube":
+        assert world.run("TUBE", "CREATE", "q", "tasks", "TTR", 300) == b"OK"
+
+
 def test_plain_clients_leave_no_life(world: World) -> None:
     """Clients that use only GETJOB, ACKJOB and NACK see none of this chapter."""
     ids = [world.add() for _ in range(50)]
@@ -617,3 +623,64 @@ def test_push_of_a_cancelled_run(world: World) -> None:
     ((run, *_),) = worker("START", own)
     assert worker("DONE", own, run) == 1
     assert world.n.life.calls == [] and worker.hear() == b"", "it said so itself"
+
+
+@pytest.mark.parametrize("kind", ["queue", "tube"])
+def test_push_of_a_run_that_another_connection_ends(world: World, kind: str) -> None:
+    """W8.2 A RESP3 connection that last spoke of the run gets the push `job-cancel id run` at once,
+    also when the run is over for another reason.
+    """
+    make(world, kind)
+    worker = world.wire()
+    worker("HELLO", 3)
+    for words in (["FAIL"], ["RELEASE"], ["NACK"]):
+        id = world.add(ATTEMPTS=9)
+        world.get()
+        ((run, *_),) = worker("START", id)
+        world.run(*words, id, *([] if words == ["NACK"] else [run]))
+        assert worker.take() == [b"job-cancel", id, run], words
+        assert world.run("CANCEL", id) == [b"ended"]
+        own = world.add(ATTEMPTS=9)
+        world.get()
+        ((run, *_),) = worker("START", own)
+        worker(*words, own, *([] if words == ["NACK"] else [run]))
+        assert worker.hear() == b"", "it said so itself"
+        assert world.run("CANCEL", own) == [b"ended"]
+
+
+@pytest.mark.parametrize("kind", ["queue", "tube"])
+def test_the_last_run_ends_after_the_time_of_the_job(world: World, kind: str) -> None:
+    """W6.3 A job does not expire while a run lasts. If its time is over when the run ends without
+    DONE, W6.2 follows.
+
+    T48.14 A task with ATTEMPTS whose ttl is over when it is READY or its attempt fails becomes dead
+    with the cause `expired`; the reason is that of its last failure.
+    """
+    make(world, kind)
+    last, final = world.add(ATTEMPTS=1, RETRY=300, TTL=100), world.add(RETRY=300, TTL=100)
+    world.get(count=2)
+    runs = {id: start(world, id) for id in (last, final)}
+    world.pass_ms(101_000)
+    assert world.run("FAIL", last, runs[last], "REASON", "no luck")[0] == b"dead"
+    row = fields(world.run("RESULT", last))
+    assert (row["state"], row["cause"], row["reason"]) == (b"dead", b"expired", b"no luck")
+    assert world.run("FAIL", final, runs[final], "FINAL") == [b"expired", None]
+    assert str(world.run("RESULT", final)).startswith("NOJOB")
+    world.check()
+
+
+@pytest.mark.parametrize("kind", ["queue", "tube"])
+def test_a_flagged_job_ends_uncounted(world: World, kind: str) -> None:
+    """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
+    RELEASE, NACK, FAIL, or when its RETRY is over.
+    """
+    make(world, kind)
+    failed, silent = world.add(ATTEMPTS=2, KEEP=900), world.add(ATTEMPTS=2, KEEP=900)
+    world.get(count=2)
+    runs = {id: start(world, id) for id in (failed, silent)}
+    assert world.run("CANCEL", failed, silent) == [b"flagged"] * 2
+    assert world.run("FAIL", failed, runs[failed]) == [b"cancelled", None]
+    world.pass_ms(300_500)
+    assert [state(world, id) for id in (failed, silent)] == ["cancelled"] * 2
+    assert (world.n.life.failures, world.n.life.crashes) == (0, 0)
+    world.check()

@@ -11,7 +11,7 @@ import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
 from tuque.store.disk import Disk, MemoryDisk, PowerCut
-from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError, decode_header
+from tuque.store.frames import FRAME_BYTES, HEADER_BYTES, MANIFEST, JournalError, decode_header
 from tuque.store.repair import DAMAGED, TORN, check_dir, named_in, repair_dir
 
 
@@ -85,6 +85,29 @@ def test_a_whole_frame_that_is_gone_is_missed() -> None:
     assert (problem.size, problem.missing) == (0, 2)
     repair_dir(lab.disk, report)
     assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids) - {ids[4], ids[5]}
+
+
+@pytest.mark.parametrize("tail", [".snap", ".log"])
+@pytest.mark.parametrize("part", ["all", "half", "no header"])
+def test_a_file_that_is_there_twice(tail: str, part: str) -> None:
+    """One repair is enough, and nothing counts as missing: a copy was appended to the file."""
+    lab, ids, _ = journal_of(9, rewrite=tail == ".snap")
+    path = path_of(lab.disk, tail)
+    data = lab.disk.file(path).data
+    begin = HEADER_BYTES if part == "no header" else 0
+    before = len(data)
+    data += data[begin : before // 2 if part == "half" else before]
+    report = check_dir(lab.disk, PATH)
+    (file,) = [file for file in report.files if file.problems]
+    assert [one.missing for one in file.problems] == [0] * len(file.problems)
+    assert len(file.problems) <= 3, "frames in a row are one problem"
+    repair_dir(lab.disk, report)
+    assert check_dir(lab.disk, PATH).is_ok()
+    left = len(lab.disk.file(path).data) - before
+    assert 0 <= left < 2 * FRAME_BYTES, "at most a mark, which has no records"
+    again = Lab(lab.disk)
+    assert again.start().gap_records == 0
+    assert set(again.n.jobs) == set(ids)
 
 
 def test_several_damaged_places_and_a_torn_end() -> None:

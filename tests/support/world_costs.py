@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,7 @@ import tuque
 if TYPE_CHECKING:
     from world import World
 
-SOURCES: Final = str(Path(tuque.__file__).parent)
+SOURCES: Final = tuple(tuque.__path__)
 
 
 @contextmanager

@@ -7,12 +7,13 @@ from lives_world import LivesWorld, add, begin, fail, take
 from tube_world import TubeWorld
 
 from tuque.core.copies.add import on_addjob, settle
-from tuque.core.life.runs import BACK, on_release
+from tuque.core.life.runs import on_release
 from tuque.core.model.job import AddSpec
 from tuque.core.model.task import Task, carried_by
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
+from tuque.core.work.rules import BACK
 from tuque.tubes.entries.keys import JobEntry, pack
 
 

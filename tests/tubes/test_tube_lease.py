@@ -41,15 +41,66 @@ def kept_ms(world: VotesWorld, i: int) -> int:
     return int(parse_nodes_conf(world.machines[i].conf).lease_ms)
 
 
+def set_timeout(world: VotesWorld, i: int, timeout_ms: int) -> None:
+    """CONFIG SET at node i."""
+    assert world.wire(i)("CONFIG", "SET", "tube-lease-timeout", str(timeout_ms)) == b"OK"
+
+
 def test_pulses_do_not_wait_for_heartbeats() -> None:
-    """T25.1 Each eighth of T, each second if no tube is known, a node sends TUBE-PULSE to the
-    others
-    """
+    """T25.1 each second if no tube is known, a node sends TUBE-PULSE to the others"""
     world = leased()
     assert pulses(world, 0, 1, 10_000) == pulses(world, 1, 0, 10_000) == 40
     world = VotesWorld(3, makes=False, tube_lease_timeout=LEASE_MS)
     world.pass_ms(2_000)
     assert pulses(world, 0, 1, 10_000) == 10
+
+
+@pytest.mark.parametrize(
+    "timeouts", [{0: 16_000}, {1: 16_000, 2: 16_000}, {0: 3_600_000, 1: 3_600_000}]
+)
+def test_a_tube_runs_while_the_voters_have_unequal_timeouts(timeouts: dict[int, int]) -> None:
+    """T25.1 Each eighth of the shortest T of a voter that it knows (at first its own)"""
+    world = leased()
+    for i, timeout_ms in timeouts.items():
+        set_timeout(world, i, timeout_ms)
+        for _ in range(40):
+            world.pass_ms(100)
+            world.put(0)
+    for i in (0, 1, 2):
+        told = world.wire(i)("CLUSTER", "VOTERS")
+        at = told.index(b"lease-timeouts")
+        assert told[at + 1] == [LEASE_MS, max(timeouts.values())]
+    assert world.runs_at() == [0]
+    assert world.tube(0).epoch == 1
+    assert pulses(world, 0, 1, 2_000) == pulses(world, 1, 0, 2_000) == 8
+    lines = [line for line in world.node(0).log if line.startswith("tube-lease-timeout is")]
+    assert len(lines) == 1
+
+
+def test_a_lost_leader_is_replaced_where_timeouts_are_unequal() -> None:
+    """T25.1 Candidates (T27) wait by that T, too."""
+    world = leased()
+    set_timeout(world, 1, 40_000)
+    set_timeout(world, 2, 40_000)
+    world.pass_ms(1_000)
+    world.end(0)
+    world.pass_ms(40_000 - 1_000)  # they keep what they promised (T25.3)
+    assert world.runs_at() == []
+    world.until(world.runs_at, 2_000)
+
+
+def test_a_leader_that_too_few_confirm_says_so() -> None:
+    """T19.2 without a lease (T25.2) `... is led here, but too few voters confirm that now: try
+    again soon`
+    """
+    world = leased()
+    for i in (1, 2):
+        world.hold(i, 0)
+    world.pass_ms(LEASE_MS)
+    told = str(world.wire(0)("TUBE", "PUT", "t", "x"))
+    assert told == (
+        "NOQUORUM Tube 't' is led here, but too few voters confirm that now: try again soon"
+    )
 
 
 def test_a_lost_leader_is_replaced_within_three_seconds() -> None:
@@ -163,7 +214,7 @@ def test_a_start_after_a_version_without_leases() -> None:
 
 def test_another_timeout_while_leaders_count_on_the_former_one() -> None:
     """T25.7 CONFIG SET: a longer T is in `nodes.conf` first, and extends the promises made; a
-    shorter one ends none earlier. The next pulse has it.
+    shorter one ends none earlier.
     """
     world = leased()
     wire = world.wire(2)

@@ -14,12 +14,13 @@ from tuque.core.life.dead_letters import (
     replay,
 )
 from tuque.core.life.outcomes import is_settled, on_done, result_fields, watch
-from tuque.core.life.runs import BACK, DIED, on_fail
+from tuque.core.life.runs import on_fail
 from tuque.core.model.errors import NO_RUN_YET, STALE_RUN
 from tuque.core.model.task import BURIED, READY, Task, carried_by
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
+from tuque.core.work.rules import BACK, DIED
 from tuque.tubes.entries.keys import is_sound, with_work, work_in
 from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.policies.next_task import Tasks
@@ -130,7 +131,7 @@ def task_of(n: Node, id: bytes) -> Task:
 
 
 def test_the_detail_is_there_after_a_restart() -> None:
-    """T48.2 the detail of FAIL only of the last failure of a dead letter."""
+    """T48.2 STARTs, and the detail of the last failure, only of a dead letter."""
     home, id = dead_home()
     home.restart()
     fields, _ = result_fields(home.n, id)

@@ -18,7 +18,7 @@ from tuque.core.life.cancel_update import (
 )
 from tuque.core.life.lookup import CANCEL, ask
 from tuque.core.life.outcomes import on_done, result_fields, watch
-from tuque.core.life.runs import BACK, DIED, on_release, on_work
+from tuque.core.life.runs import on_release, on_work
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import (
     ATWORK,
@@ -41,6 +41,7 @@ from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task_life
+from tuque.core.work.rules import BACK, DIED
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import (
     JobEntry,

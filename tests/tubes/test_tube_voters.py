@@ -357,7 +357,7 @@ def other_cluster(world: VotesWorld, number: int) -> None:
 def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
     """T28.8 no list of another cluster (T23.4) ends this one's.
 
-    T23.4 It is logged once, CLUSTER VOTERS names the nodes."""
+    T23.4 It is logged once."""
     world = VotesWorld(4, makes=False, off=3)
     other_cluster(world, FORCE_GAP + 1)
     world.pass_ms(2_000)

@@ -213,3 +213,54 @@ async def on_its_loop() -> None:
     if loop not in loops:
         loops.append(loop)
     raise Reject(f"loop {len(loops)}, {was}")
+
+
+background: set[asyncio.Task[None]] = set()
+
+
+async def _leaves(how: type[BaseException]) -> None:
+    raise how(2)
+
+
+def _in_background(how: type[BaseException]) -> None:
+    made = asyncio.create_task(_leaves(how))
+    background.add(made)
+
+
+@app.task
+async def ends_its_loop(how: str) -> None:
+    loop = asyncio.get_running_loop()
+    if how == "exit of a task":
+        _in_background(SystemExit)
+    elif how == "interrupt of a task":
+        _in_background(KeyboardInterrupt)
+    elif how == "exit of a callback":
+        loop.call_soon(sys.exit, 2)
+    elif how == "exit of a later callback":
+        loop.call_later(0.01, sys.exit, 2)
+    elif how == "gather":
+        await asyncio.gather(_leaves(SystemExit))
+    elif how == "handler":
+        loop.set_exception_handler(lambda *_: sys.exit(2))
+        loop.call_soon(lambda: 1 / 0)
+    else:
+        assert how == "broken"
+        loop._scheduled.append(None)  # type: ignore[attr-defined]  # no turn of it comes to an end
+    await asyncio.sleep(60)
+
+
+@app.task
+async def stops_its_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+@app.task
+async def exits_after_its_end() -> None:
+    asyncio.get_running_loop().call_later(0.05, sys.exit, 2)
+
+
+@app.task
+async def waits_async() -> None:
+    while not gate.is_set():
+        await asyncio.sleep(0.01)

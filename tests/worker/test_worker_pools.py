@@ -330,6 +330,87 @@ def test_stop_cancels_coroutines() -> None:
     assert not [t for t in threading.enumerate() if t.name == "task-loop"]
 
 
+ENDS = [
+    "exit of a task", "interrupt of a task", "exit of a callback", "exit of a later callback",
+    "gather", "handler",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_job_that_ends_the_loop_has_crashed_alone(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U13.6 A coroutine task whose background task or callback ends the event loop, by `sys.exit`
+    or KeyboardInterrupt, has ended its process: its run is `crashed`. With `thread` and `async` the
+    loop continues, and no other job loses anything.
+    """
+
+    async def main() -> list[Outcome]:
+        pool_tasks.gate.clear()
+        async with asyncio.timeout(60), started(MAKERS["thread"], 4) as pool:
+            other = asyncio.create_task(pool.run(call("waits_async")))
+            ended = await pool.run(call("ends_its_loop", how))
+            later = await pool.run(call("on_its_loop"))
+            pool_tasks.gate.set()
+            return [ended, await other, later, await pool.run(call("fine_async", 1))]
+
+    raised = "KeyboardInterrupt" if how.startswith("interrupt") else "SystemExit"
+    ended, *others = asyncio.run(main())
+    assert (ended.kind, ended.text) == ("crashed", f"it ended its event loop: {raised}: 2")
+    assert [one.kind for one in others] == ["done", "rejected", "done"]
+    assert "was ended by job D-id (pool_tasks.ends_its_loop)" in caplog.text
+    assert not [t for t in threading.enumerate() if t.name == "task-loop"]
+
+
+def test_a_loop_that_is_stopped_continues(caplog: pytest.LogCaptureFixture) -> None:
+    """U13.6 `loop.stop()` ends no run."""
+
+    async def main() -> list[str]:
+        async with asyncio.timeout(60), started(MAKERS["thread"]) as pool:
+            calls = call("stops_its_loop"), call("fine_async", 1)
+            return [(await pool.run(one)).kind for one in calls]
+
+    assert asyncio.run(main()) == ["done", "done"]
+    assert "was ended by a task: loop.stop()" in caplog.text
+
+
+def test_what_a_job_left_behind_ends_no_other_job(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(kind: str) -> list[str]:
+        async with asyncio.timeout(60), started(MAKERS[kind], 1) as pool:
+            calls = call("exits_after_its_end"), call("sleeps_async", 0.2), call("fine_async", 1)
+            return [(await pool.run(one)).kind for one in calls]
+
+    assert asyncio.run(main("thread")) == ["done"] * 3
+    assert "was ended by job D-id (pool_tasks.exits_after_its_end)" in caplog.text
+    assert asyncio.run(main("process")) == ["done"] * 3
+
+
+def test_a_loop_that_is_broken_is_replaced() -> None:
+    """U13.6 A loop that cannot continue is replaced, and all runs on it are `crashed`."""
+
+    async def main() -> list[Outcome]:
+        pool_tasks.gate.clear()
+        async with asyncio.timeout(60), started(MAKERS["thread"], 4) as pool:
+            other = asyncio.create_task(pool.run(call("waits_async")))
+            await asyncio.sleep(0)
+            ended = await pool.run(call("ends_its_loop", "broken"))
+            return [ended, await other, await pool.run(call("fine_async", 1))]
+
+    assert [one.kind for one in asyncio.run(main())] == ["crashed", "crashed", "done"]
+
+
+def test_a_job_that_ends_the_loop_of_its_process_ends_the_process() -> None:
+    async def main() -> list[str]:
+        async with asyncio.timeout(60), started(MAKERS["process"], 1) as pool:
+            hows = "exit of a task", "exit of a callback"
+            calls = [call("ends_its_loop", how) for how in hows] + [call("stops_its_loop")]
+            ended = [await pool.run(one) for one in calls]
+            return [f"{one.kind} {one.text}" for one in ended]
+
+    crashed = "crashed its process left with exit code 2"
+    assert asyncio.run(main()) == [crashed, crashed, "done "]
+
+
 class TestChildren:
     def test_a_killed_child_costs_its_job_one_attempt_and_is_replaced(self) -> None:
         async def main() -> None:

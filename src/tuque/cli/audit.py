@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from tuque.lazygroup import LocalTime
 from tuque.terminal import echo_each, json_line, printable
 
 NAME: Final = re.compile(r"audit-([0-9A-Za-z.]+)-(\d{20})\.jsonl")
@@ -89,18 +90,17 @@ def fits(row: Row, user: str | None, act: str | None, since_ms: int) -> bool:
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--user", help="Only of users that match the glob.")
 @click.option("--act", help="Acts that match the glob: 'acl|*', 'config|set', 'tube|drop'.")
-@click.option("--since", type=click.DateTime(), help="Since this local time.")
+@click.option("--since", "since_ms", type=LocalTime(), default=None, help="Since this local time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each act.")
 def audit(
-    directory: Path, user: str | None, act: str | None, since: dt.datetime | None, as_json: bool
+    directory: Path, user: str | None, act: str | None, since_ms: int | None, as_json: bool
 ) -> None:
     """Print what administrators did: when, node, user, from where, act, outcome, words.
 
     DIRECTORY is that of `audit-dir`, or one with the files of several nodes.
     """
-    since_ms = 0 if since is None else int(since.timestamp() * 1000)
     try:
-        rows = (row for row in rows_of(directory) if fits(row, user, act, since_ms))
+        rows = (row for row in rows_of(directory) if fits(row, user, act, since_ms or 0))
         echo_each(rows, json_line if as_json else shown, "no such lines")
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from None

@@ -123,7 +123,7 @@ async def connected(target: Target) -> Link:
             f"Could not connect to Tuque at {target}: {why or 'timed out'}. "
             "Is the node running? `tuque server` starts one."
         ) from None
-    if target.password:
+    if target.has_login:
         await count(link, pack(login(target.user, target.password)), 1)
     return link
 

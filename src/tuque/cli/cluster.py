@@ -353,7 +353,7 @@ def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
     if other_id:
         return lambda node: node.id == other_id and not node.is_self
     hosts = {other.host}
-    with suppress(OSError):
+    with suppress(OSError, UnicodeError):
         hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}
     return lambda node: node.host in hosts and node.port == other.port and not node.is_self
 

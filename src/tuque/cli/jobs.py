@@ -21,7 +21,7 @@ from tuque.client.sync import Client
 from tuque.clusterview.view import letters_of
 from tuque.completion import queue_names
 from tuque.errors import Error, NoTube, ReplyError
-from tuque.lazygroup import FiniteRange
+from tuque.lazygroup import FiniteRange, LocalTime
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.terminal import echo_each, json_line, printable
 from tuque.worker import App
@@ -54,7 +54,7 @@ def filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that select dead letters."""
     for option in (
         click.option(
-            "--since", type=click.DateTime(), help="Only those that died since this local time."
+            "--since", type=LocalTime(), help="Only those that died since this local time."
         ),
         click.option("--task", help="Only of tasks that match the glob."),
         click.option("--cause", help="Only with this cause: failed, crashed, expired, ..."),
@@ -65,11 +65,10 @@ def filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(
-    reason: str | None, cause: str | None, task: str | None, since: dt.datetime | None
+    reason: str | None, cause: str | None, task: str | None, since: int | None
 ) -> dict[str, Any]:
     """The filters as arguments of the client."""
-    since_ms = None if since is None else int(since.timestamp() * 1000)
-    return {"reason": reason, "cause": cause, "task": task, "since_ms": since_ms}
+    return {"reason": reason, "cause": cause, "task": task, "since_ms": since}
 
 
 def fields(value: msgspec.Struct) -> dict[str, Any]:

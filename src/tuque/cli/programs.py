@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -32,8 +32,10 @@ LOW_PORTS: Final = 12_000  # of them one is chosen
 class Programs:
     """Child processes by name; leaving the context ends those that still run."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, env: Mapping[str, str] | None = None) -> None:
+        """`env` takes the place of the environment of this process."""
         self.out = out
+        self._env = env
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Programs:
@@ -63,6 +65,7 @@ class Programs:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env=self._env,
                 process_group=0,  # Ctrl-C is for this process; `stop` signals them once
             )
         self._running[name] = process

@@ -11,6 +11,7 @@ import difflib
 import re
 import time
 from functools import cache
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from tuque import terminal
@@ -296,10 +297,13 @@ class Row(NamedTuple):
 
 @cache
 def commands() -> dict[str, Row]:
-    """Return the table by upper-case name; imported when first needed."""
-    from tuque.wire.commands.rows import COMMAND_ROWS
+    """Return the table by upper-case name; read when first needed.
 
-    return {row.name: Row(row.name, row.group, row.syntax, row.summary) for row in COMMAND_ROWS}
+    The file is made from the table of the node by tools/docs.py: no node is installed here.
+    """
+    lines = files("tuque.cli").joinpath("commands.txt").read_text("utf-8").splitlines()
+    rows = [Row(*line.split("\t")) for line in lines]
+    return {row.name: row for row in rows}
 
 
 def keywords(name: str) -> list[str]:

@@ -68,7 +68,7 @@ class Tries:
     start and again from the loss of a node that had the call, even if the deadline is later; while
     none can be reached, after `down_s` if that is less.
     `pinned`: only the node that had the call may get it again. `unsure`: an error of a later one
-    does not say that the call was not done.
+    does not say that the call was not done. `reads`: it changes nothing, so it is never "done".
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Tries:
         repeat: bool,
         pinned: bool = False,
         unsure: bool = False,
+        reads: bool = False,
         deadline_s: float,
         search_s: float,
         down_s: float | None = None,
@@ -93,7 +94,8 @@ class Tries:
         self._repeat = repeat
         self._pinned = pinned
         self._counts_twice = pinned or unsure or not repeat
-        self._may_be_done = False
+        self._reads = reads
+        self._may_be_done = False  # an attempt was sent and had no reply
         self.had: Address | None = None  # the node that may have executed the call
         self._rng = rng
         self._count = 0
@@ -123,8 +125,8 @@ class Tries:
                 return 0.0
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
-            if sent and self._counts_twice:
-                self._may_be_done = True
+            if sent:
+                self._may_be_done = not self._reads
                 self.had = node if self._pinned else None
             error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
@@ -160,4 +162,5 @@ class Tries:
         """Note in an error that the call may be done: an earlier attempt had no reply."""
         if self._may_be_done and isinstance(reply, Error):
             reply.may_be_done = True
-            reply.retryable = False
+            if self._counts_twice:
+                reply.retryable = False

@@ -56,10 +56,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     discover: bool = True
 
     @property
+    def has_login(self) -> bool:
+        """Whether a connection begins with AUTH; a user may have no password."""
+        return bool(self.user or self.password)
+
+    @property
     def masked_url(self) -> str:
         """The URL of the nodes without secrets."""
         scheme = "tuque+unix" if self.seeds[0].port == 0 else "tuques" if self.tls else "tuque"
-        login = f"{self.user}:***@" if self.password else ""
+        login = f"{self.user}:***@" if self.has_login else ""
         return f"{scheme}://{login}{','.join(map(str, self.seeds))}"
 
     def __repr__(self) -> str:
@@ -133,7 +138,7 @@ def url_of(settings: Settings, host: str, port: int) -> str:
     files = {name: getattr(settings, name) for name in FILES if getattr(settings, name)}
     query = f"?{urlencode(files)}" if files else ""
     place = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{login if settings.password else ''}{place}:{port}{query}"
+    return f"{scheme}://{login if settings.has_login else ''}{place}:{port}{query}"
 
 
 def _unix_address(path: str) -> Address:

@@ -73,7 +73,7 @@ class Nodes:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.call_s = CALL_S  # how long each node that is learned may take for an answer
-        patience_s = LOG_IN_S if settings.password else CONNECT_S
+        patience_s = LOG_IN_S if settings.has_login else CONNECT_S
         self._seeds = {seed: self._client(*seed, patience_s) for seed in settings.seeds}
         self._asked: dict[tuple[str, int], asyncio.Task[None]] = {}  # the seeds that are asked now
         self._errors: dict[tuple[str, int], Error] = {}  # of the seeds, their last ones

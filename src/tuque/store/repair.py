@@ -51,6 +51,7 @@ from tuque.store.replay import (
 
 TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"
+REPEATED: Final = "records that the file has already"
 MOVING: Final = ".moving"  # behind the name of a file that gets another one
 
 
@@ -443,11 +444,12 @@ def check_frames(
                 problem.size = scanner.size - offset
                 return
         if scanner.resync():
-            problem.missing = scanner.frame.first_seq - report.next_seq
+            first_seq = scanner.frame.first_seq
+            problem.missing = max(first_seq - report.next_seq, 0)
             if report.next_seq == 0:  # the header with the first record's number is damaged, too
                 problem.missing = 0
-                report.first_seq = scanner.frame.first_seq
-            report.next_seq = scanner.frame.first_seq
+                report.first_seq = first_seq
+            report.next_seq = max(report.next_seq, first_seq)  # less: of a copy (J7.2)
         problem.size = scanner.offset - offset
 
 
@@ -458,11 +460,7 @@ def check_frame(report: FileReport, scanner: FrameScanner) -> None:
         report.next_seq = frame.first_seq
         report.first_seq = frame.first_seq
     if frame.first_seq < report.next_seq:
-        problem = Problem(
-            frame.offset, frame.end - frame.offset, DAMAGED, "records told a second time"
-        )
-        problem.first_seq = report.next_seq
-        report.problems.append(problem)
+        note_repeated(report, frame.offset, frame.end)
         return
     if frame.first_seq > report.next_seq:
         problem = Problem(frame.offset, 0, DAMAGED, "records missing")
@@ -487,6 +485,19 @@ def check_frame(report: FileReport, scanner: FrameScanner) -> None:
         problem.missing = frame.count
         problem.now_ms = frame.now_ms
         report.problems.append(problem)
+
+
+def note_repeated(report: FileReport, offset: i64, end: i64) -> None:
+    """Note a frame whose records came before; those in a row are one problem."""
+    count = len(report.problems)
+    if count > 0:
+        last = report.problems[count - 1]
+        if last.reason == REPEATED and last.offset + last.size == offset:
+            last.size = end - last.offset
+            return
+    problem = Problem(offset, end - offset, DAMAGED, REPEATED)
+    problem.first_seq = report.next_seq
+    report.problems.append(problem)
 
 
 def repair_dir(disk: Disk, report: DirReport) -> list[str]:

@@ -121,6 +121,7 @@ class Journal:
         self.wanted_bytes: i64 = 0  # that the rewrite may need
         self.reserve_bytes: i64 = 0  # wanted of the reserve; 0: none
         self.has_reserve = False
+        self.is_reserve_used = False  # since then it was not written again
 
     def total_bytes(self) -> i64:
         """Bytes of all valid files."""
@@ -208,6 +209,7 @@ class Journal:
         self.has_reserve = self.disk.exists(path)
         if self.has_reserve and self.disk.size(path) != self.reserve_bytes:
             self.spend_reserve()
+            self.is_reserve_used = False
 
     def may_reserve(self, free_bytes: i64, least_bytes: i64) -> bool:
         """Whether the reserve is missing and leaves that much of the free room."""
@@ -224,6 +226,7 @@ class Journal:
             self.unlink_quietly(path)
             return False
         self.has_reserve = True
+        self.is_reserve_used = False
         return True
 
     def spend_reserve(self) -> bool:
@@ -231,6 +234,7 @@ class Journal:
         if not self.has_reserve:
             return False
         self.has_reserve = False
+        self.is_reserve_used = True
         self.unlink_quietly(f"{self.path}/{RESERVE}")
         return True
 

@@ -39,6 +39,12 @@ def __getattr__(name: str) -> object:
     home = HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{home}"), name)
+    try:
+        found: object = getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as err:
+        if (err.name or "").startswith("tuque."):  # a package of the node
+            text = f"{__name__} needs the node: pip install 'tuque[testing]'"
+            raise ModuleNotFoundError(text, name=err.name) from None
+        raise
     globals()[name] = found
     return found

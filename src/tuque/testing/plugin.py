@@ -22,7 +22,7 @@ def tuque_seed() -> int:
 @pytest.fixture
 def tuque_app(tuque_seed: int) -> Iterator[TestApp]:
     """A broker in this process and a worker by hand, for every tuque.worker.App of the test."""
-    from tuque.testing.app import TestApp
+    from tuque.testing import TestApp
 
     with TestApp(tuque_seed) as app:
         yield app
@@ -31,7 +31,7 @@ def tuque_app(tuque_seed: int) -> Iterator[TestApp]:
 @pytest.fixture
 def tuque_server(tmp_path: Path) -> Iterator[TestNode]:
     """A node in a process of its own, on a free port of this machine, empty."""
-    from tuque.testing.nodes import TestNode
+    from tuque.testing import TestNode
 
     directory = tmp_path / "tuque"
     directory.mkdir()
@@ -42,7 +42,7 @@ def tuque_server(tmp_path: Path) -> Iterator[TestNode]:
 @pytest.fixture
 def tuque_cluster(tmp_path: Path) -> Iterator[TestCluster]:
     """Three nodes that know each other, empty."""
-    from tuque.testing.nodes import TestCluster
+    from tuque.testing import TestCluster
 
     with TestCluster(tmp_path / "tuque-cluster") as cluster:
         yield cluster

@@ -26,7 +26,7 @@ from tuque.core.life.lookup import (
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import stats
 from tuque.core.model.errors import BAD_INDEX, MANY_GROUPS_OF_JOBS, NO_GROUP, NO_GROUPS, NOJOB
-from tuque.core.model.task import BYTES, MAX_MS, READY, Entry, Task, retry_of, whole_s
+from tuque.core.model.task import BYTES, MAX_MS, READY, Entry, Task, whole_s
 from tuque.core.msgs.packed import REASON_MAX
 from tuque.core.node.node import Node
 from tuque.core.records.events import GROUP_CALLED, GROUP_CREATED
@@ -131,7 +131,6 @@ def enter_member(
     task.created_ms = n.now_ms
     task.ttl_ms = MAX_MS
     task.ttr_ms = ttr_ms
-    task.retry_s = retry_of(ttr_ms, n.limits.default_retry_max_s)
     enter_apart(n, t, tube, task, at_ms)
     return task
 

@@ -5,7 +5,6 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import BACK, DIED
 from tuque.core.model.errors import (
     CANCELLED_JOB,
     DEAD_LETTER,
@@ -25,7 +24,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import AddSpec, Job, Update
 from tuque.core.model.task import BURIED, BYTES, Task
-from tuque.core.model.work import Failure, Life, Outcome
+from tuque.core.model.work import Life, Outcome
 from tuque.core.msgs.bus import (
     TubeMessage,
     TubePulse,
@@ -37,6 +36,8 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
+from tuque.core.work import rules
+from tuque.core.work.rules import BACK, DIED
 from tuque.tubes.election.membership import gives_vote_up
 from tuque.tubes.election.voters import lose_right
 from tuque.tubes.election.votes import (
@@ -47,7 +48,7 @@ from tuque.tubes.election.votes import (
     votes_next_ms,
     votes_tick,
 )
-from tuque.tubes.entries.keys import is_job
+from tuque.tubes.entries.keys import carry, is_job
 from tuque.tubes.entries.schedule import what_is
 from tuque.tubes.leadership.catalog_in import forget_tube
 from tuque.tubes.leadership.check import check_homes, check_tube
@@ -84,7 +85,7 @@ from tuque.tubes.tasks.operations import (
 )
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
-from tuque.tubes.work import dead_letters, runs
+from tuque.tubes.work import dead_letters, leader, transitions
 from tuque.tubes.work.transitions import (
     admit,
     forget,
@@ -225,6 +226,9 @@ class TubePolicy(Tubes):
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             return False
+        work = n.life.by_id.get(task.id)
+        if work is not None:
+            n.life.stop_runner(task.id, work, client)
         operations.give_up(n, self, tube, task, delay_ms)
         return True
 
@@ -265,7 +269,7 @@ class TubePolicy(Tubes):
         found = operations.find(n, self, tube, task.number)
         if found is None:
             return Refusal(NOJOB)
-        return runs.update(n, self, tube, found, update)
+        return leader.update(n, self, tube, found, update)
 
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
@@ -288,22 +292,67 @@ class TubePolicy(Tubes):
         """[T1] What the task is, and what to use, if it is no job; else b"" (T1.11)."""
         return what_is(task.entry)
 
-    def start(
-        self, n: Node, task: Task, worker: bytes, client: i64
-    ) -> tuple[Life | None, Refusal | None]:
-        """[T48] START (T48.3)."""
-        if task.status == BURIED:
-            return None, Refusal(DEAD_LETTER, (task.queue,))
-        if not operations.may_finish(self, task, client):
-            work = n.life.by_id.get(task.id)
-            return None, Refusal(RESTING if work is not None and work.is_resting else NOTDELIVERED)
-        return runs.start(n, self, self.tube_of(task), task, worker, client)
+    def where(self, n: Node, job: Job, client: i64) -> i64:
+        """[T48] START is for who has taken the task (T48.3)."""
+        assert isinstance(job, Task)
+        if job.status == BURIED:
+            return -DEAD_LETTER
+        if operations.may_finish(self, job, client):
+            return rules.DELIVERED
+        work = n.life.by_id.get(job.id)
+        return -RESTING if work is not None and work.is_resting else -NOTDELIVERED
 
-    def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:
-        """[T48] WORKING with a run (T48.4)."""
-        tube = self.tube_of(task)
-        needs_copies(n, self, tube)
-        return runs.at_work(n, self, tube, task, run, client)
+    def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
+        """[T48] START of the take; its timer is that of its TIMELIMIT (T48.3, W3.3)."""
+        assert isinstance(job, Task)
+        tube = self.by_name[job.queue]
+        leader.begin(n, tube, job, work, worker, client, n.now_ms)
+        if work.terms.limit_ms > 0:
+            leader.limit(n, self, tube, job, work)
+
+    def known_run(
+        self, n: Node, job: Job, run: i64, client: i64
+    ) -> tuple[Life | None, Refusal | None]:
+        """[T48] WORKING, PROGRESS and FAIL (T48.4)."""
+        assert isinstance(job, Task)
+        return leader.known_run(n, self, self.tube_of(job), job, run, client)
+
+    def extend(self, n: Node, job: Job, work: Life) -> None:
+        """[T48] WORKING and PROGRESS (T48.4)."""
+        assert isinstance(job, Task)
+        leader.extend(n, self, self.tube_of(job), job, work)
+
+    def is_over(self, n: Node, job: Job) -> bool:
+        """[T48] Whether its ttl is over (T48.14)."""
+        assert isinstance(job, Task)
+        return job.dead_ms <= n.now_ms
+
+    def give_back(self, n: Node, job: Job, work: Life, delay_ms: i64, cause: i64) -> None:
+        """[T48] It is READY at its place, or DELAYED (T48.7)."""
+        assert isinstance(job, Task)
+        leader.give_back(n, self, self.tube_of(job), job, work, delay_ms, cause)
+
+    def bury(self, n: Node, job: Job, work: Life, cause: bytes) -> None:
+        """[T48] It is BURIED, or its letter begins elsewhere (T48.8, T48.12)."""
+        assert isinstance(job, Task)
+        dead_letters.give_up(n, self, self.tube_of(job), job, work, cause)
+
+    def expire(self, n: Node, job: Job) -> None:
+        """[T48] It is gone (T48.14)."""
+        assert isinstance(job, Task)
+        transitions.expire(n, self, self.tube_of(job), job)
+
+    def end(self, n: Node, job: Job) -> None:
+        """[T48] It was cancelled (T48.10)."""
+        assert isinstance(job, Task)
+        transitions.end_task(n, self, self.tube_of(job), job)
+
+    def save(self, n: Node, job: Job, work: Life, is_news: bool) -> None:
+        """[T48] A new leader knows the flag (T48.2, T48.10)."""
+        assert isinstance(job, Task)
+        if is_news:
+            carry(job, work)
+            transitions.record_update(n, self, self.tube_of(job), job)
 
     def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
         """[T48] RELEASE (T48.5); of a task without runs with `-` only (T1.13)."""
@@ -313,15 +362,7 @@ class TubePolicy(Tubes):
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             return False
-        return runs.release(n, self, tube, task, run, delay_ms)
-
-    def fail(
-        self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
-    ) -> tuple[i64, i64, Refusal | None]:
-        """[T48] FAIL (T48.7)."""
-        tube = self.tube_of(task)
-        needs_copies(n, self, tube)
-        return runs.on_fail(n, self, tube, task, run, delay_ms, failure, is_final)
+        return leader.release(n, self, tube, task, run, delay_ms, client)
 
     def fail_take(
         self, n: Node, task: Task, delay_ms: i64, is_final: bool, client: i64
@@ -334,7 +375,7 @@ class TubePolicy(Tubes):
         if is_final:
             operations.lay_aside(n, self, tube, task)
             return DIED, 0, None
-        return BACK, runs.fail_take(n, self, tube, task, max(0, delay_ms)), None
+        return BACK, leader.fail_take(n, self, tube, task, max(0, delay_ms)), None
 
     def shows(self, n: Node, outcome: Outcome) -> i64:
         """[T48] Whether this node may show how a task ended (T48.6)."""
@@ -348,20 +389,13 @@ class TubePolicy(Tubes):
                 return False
         return True
 
-    def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
-        """[T48] CANCEL (T48.10)."""
+    def may_cancel(self, n: Node, task: Task, is_asked: bool) -> bool:
+        """[T48] CANCEL; another node or a group that asks waits for no copies (T48.10)."""
         tube = self.tube_of(task)
+        if is_asked:
+            return dead_letters.may_change(n, self, tube)
         needs_copies(n, self, tube)
-        return runs.cancel(n, self, tube, task, reason)
-
-    def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
-        """[T48] The same for another node or a group, who wait for no copies: 1 ended, 2 not, 0
-        if this node may not change the tube now.
-        """
-        tube = self.tube_of(task)
-        if not dead_letters.may_change(n, self, tube):
-            return 0
-        return 1 if runs.cancel(n, self, tube, task, reason) else 2
+        return True
 
     def replay(self, n: Node, task: Task, queue: bytes) -> bool:
         """[T48] DEAD REPLAY (T48.13)."""
@@ -463,6 +497,7 @@ class TubePolicy(Tubes):
             else:
                 forget_tube(n, self, tube)
         self.dropped = {}
+        self.dropped_count = 0
         lose_right(n, self)
 
     # the cluster

@@ -7,12 +7,13 @@ the node. With prompt_toolkit it completes; without, it reads plain lines and sa
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 SLOW_S = 0.5
 SECRET = ("AUTH", "HELLO", "CONFIG SET REQUIREPASS", "ACL SETUSER")
 ReadLine = Callable[[str], str]
+
+# [C2.1] The node's `wire/proto/strict_reader.py` has the same grammar; here no node is installed.
+BLANK: Final = b" \t\v\f\r\0"
+WORD: Final = re.compile(
+    rb"""([^ \t\v\f\r\0"']*+)
+    (?:  "((?:\\(?:x[0-9A-Fa-f]{2}|.)|[^"\\])*+)"  (?=[ \t\v\f\r]|\Z)
+      |  '((?:\\'|[^'])*+)'  (?=[ \t\v\f\r]|\Z)
+      |  (?=[ \t\v\f\r\0]|\Z)  )""",
+    re.DOTALL | re.VERBOSE,
+)
+ESCAPE: Final = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+ESCAPES: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 
 def run_prompt(link: Link, output: Output) -> bool:
@@ -73,13 +86,27 @@ def whole_lines(text: str) -> Iterable[str]:
 
 
 def split_words(line: str) -> list[bytes] | None:
-    """Split a line as the node splits inline commands; None for an unclosed quote."""
-    from tuque.wire.proto.strict_reader import ProtocolError, split_inline
+    """Split a line as the node splits inline commands (C2.1); None for an unclosed quote."""
+    data = line.encode("utf-8", "surrogateescape")
+    words: list[bytes] = []
+    at = 0
+    while True:
+        while at < len(data) and data[at] in BLANK:
+            at += 1
+        if at == len(data):
+            return words
+        found = WORD.match(data, at)
+        if found is None:
+            return None
+        plain, double, single = found.groups(b"")
+        words.append(plain + ESCAPE.sub(_escaped, double) + single.replace(b"\\'", b"'"))
+        at = found.end()
 
-    try:
-        return split_inline(line.encode("utf-8", "surrogateescape"))
-    except ProtocolError:
-        return None
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    """The byte that an escape in double quotes stands for."""
+    digits, sign = found.groups(b"")
+    return bytes.fromhex(digits.decode()) if digits else ESCAPES.get(sign, sign)
 
 
 def _on_line(link: Link, output: Output, line: str, good: bool) -> bool:

@@ -207,6 +207,27 @@ SHORTEST_WAIT_MS = 1  # 0 would mean for ever
 LONGEST_S = 1e9  # a timeout above it is none: sockets and threads take no longer ones
 
 
+# commands, and subcommands, that change nothing
+READS = frozenset(
+    """
+    RESULT WAITJOB SHOW JSCAN QLEN QSTAT QPEEK QSCAN QLIST HISTORY LIMITS HELLO PING ECHO INFO TIME
+    COMMAND
+    """.split()
+)
+SUB_READS: dict[str, frozenset[str]] = {
+    "DEAD": frozenset("LIST SHOW STAT".split()),
+    "LEASE": frozenset("INFO LIST".split()),
+    "TUBE": frozenset("PEEK TASKS INFO LIST STATISTICS STATE CHANGES GRANTS DRIVERS".split()),
+    "SCHEDULE": frozenset("LIST SHOW".split()),
+    "GROUP": frozenset("SHOW RESULTS CHILDREN LIST".split()),
+    "TOPIC": frozenset(["LIST"]),
+    "WORKER": frozenset("LIST DEPLOYS".split()),
+    "CLIENT": frozenset(["LIST"]),
+    "CLUSTER": frozenset("NODES INFO MYID".split()),
+    "CONFIG": frozenset(["GET"]),
+}
+
+
 def _is_nothing(reply: Reply) -> bool:
     return reply is None
 
@@ -253,6 +274,13 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return str(self.args[0])
+
+    @property
+    def reads(self) -> bool:
+        """True if the call, done twice or not at all, leaves all as it is."""
+        if self.name in READS:
+            return True
+        return len(self.args) > 1 and self.args[1] in SUB_READS.get(self.name, ())
 
     @property
     def may_block(self) -> bool:

@@ -123,6 +123,8 @@ def group_add(
 
     With `no_cancel` the group waits for these, and does not cancel them: another one added them.
     """
+    if not isinstance(children, Mapping):
+        raise TypeError(f"children maps indexes to ids of jobs, and is not {children!r}")
     args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), id_bytes(id)]
     if no_cancel:
         args.append("NOCANCEL")

@@ -67,8 +67,10 @@ class TubeStatistics(TypedDict):
 
 
 class TubeInfo(msgspec.Struct, frozen=True):
-    """Options and figures of a tube; `ttl` and `ttr` are None for for ever.
+    """Options and figures of a tube at the node asked; `ttl` and `ttr` are None for for ever.
 
+    `ready` to `buried` count at the leader, whose id is `home`: at another node they are 0, and
+    `copies` is how many tasks its replica has.
     `stopped` is why the node asked delivers none of its tasks: the type is missing, or its driver
     failed; else empty.
     """
@@ -95,6 +97,7 @@ class TubeInfo(msgspec.Struct, frozen=True):
     conflict: str = ""
     stopped: str = ""
     failover: bool = False
+    copies: int = 0
 
 
 class TubeSettings(msgspec.Struct, frozen=True):
@@ -301,7 +304,7 @@ def drop(tube: Text, *, timeout: float | None = None) -> Call[None]:
 
 
 def info(tube: Text, *, timeout: float | None = None) -> Call[TubeInfo]:
-    """Options and figures of the tube. NoTube."""
+    """Options and figures of the tube at the node asked: only its leader counts tasks. NoTube."""
     return Call(args=("TUBE", "INFO", to_bytes(tube)), parse=_info, repeat=True, timeout_s=timeout)
 
 
@@ -469,6 +472,7 @@ def _info(reply: Reply) -> TubeInfo:
         conflict=to_text(fields.get("conflict", b"")),
         stopped=to_text(fields.get("stopped", b"")),
         failover=bool(fields.get("failover", 0)),
+        copies=fields.get("copies", 0),
     )
 
 
@@ -570,8 +574,10 @@ def _words(
     truncate: bool,
     prefix: Text | None,
 ) -> tuple[Arg, ...]:
-    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user), *["ROLE"] * role]
-    args += ["CALL"] * call + ["TRUNCATE"] * truncate
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user)]
+    args += [
+        one for one, is_on in (("ROLE", role), ("CALL", call), ("TRUNCATE", truncate)) if is_on
+    ]
     return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
 
 

@@ -512,7 +512,7 @@ class Client(Runner):
             return max(there, self.run(calls.qlen(queue)))
 
     def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> Iterator[T]:
-        """All items of a scan; restarts it when another node has taken over."""
+        """All items of a scan, each at least once: it restarts when another node takes over."""
         cursor, node = "0", None
         while True:
             try:
@@ -521,10 +521,11 @@ class Client(Runner):
                 if cursor == "0" or self._route.current == node:
                     raise
                 following, items = "0", []
-            if cursor != "0" and self._route.current != node:
+            now = self._route.current or node  # None: another call has lost its connection
+            if cursor != "0" and now != node:
                 cursor = "0"  # a cursor is valid on one node only
                 continue
-            cursor, node = following, self._route.current
+            cursor, node = following, now
             yield from items
             if cursor == "0":
                 return

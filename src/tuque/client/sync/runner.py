@@ -245,8 +245,9 @@ class Runner(Face):
                 at = self._next_at(tries, e)
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
-        for reply in replies[lost:]:
-            tries.mark(reply)
+        for call, reply in zip(asked[lost:], replies[lost:], strict=True):
+            if not call.reads:
+                tries.mark(reply)
 
     def _converse(
         self,
@@ -431,7 +432,7 @@ class Runner(Face):
         first: list[Reply] = []
         try:
             began_s = time.monotonic()
-            if self.settings.password and login_by_s > deadline_s:
+            if self.settings.has_login and login_by_s > deadline_s:
                 link.exchange([("HELLO",)], first, deadline_s)  # it is there (N6.7)
                 began_s, deadline_s = time.monotonic(), login_by_s
             link.exchange([call.args for call in asked], replies, deadline_s)

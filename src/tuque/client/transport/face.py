@@ -80,7 +80,7 @@ def greeting(settings: Settings, hears: bool = False) -> list[Call[Any]]:
     `hears`: the node shall push messages, which it does over RESP3 only.
     """
     calls: list[Call[Any]] = []
-    if settings.password:
+    if settings.has_login:
         calls.append(admin.execute(*login(settings.user, settings.password)))
     if settings.name:
         calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
@@ -180,6 +180,7 @@ class Face:
             repeat=all(call.repeat for call in asked),
             pinned=not self._homes.lead_all(pinned),
             unsure=bool(pinned),
+            reads=all(call.reads for call in asked),
             deadline_s=deadline_s,
             search_s=grace_s,
             down_s=self.settings.search_timeout_s,
@@ -505,7 +506,7 @@ def no_answer(error: Error, call: Call[Any], was_sent: bool) -> Error:
     retryable = not was_sent or (call.repeat and not call.pinned)
     message = error.message if was_sent else f"not sent: {error.message}"
     found = kind(message, node=error.node, job_id=call.job_id, retryable=retryable)
-    found.may_be_done = not retryable
+    found.may_be_done = was_sent and not call.reads
     return found
 
 

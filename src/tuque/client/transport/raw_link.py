@@ -56,6 +56,11 @@ class Target:
         self.password, self.user = password, user
 
     @property
+    def has_login(self) -> bool:
+        """Whether a connection begins with AUTH; a user may have no password."""
+        return bool(self.user or self.password)
+
+    @property
     def address(self) -> Address:
         """Where the node listens."""
         return Address(self.unixsocket, 0) if self.unixsocket else Address(self.host, self.port)
@@ -91,7 +96,7 @@ class Link:
                 f"Could not connect to Tuque at {self.target}: {reason}. "
                 "Is the node running? `tuque server` starts one; -h and -p choose another."
             ) from None
-        if self.target.password:
+        if self.target.has_login:
             reply = self._log_in(self.wire, pack(login(self.target.user, self.target.password)))
             if isinstance(reply, ErrorReply):
                 self.close()

@@ -9,6 +9,8 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from tuque.client.api import Arg, Reply
@@ -37,7 +39,8 @@ def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> sock
     if address.port == 0:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     else:
-        sock = socket.create_connection(address, timeout_s)
+        with named_host():
+            sock = socket.create_connection(address, timeout_s)
     try:
         if address.port == 0:
             sock.settimeout(timeout_s)
@@ -50,6 +53,15 @@ def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> sock
         sock.close()
         raise
     return sock
+
+
+@contextmanager
+def named_host() -> Iterator[None]:
+    """A host that cannot be a name is one that nobody knows: an OSError, as of any other."""
+    try:
+        yield
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, "no name of a host") from None
 
 
 def prepare(sock: socket.socket) -> None:

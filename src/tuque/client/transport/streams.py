@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import (
@@ -20,7 +20,7 @@ from tuque.client.transport.conn import (
     Lines,
     connect_error,
 )
-from tuque.client.transport.sockets import prepare
+from tuque.client.transport.sockets import named_host, prepare
 from tuque.errors import Error, ProtocolError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from tuque.client.url import Address
 
-ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+# macOS has none: there a node that closed the connection is noticed at the next read.
+HALF_CLOSED: Final[int] = getattr(select, "POLLRDHUP", 0)
+ENDED: Final = HALF_CLOSED | select.POLLHUP | select.POLLERR
 
 
 class Link(Conn, asyncio.Protocol):
@@ -54,7 +56,8 @@ class Link(Conn, asyncio.Protocol):
         try:
             left_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
             async with asyncio.timeout(left_s):
-                await link._connect(address, tls, left_s)
+                with named_host():
+                    await link._connect(address, tls, left_s)
         except OSError as e:
             link.close()
             raise connect_error(address, e) from e
@@ -169,7 +172,7 @@ class Link(Conn, asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is None:
             return
-        self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
+        self._poll.register(sock.fileno(), select.POLLIN | HALF_CLOSED)
         if sock.family != socket.AF_UNIX:
             prepare(sock)
 

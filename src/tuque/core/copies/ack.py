@@ -23,8 +23,9 @@ from tuque.core.model.task import Task
 from tuque.core.model.work import LETTERED, Life
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import conclude, record_job, running
-from tuque.core.queues.merge_work import drop_letters
 from tuque.core.queues.procedures import policy_of, remove
+from tuque.core.queues.work_copies import drop_letters, report_death
+from tuque.core.work import rules
 
 LETTER: Final = b"deadletter"  # by the command, not by the node
 
@@ -118,17 +119,10 @@ def bury_task(n: Node, task: Task, life: Life, cause: bytes) -> None:
 
     The caller ends the task in the same turn; its life, which goes on, has left the tables.
     """
-    reason = life.last.reason if life.last is not None else b""
-    life.origin = task.queue
-    life.dead_cause = cause
-    life.dead_ms = n.now_ms
-    life.is_resting = False
+    rules.die(life, cause, task.queue, n.now_ms)
     returned = life.returned
     hand_on(n, task, life, life.terms.dead, n.limits.dead_keep_ms, True)
-    n.life.dead += 1
-    n.book.die(task, cause)
-    if n.events is not None:
-        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause, returned)
+    report_death(n, task, life, cause, returned)
     drop_letters(n)
 
 

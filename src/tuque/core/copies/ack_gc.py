@@ -43,16 +43,6 @@ from tuque.core.node.peers import (
 )
 from tuque.core.node.tables import put_body
 from tuque.core.queues.ends import end_life, keep_orphan, look_again, outlive_holder
-from tuque.core.queues.merge_work import (
-    FELL,
-    STANDS,
-    ack_of,
-    adopt_late,
-    adopt_outcome,
-    keep_passed,
-    packed_outcome,
-    unpack_outcome,
-)
 from tuque.core.queues.procedures import (
     FAR,
     leave_node,
@@ -61,6 +51,16 @@ from tuque.core.queues.procedures import (
     producer_done,
     register,
     unregister,
+)
+from tuque.core.queues.work_copies import (
+    FELL,
+    STANDS,
+    ack_of,
+    adopt_late,
+    adopt_outcome,
+    keep_passed,
+    packed_outcome,
+    unpack_outcome,
 )
 
 NOBODY: Final = -1  # the client of a restored record

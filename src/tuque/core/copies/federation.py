@@ -68,7 +68,6 @@ from tuque.core.node.peers import (
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT, Queue
 from tuque.core.queues.deliver import demand_of, serve_ready, set_pause
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import adopt_life, expire, is_running, packed_outcome
 from tuque.core.queues.procedures import (
     FAR,
     enqueue,
@@ -80,6 +79,7 @@ from tuque.core.queues.procedures import (
     told_job,
     unregister,
 )
+from tuque.core.queues.work_copies import adopt_life, expire, is_running, packed_outcome
 from tuque.core.tables.repair import (
     COUNT_HIGH,
     DEMAND_BYTES,

@@ -20,8 +20,8 @@ from tuque.core.node.peers import (
     translate_renewed,
 )
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import packed_outcome, send_work_to
 from tuque.core.queues.procedures import told_job
+from tuque.core.queues.work_copies import packed_outcome, send_work_to
 from tuque.core.tables.repair import (
     CHECK,
     DOUBT,

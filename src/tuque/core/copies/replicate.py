@@ -81,12 +81,6 @@ from tuque.core.queues.dedupe import (
     record_added,
 )
 from tuque.core.queues.ends import has_ended, reach_changed
-from tuque.core.queues.merge_work import (
-    ack_of,
-    adopt_life,
-    packed_life,
-    packed_outcome,
-)
 from tuque.core.queues.procedures import (
     enqueue,
     is_short,
@@ -94,6 +88,12 @@ from tuque.core.queues.procedures import (
     tell_producer,
     told_job,
     unregister,
+)
+from tuque.core.queues.work_copies import (
+    ack_of,
+    adopt_life,
+    packed_life,
+    packed_outcome,
 )
 
 FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple

@@ -47,8 +47,8 @@ from tuque.core.node.peers import (
     tell_queued,
 )
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import ack_of, packed_outcome
 from tuque.core.queues.procedures import dequeue, retry_due_ms, told_job
+from tuque.core.queues.work_copies import ack_of, packed_outcome
 from tuque.core.tables.leases import is_leased
 
 

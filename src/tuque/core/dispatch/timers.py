@@ -34,7 +34,6 @@ from tuque.core.node.peers import (
 )
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.deliver import look_again
-from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RETRY,
@@ -46,6 +45,7 @@ from tuque.core.queues.procedures import (
     requeue,
     retry_due_ms,
 )
+from tuque.core.queues.work_copies import expire
 from tuque.core.repair.claims import hold_due, settle_next_ms, settle_tick
 from tuque.core.repair.drain import drain_next_ms, drain_tick
 from tuque.core.repair.node_loss import repair_next_ms, repair_tick

@@ -28,8 +28,8 @@ from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_OUT, Queue
 from tuque.core.queues.deliver import count_delivery, on_poll
-from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import REQUEUE_NACK
+from tuque.core.queues.work_copies import expire
 from tuque.core.records.leases import tell_batch, tell_gone, tell_group
 from tuque.core.tables.leases import (
     BATCH_BYTES,

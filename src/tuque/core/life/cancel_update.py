@@ -10,12 +10,12 @@ from mypy_extensions import i32, i64
 
 from tuque.core.copies.holders import hear_holders
 from tuque.core.copies.replicate import begin as begin_job
-from tuque.core.life.runs import end_cancelled, make_life, open_job, without_runs
+from tuque.core.life.holders import place_of
+from tuque.core.life.start import end_cancelled, make_life, open_job, without_runs
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     ATTEMPTS_OF_ONCE,
     ATWORK,
-    CANCELLED_JOB,
     CHANGING,
     DEAD_LETTER,
     DELIVERED_OUT,
@@ -45,7 +45,7 @@ from tuque.core.model.job import (
     Job,
     Update,
 )
-from tuque.core.model.task import Task
+from tuque.core.model.task import TAKEN, Task
 from tuque.core.model.work import (
     CANCELLED,
     LIVE,
@@ -57,16 +57,16 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of, record_job, wake_waiters
-from tuque.core.queues.merge_work import (
+from tuque.core.queues.procedures import dequeue, enqueue, policy_of
+from tuque.core.queues.work_copies import (
     EDIT,
     edit_message,
-    send_work,
     set_body,
     take_edit,
     unpack_life,
 )
-from tuque.core.queues.procedures import dequeue, enqueue, policy_of
 from tuque.core.tables.work import Change, Holding
+from tuque.core.work import rules
 
 # what a node asks for
 HOLD_UPDATE: Final = 1
@@ -276,11 +276,8 @@ def update_job(n: Node, job: Job, update: Update) -> None:
         life = life_of(n, job.id)
     if update.attempts >= 0 or update.headers is not None or job.holders != 1:
         life = make_life(n, job)
-        headers = update.headers
-        if headers is not None:
-            life.headers = headers
-        if update.attempts >= 0:
-            life.terms = n.life.share(life.terms.with_attempts(update.attempts))
+        if rules.change(life, update.headers, update.attempts):
+            life.terms = n.life.share(life.terms)
         if job.holders != 1:
             life.edit = next_edit(n, life.edit)  # W10.3
         n.life.weigh(life)
@@ -296,14 +293,10 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     """Why the job cannot be changed (W10.2); None: it can."""
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
-    if life is not None and life.is_dead:
-        return Refusal(DEAD_LETTER, (job.queue,))
-    if life is not None and life.run_state == LIVE:
-        return Refusal(ATWORK, (life.worker, int((n.now_ms - life.since_ms) // 1000)))
-    if life is not None and life.is_cancelled:
-        return Refusal(CANCELLED_JOB, (life.cancel_reason,))
-    if is_out_at(n, job):
-        return Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))
+    place: i64 = rules.DELIVERED if is_out_at(n, job) else rules.WAITING
+    refused = rules.may_change(life, place, job.queue, job.last_ms, n.now_ms)
+    if refused is not None:
+        return refused
     if job.holders != 1 and job.retry_s == 0:
         return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
@@ -383,10 +376,13 @@ def cancel_task(n: Node, task: Task, reason: bytes, is_asked: bool) -> tuple[i64
     refused = uncancelled(n, task)
     if refused is not None:
         return UNKNOWN, refused
-    policy = policy_of(n)
-    if is_asked:
-        return policy.cancel_asked(n, task, reason), None
-    return (ENDED if policy.cancel(n, task, reason) else FLAGGED), None
+    if not policy_of(n).may_cancel(n, task, is_asked):
+        return UNKNOWN, None
+    if task.status != TAKEN:
+        end(n, task, reason)
+        return ENDED, None
+    flag(n, task, reason)
+    return FLAGGED, None
 
 
 def on_cancel(
@@ -423,15 +419,11 @@ def on_cancel(
 def flag(n: Node, job: Job, reason: bytes) -> None:
     """[W8] A worker has the job: it hears that the job is cancelled (W8.2)."""
     life = make_life(n, job)
-    if not life.is_cancelled:
-        life.cancel_reason = fitting_reason(n, life, reason)  # the first one stays
-        life.is_cancelled = True
-        if life.run_state == LIVE and life.client >= 0:
-            n.life.calls.append((int(life.client), job.id, int(life.run)))  # W8.2
+    is_news = rules.flag(life, fitting_reason(n, life, reason))
+    if is_news:
+        n.life.stop_runner(job.id, life)
     n.life.weigh(life)
-    if n.records is not None:
-        n.records.life(job.id, life)
-    send_work(n, job)
+    place_of(n, job).save(n, job, life, is_news)
 
 
 def end(n: Node, job: Job, reason: bytes) -> None:

@@ -5,21 +5,18 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.copies.ack_gc import retire
-from tuque.core.life.runs import tell_run
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
     GONE,
-    NO_RUN,
-    RELEASED,
-    Failure,
     Life,
 )
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import conclude, life_of, look_again
-from tuque.core.queues.merge_work import leave_line, line_up, to_queue
 from tuque.core.queues.procedures import policy_of
+from tuque.core.queues.work_copies import leave_line, line_up, to_queue
 from tuque.core.records.events import REPLAYED
+from tuque.core.work import rules
 
 REPLAY: Final = 1
 PURGE: Final = 2
@@ -73,14 +70,6 @@ def letter_of(n: Node, id: bytes) -> Letter | None:
     return Letter(job, life)
 
 
-def last_of(life: Life) -> Failure:
-    """The last failure, or an empty one."""
-    last = life.last
-    if last is not None:
-        return last
-    return Failure(0, 0, b"", b"", b"", b"")
-
-
 def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
     job, life = letter.job, letter.life
@@ -88,39 +77,24 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
         return policy_of(n).replay(n, job, queue)  # T48.13
     if job.flags & LEASED:
         return False
-    tell_run(n, job, life, REPLAYED, life.dead_cause)
-    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
-    leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
-    begin_again(n, life)
+    revive(n, job, life)
+    leave_line(n, job)
     job.expire_ms = n.now_ms + life.ttl_ms
     job.flags &= 0xFF ^ DELIVERED
     job = to_queue(n, job, to)
-    n.life.weigh(life)
-    n.life.replayed += 1
     line_up(n, job)
     look_again(n, job.id)  # T50.5
     return True
 
 
-def begin_again(n: Node, work: Life) -> None:
-    """The next life: nothing has failed, and the job is no dead letter any more."""
-    work.replays += 1
-    work.failed = 0
-    work.crashes = 0
-    work.run_state = NO_RUN if work.run == 0 else RELEASED
-    work.unstarted = 0
-    work.is_resting = False
-    work.is_cancelled = False
-    work.cancel_reason = b""
-    work.dead_cause = b""
-    work.dead_ms = 0
-    work.origin = b""
-    work.first = None
-    work.last = None
-    work.progress = b""
-    work.packed_bytes = 0
-    work.ended_ms = n.now_ms
+def revive(n: Node, job: Job, life: Life) -> None:
+    """[W12] The letter is none any more; its placement gives it back to workers (W12.4, T48.13)."""
+    n.record_run(job, life, REPLAYED, life.dead_cause)
+    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
+    rules.revive(life, n.now_ms)
+    n.life.weigh(life)
+    n.life.replayed += 1
 
 
 def purge(n: Node, letter: Letter) -> bool:

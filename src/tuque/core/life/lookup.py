@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.requeue_messages import known_job, learn_of_worker
 from tuque.core.life.cancel_update import UNKNOWN, on_cancel
+from tuque.core.life.holders import outlive
 from tuque.core.life.outcomes import (
     RESULT,
     is_agreed,
@@ -22,14 +23,10 @@ from tuque.core.life.outcomes import (
     silent,
     unknown,
 )
-from tuque.core.life.runs import outlive
 from tuque.core.model.errors import NOREACH_YET, Refusal
 from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, QUEUED_THERE, Job
 from tuque.core.model.work import (
-    EXPIRED,
     LIVE,
-    UNSTARTED,
-    Failure,
     Life,
 )
 from tuque.core.msgs.bus import JobAsk, JobTold, LifeAt
@@ -37,16 +34,15 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
 from tuque.core.node.tables import rehouse
 from tuque.core.queues.ends import look_again, reach_changed, record_job, wake_waiters
-from tuque.core.queues.merge_work import (
+from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
+from tuque.core.queues.work_copies import (
     edit_message,
-    is_behind,
     life_message,
-    merge,
     send_work_to,
     unpack_life,
 )
-from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
 from tuque.core.tables.work import Asking
+from tuque.core.work.merge import cause_of, end_death, is_behind, merge, take_death
 
 LOOK: Final = 1
 CANCEL: Final = 2
@@ -323,7 +319,8 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         was_cancelled = mine.is_cancelled
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
-        merge(n, mine, theirs)
+        if merge(mine, theirs):
+            mine.terms = n.life.share(mine.terms)
         learn_of_rest(job, mine, theirs)
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
             mine.ended_ms = n.now_ms  # W14.9
@@ -418,11 +415,7 @@ def learn_of_death(
 
 def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     """The job is a dead letter, which another node has queued."""
-    mine.dead_cause = cause_of(mine.last, b"", theirs.dead_cause)
-    mine.dead_ms = theirs.dead_ms
-    mine.origin = theirs.origin
-    mine.is_resting = False
-    mine.expire_ms = 0
+    take_death(mine, theirs)
     job = move_copy(n, job, m)
     n.life.weigh(mine)
     n.life.bury(job.queue, job.id, mine, len(job.body), n.limits.dead_bytes)
@@ -430,23 +423,10 @@ def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     return job
 
 
-def cause_of(last: Failure | None, mine: bytes, theirs: bytes) -> bytes:
-    """The cause of a death in two views: that of the last failure, if it died of one (W14.2)."""
-    if last is not None:
-        for cause in (mine, theirs):
-            if len(cause) > 0 and cause != EXPIRED and cause != UNSTARTED:
-                return last.cause
-    if len(mine) == 0 or len(theirs) == 0:
-        return mine if len(theirs) == 0 else theirs
-    return min(mine, theirs)
-
-
 def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     """The dead letter was replayed at another node."""
     n.life.remove_dead_letter(job.queue, job.id, mine, len(job.body))
-    mine.dead_cause = b""
-    mine.dead_ms = 0
-    mine.origin = b""
+    end_death(mine)
     job = move_copy(n, job, m)
     job.flags = job.flags & (0xFF ^ DELIVERED) | ONCE_QUEUED
     job.marks |= QUEUED_THERE

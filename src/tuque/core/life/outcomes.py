@@ -13,7 +13,7 @@ from tuque.core.copies.ack_gc import (
     unheard,
 )
 from tuque.core.life.cancel_update import holds_tick
-from tuque.core.life.runs import end_cancelled
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.errors import (
     NOJOB,
     NOREACH,
@@ -55,10 +55,11 @@ from tuque.core.queues.ends import (
     life_of,
     note_large,
 )
-from tuque.core.queues.merge_work import drop_letters, has_surplus, tell_untold
 from tuque.core.queues.procedures import policy_of
 from tuque.core.queues.requeue import is_delayed, on_enqueue
+from tuque.core.queues.work_copies import drop_letters, has_surplus, tell_untold
 from tuque.core.tables.work import Asking
+from tuque.core.work import rules
 
 FIELDS: Final = (
     "state",
@@ -274,25 +275,24 @@ def outcome_of(n: Node, id: bytes) -> bytes:
 
 def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
     """The phase of an open job (W1.1)."""
-    if life is not None and life.is_dead:
-        return b"dead" if shows_death(n, job) else b"waiting"
-    if job.state == QUEUED:
-        return b"waiting"
-    if job.state == WAIT_REPL:
-        return b"scheduled"
     if job.state == ACKED:
         return b"done"
-    if job.marks & QUEUED_THERE:
-        return b"waiting"
-    if life is not None and life.run_state == LIVE:
-        return b"running"
+    is_hidden = life is not None and life.is_dead and not shows_death(n, job)
+    is_queued = job.state == QUEUED or job.marks & QUEUED_THERE != 0
+    if is_hidden or (is_queued and (life is None or not life.is_dead)):
+        return rules.STATE_NAMES[rules.WAITING]
+    return rules.STATE_NAMES[rules.state_of(life, where(n, job))]
+
+
+def where(n: Node, job: Job) -> i64:
+    """What `rules.state_of` asks, of a job that is not in its queue."""
+    if job.state == WAIT_REPL:
+        return rules.SCHEDULED
     if isinstance(job, Task) and job.status == TAKEN:
-        return b"delivered"  # T48.3
-    if life is not None and life.is_resting:
-        return b"back-off"
+        return rules.DELIVERED  # T48.3
     if job.flags & DELIVERED == 0:
-        return b"scheduled" if is_delayed(n, job) else b"waiting"  # queued elsewhere
-    return b"delivered" if job.flags & ONCE_QUEUED else b"back-off"
+        return rules.SCHEDULED if is_delayed(n, job) else rules.WAITING  # queued elsewhere
+    return rules.DELIVERED if job.flags & ONCE_QUEUED else rules.BACK_OFF
 
 
 def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
@@ -370,9 +370,9 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
         fields["cause"] = last.cause
         fields["reason"] = last.reason
         fields["detail"] = detail_of(n, job, last)
+    if life.run == 0:  # a task whose run is over, after a restart (T48.2)
+        fields["attempt"] = int(life.failed if last is None else max(life.failed, last.attempt))
     if life.is_dead and fields["state"] == b"dead":
-        if life.run == 0:
-            fields["attempt"] = int(life.failed)
         fields["cause"] = life.dead_cause
         fields["ended-ms"] = int(life.dead_ms)
     elif life.is_cancelled:

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import outlive
+from tuque.core.life.holders import outlive
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, ONCE_QUEUED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
@@ -18,10 +18,10 @@ from tuque.core.model.work import (
     Outcome,
 )
 from tuque.core.node.node import Node
-from tuque.core.queues.merge_work import due_by
 from tuque.core.queues.procedures import retry_due_ms
 from tuque.core.records.jobs import OUTCOME, Records
 from tuque.core.records.work import LifeRecord
+from tuque.core.work import rules
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
@@ -150,13 +150,13 @@ def again_due_ms(n: Node, job: Job, life: Life) -> i64:
     due_ms: i64 = FAR
     if job.retry_s > 0:
         due_ms = max(job.qtime_ms, retry_due_ms(n, job))
-    due_ms = max(due_by(life, due_ms), n.now_ms)
+    due_ms = max(rules.due_by(life, due_ms), n.now_ms)
     return 0 if due_ms == FAR else due_ms
 
 
 def is_late(n: Node, job: Job, life: Life) -> bool:
     """Whether the job expired meanwhile, and becomes a dead letter instead of ending (W13.5)."""
-    return job.expire_ms <= n.now_ms and life.dies_expired() and not life.is_dead
+    return job.expire_ms <= n.now_ms and rules.dies_expired(life) and not life.is_dead
 
 
 def moved(at_ms: i64, jump_ms: i64) -> i64:

@@ -1,48 +1,101 @@
-"""A run begins by START, or by GETJOB with START; what WORKER shows of it (SPEC W2, W17, O12)."""
+"""A run begins by START, or by GETJOB with START; what WORKER shows of it (SPEC W2, W17, O12).
+
+It also has what all commands about work begin with: the open job, and its work.
+"""
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import (
-    end_cancelled,
-    extend,
-    hash_here,
-    is_held,
-    new_life,
-    open_job,
-)
+from tuque.core.life.holders import HOLDERS, place_of
 from tuque.core.model.errors import (
-    ATWORK,
+    ACKED_ALREADY,
     CANCELLED_JOB,
-    DEAD_LETTER,
-    LEASED_WORK,
-    MANY_STARTS,
+    NOJOB,
     NOTDELIVERED,
-    RESTING,
+    TASK_APART,
+    TASK_WORK,
     Refusal,
 )
-from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, LEASED, OUT_HERE, QUEUED, Job
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from tuque.core.model.task import Task
-from tuque.core.model.work import (
-    LIVE,
-    STARTS_MAX,
-    Life,
-    attempt_of,
-    run_of,
-)
+from tuque.core.model.work import CANCELLED, LIVE, NO_TERMS, RELEASED, Life
 from tuque.core.node.node import Node
-from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import due_by, tell_soon
-from tuque.core.queues.procedures import dequeue, policy_of
-from tuque.core.queues.requeue import is_delayed
+from tuque.core.node.queue import Placement
+from tuque.core.queues.ends import conclude, life_of
+from tuque.core.queues.procedures import policy_of
 from tuque.core.records.events import RUN_STARTED
+from tuque.core.work import rules
 
 RUNNING: Final = 0
 WAITING: Final = 1  # its worker is lost: for the end of its RETRY or TIMELIMIT
 BACK_OFF: Final = 2
 IN_QUEUE: Final = 3
 STANDING_NAMES: Final = [b"running", b"waiting", b"back-off", b"queued"]
+
+
+# ---- What the commands about work share: the open job, its work, its run (SPEC W2, W8)
+
+
+def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
+    """The open job with that id, or why there is none to work on (W2.2)."""
+    return if_open(n, id, n.jobs.get(id))
+
+
+def if_open(n: Node, id: bytes, job: Job | None) -> tuple[Job | None, Refusal | None]:
+    """As `open_job`; `job`: the one that has the id."""
+    if job is None or job.state == ACKED:
+        outcome = n.life.kept.get(id) if n.has_lives else None
+        if outcome is not None:
+            if outcome.kind == CANCELLED:
+                return None, Refusal(CANCELLED_JOB, (outcome.reason,))
+            return None, Refusal(ACKED_ALREADY)
+        return None, Refusal(NOJOB if job is None else ACKED_ALREADY)
+    if isinstance(job, Task):
+        if policy_of(n).has_runs(job):
+            return job, None  # T48
+        return None, without_runs(n, job)
+    if job.state == WAIT_REPL:
+        return None, Refusal(NOTDELIVERED)
+    return job, None
+
+
+def without_runs(n: Node, task: Task) -> Refusal:
+    """Why the task has no runs: it is no job (T1.11), or its tube has no runs (T48)."""
+    what = policy_of(n).what_is(task)
+    return (
+        Refusal(TASK_WORK, (task.queue,))
+        if len(what) == 0
+        else Refusal(TASK_APART, (task.id, what))
+    )
+
+
+def make_life(n: Node, job: Job) -> Life:
+    """The life of an open job, made if it has none."""
+    life = life_of(n, job.id)
+    return new_life(n, job, b"") if life is None else life
+
+
+def new_life(n: Node, job: Job, worker: bytes) -> Life:
+    """The life of an open job that had none."""
+    life = Life(NO_TERMS, b"")
+    life.worker = worker
+    n.has_lives = True
+    n.life.enter_new(job.id, life, job.queue)
+    return life
+
+
+def end_cancelled(n: Node, job: Job, life: Life) -> None:
+    """[W8] The job ends as cancelled."""
+    if life.run_state == LIVE:
+        life.run_state = RELEASED
+    if n.events is not None:
+        n.events.cancelled(n.now_ms, job, life.cancel_reason, life.returned)
+    conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)
+    place_of(n, job).end(n, job)
+
+
+# ---- A run begins (SPEC W2, W17)
 
 
 def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
@@ -55,36 +108,26 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
 
 def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, Refusal | None]:
     """[W2] As `on_start`, of an open job: its life with the run, or why there is none."""
+    place: Placement = HOLDERS
     if isinstance(job, Task):
-        return policy_of(n).start(n, job, worker, client)
-    life = life_of(n, job.id)
-    if job.flags & LEASED:
-        return None, Refusal(LEASED_WORK)
-    if is_held(n, job.id):
-        return None, Refusal(RESTING)  # W16.1
-    if life is not None:
-        if life.is_dead:
-            return None, Refusal(DEAD_LETTER, (job.queue,))
-        is_same = life.worker == worker
-        if life.is_cancelled and (is_same or life.run_state != LIVE):
-            reason = life.cancel_reason
+        place = policy_of(n)
+    at = place.where(n, job, client)
+    life = n.life.by_id.get(job.id)
+    if at < 0:
+        return None, rules.refusal(-at, life, job.queue, 0, n.now_ms)
+    refused = rules.may_begin(life, at, job.queue, worker, n.now_ms)
+    if refused is not None:
+        if life is not None and refused.code == CANCELLED_JOB:
             end_cancelled(n, job, life)  # W8.3
-            return None, Refusal(CANCELLED_JOB, (reason,))
-        if life.run_state == LIVE:
-            if is_same:
-                life.client = client
-                return life, None  # W2.4
-            since_s = (n.now_ms - life.since_ms) // 1000
-            return None, Refusal(ATWORK, (life.worker, int(since_s)))
-        if life.is_resting and job.state != QUEUED:
-            return None, Refusal(RESTING)  # W2.3
-        if life.starts >= STARTS_MAX:
-            return None, Refusal(MANY_STARTS)
-    if job.state != QUEUED and is_delayed(n, job):
-        return None, Refusal(NOTDELIVERED)  # W2.3
+        return None, refused
+    if life is not None and life.run_state == LIVE:
+        life.client = client
+        return life, None  # W2.4
     if life is None:
         life = new_life(n, job, worker)
-    begin_run(n, job, life, worker, client)
+    place.begin(n, job, life, worker, client)
+    if n.events is not None:
+        n.record_run(job, life, RUN_STARTED, worker)
     return life, None
 
 
@@ -94,54 +137,17 @@ def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | Non
     Returns its life with the run; None if START would refuse it (W17.3).
     """
     if isinstance(job, Task):
-        policy = policy_of(n)
-        return policy.start(n, job, worker, client)[0] if policy.has_runs(job) else None
+        return start(n, job, worker, client)[0] if policy_of(n).has_runs(job) else None
     if job.state != ACTIVE:
         return None
     life = life_of(n, job.id)
     if life is not None:
         return start(n, job, worker, client)[0]
     life = new_life(n, job, worker)
-    begin_run(n, job, life, worker, client)
-    return life
-
-
-def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
-    """[W2] The job is at work from now on (W2.5)."""
-    is_out = job.state == ACTIVE and job.flags & DELIVERED != 0
-    if job.state == QUEUED:
-        dequeue(n, job)
-    life.starts += 1
-    if worker != n.life.last_worker:
-        n.life.last_worker = worker
-        n.life.last_hash = hash_here(n, worker)
-    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash, life.replays)  # W1.2
-    life.run_state = LIVE
-    life.since_ms = n.now_ms
-    life.client = client
-    life.unstarted = 0
-    life.is_resting = False
-    if worker != life.worker or len(life.progress) > 0:
-        life.worker = worker
-        life.progress = b""
-        n.life.weigh(life)
-    job.flags |= DELIVERED
-    n.life.runs += 1
-    is_timed = job.holders == 1 and life.terms.limit_ms == 0 and job.qtime_ms > n.now_ms
-    if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
-        life.heard_ms = n.now_ms  # its timer looks at this: a short run moves none
-        job.marks = OUT_HERE
-        n.book.arm(job)
-    else:
-        extend(n, job, life)
-        if n.records is not None:
-            n.records.state(job)
-    if n.records is not None:
-        n.records.life(job.id, life)
+    HOLDERS.begin(n, job, life, worker, client)
     if n.events is not None:
-        n.events.run(n.now_ms, job, RUN_STARTED, attempt_of(life.run), worker)
-    if job.holders != 1:
-        tell_soon(n, job, life)  # W14.3
+        n.record_run(job, life, RUN_STARTED, worker)
+    return life
 
 
 # ---- The status of a run that a worker has begun: at work, or due again when (SPEC O12)
@@ -185,4 +191,4 @@ def end_of_run(job: Job, life: Life) -> i64:
         due_ms = max(
             due_ms, life.heard_ms + i64(job.retry_s) * 1000
         )  # its timer may not have moved
-    return due_ms if due_ms == 0 else due_by(life, due_ms)
+    return due_ms if due_ms == 0 else rules.due_by(life, due_ms)

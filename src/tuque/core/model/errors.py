@@ -485,7 +485,7 @@ _is(
     b"NOQUORUM",
     (
         b"Tube '%s' was led here, and this node has lost it: TUBE HOME '%s' <node> FORCE makes "
-        b"another replica the leader"
+        b"another replica the leader; if it never had a task, TUBE DROP here ends it"
     ),
 )
 NODE_READ_ONLY: Final = 233
@@ -723,3 +723,9 @@ _is(
 )
 LIST_COMES: Final = 308  # about: tube
 _is(LIST_COMES, b"NOQUORUM", b"Tube '%s': the nodes agree on who votes: try again soon")
+UNCONFIRMED: Final = 309  # about: tube
+_is(
+    UNCONFIRMED,
+    b"NOQUORUM",
+    b"Tube '%s' is led here, but too few voters confirm that now: try again soon",
+)

@@ -92,10 +92,10 @@ class Terms:
             self.drops,
         )
 
-    def with_attempts(self, attempts: i64) -> "Terms":
-        """The same terms with another limit."""
+    def copy(self) -> "Terms":
+        """The same terms, for one who changes some of them."""
         return Terms(
-            attempts,
+            self.attempts,
             self.first_ms,
             self.max_ms,
             self.jitter,
@@ -104,6 +104,12 @@ class Terms:
             self.limit_ms,
             self.drops,
         )
+
+    def with_attempts(self, attempts: i64) -> "Terms":
+        """The same terms with another limit."""
+        made = self.copy()
+        made.attempts = attempts
+        return made
 
 
 NO_TERMS: Final = Terms(0, 1_000, 300_000, 500, b"", 0, 0)
@@ -123,6 +129,10 @@ class Failure:
         self.cause = cause
         self.reason = reason
         self.detail = detail
+
+    def without_detail(self) -> "Failure":
+        """The same without its detail, which may be long."""
+        return Failure(self.at_ms, self.attempt, self.worker, self.cause, self.reason, b"")
 
     def size(self) -> i64:
         """Bytes of memory."""
@@ -172,10 +182,10 @@ class Life:
         self.tenant = b""  # that pays for them; empty: none (N11.2)
         self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
 
-    def dies_expired(self) -> bool:
-        """[W6] Whether the job becomes a dead letter if it expires (W6.2, T48.14)."""
-        terms = self.terms
-        return terms.attempts > 0 and (not terms.drops or self.failed > 0)
+    def last_failure(self) -> Failure:
+        """The last failure, or an empty one."""
+        last = self.last
+        return Failure(0, 0, b"", b"", b"", b"") if last is None else last
 
     def detail_bytes(self) -> i64:
         """Bytes of the details of its failures that are worth dropping."""
@@ -194,19 +204,6 @@ class Life:
             first.detail = CUT_DETAIL
         if last is not None and len(last.detail) > THIN_MIN:
             last.detail = CUT_DETAIL
-
-    def crash(self, most: i64) -> bool:
-        """A run ended in silence; whether it was the last one that the job may lose (W6.7)."""
-        self.crashes += 1
-        return self.terms.attempts > 0 and 0 < most <= self.crashes
-
-    def silence(self, retry_s: i64, most: i64) -> bytes:
-        """Why the run fails that now ends in silence; the last crash names the limit (W6.7)."""
-        text = b"silent for %d s" % int(retry_s)
-        count = int(self.crashes + 1)
-        if self.terms.attempts > 0 and 0 < most <= count:
-            text += b": its worker was lost %d times (crashes-max %d)" % (count, int(most))
-        return text
 
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""

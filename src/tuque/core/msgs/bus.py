@@ -150,7 +150,7 @@ class ReplJob(Message, tag=2):
     deliveries: Count
     holders: Number
     mode: Byte
-    life: bytes = b""  # of core/queues/merge_work.py
+    life: bytes = b""  # of core/queues/work_copies.py
 
 
 ReplFields = tuple[
@@ -218,7 +218,7 @@ class SetAck(Message, tag=10):
     id: Id
     holders: Number
     left_ms: Number
-    outcome: bytes = b""  # of core/queues/merge_work.py
+    outcome: bytes = b""  # of core/queues/work_copies.py
     is_untold: bool = False  # no node has written the event of this end (E1.13)
     is_run_untold: bool = False  # nor that of the run in the outcome, which DONE named
 
@@ -230,7 +230,7 @@ class LifeAt(Message, tag=33):
     queue: bytes
     left_ms: Above0  # remaining TTL
     due_ms: Number  # until its run is silent, or its back-off over
-    life: bytes  # of core/queues/merge_work.py
+    life: bytes  # of core/queues/work_copies.py
 
 
 class JobAsk(Message, tag=34):
@@ -272,7 +272,7 @@ class Hold(Message, tag=36):
     ] = -1  # until it is queued at the sender; -1: the change leaves that as it is
     left_ms: Above0 = 1  # remaining TTL
     body: bytes = b""
-    life: bytes = b""  # of core/queues/merge_work.py
+    life: bytes = b""  # of core/queues/work_copies.py
 
 
 class HoldTold(Message, tag=37):

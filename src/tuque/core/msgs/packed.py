@@ -67,7 +67,7 @@ TOMB_BYTES: Final = 50
 CLOSE, that the server stopped cleanly, has no fields.
 """
 
-# ---- Work: core/records/work.py; in messages after the sender's clock (core/queues/merge_work.py)
+# ---- Work: core/records/work.py; in messages after the sender's clock (core/queues/work_copies.py)
 
 SPAN_MAX_MS: Final = 1 << 53  # also of that clock: a sum of a few stays within 64 bits
 JITTER_MAX: Final = 1_000

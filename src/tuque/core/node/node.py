@@ -14,7 +14,7 @@ from tuque.core.model.job_id import Chance, IdMaker
 from tuque.core.model.stats import Book, Ledger
 from tuque.core.model.timers import Wheel
 from tuque.core.model.tombstones import Tombs
-from tuque.core.model.work import attempt_of
+from tuque.core.model.work import Life, attempt_of
 from tuque.core.msgs.bus import (
     AnyMessage,
     GotJobs,
@@ -381,6 +381,18 @@ class Node:
         """[E1] How often FAIL, RELEASE or silence of a run put the job back (E1.11)."""
         work = self.life.by_id.get(id)
         return 0 if work is None else work.returned
+
+    def deaf_until_ms(self) -> i64:
+        """[W6] Until when no worker could report here: after a standstill, or while the journal
+        fails, so that WORKING is refused (W6.1, J6.1).
+        """
+        is_failing = self.records is not None and self.records.is_failing
+        return self.now_ms if is_failing else self.life.deaf_ms
+
+    def record_run(self, job: Job, work: Life, kind: i64, text: bytes) -> None:
+        """[E1] Write an event of the latest run, if events are written (E1.7)."""
+        if self.events is not None:
+            self.events.run(self.now_ms, job, kind, attempt_of(work.run), text)
 
     def record_done(self, job: Job, run: i64) -> None:
         """[E1] Write the event of a run that is done (E1.7); 0: DONE named none."""

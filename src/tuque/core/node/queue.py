@@ -5,7 +5,7 @@ retry, a NACK) are older than the last one. A job may leave anywhere.
 
 A queue may have a policy of its own: the core calls its hooks for a Task, or for a queue whose
 `policy` is set, in place of the rules G, R, V, Q and A. The core does not know tubes, and
-tubes/policy.py is the only policy (SPEC T).
+tubes/policy.py is the only policy (SPEC T). It is also the placement of their work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuque.core.tables.repair import Demand
 if TYPE_CHECKING:
     from tuque.core.model.errors import Refusal
     from tuque.core.model.job import AddSpec, Update
-    from tuque.core.model.work import Failure, Life, Outcome
+    from tuque.core.model.work import Life, Outcome
     from tuque.core.node.node import Node
 
 PAUSE_IN: Final = 1
@@ -118,10 +118,63 @@ def queue_bytes(q: Queue) -> i64:
     return QUEUE_BYTES + 4 * len(q.name)
 
 
+# ---- Where the work of a job is kept, and who must agree (SPEC W, T48)
+
+
+class Placement:
+    """Hooks of the work of a job: of its holders (core/life/holders.py), or of the leader of its
+    tube. What each event does to the work itself is in core/work.
+    """
+
+    def where(self, n: Node, job: Job, client: i64) -> i64:
+        """START: SCHEDULED, WAITING or DELIVERED (core/work/rules.py); below 0, the code of the
+        error why this client begins no run, whatever the work of the job.
+        """
+        raise AssertionError("no placement")
+
+    def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
+        """A run begins, with a new token: that is counted, recorded, and sent."""
+        raise AssertionError("no placement")
+
+    def known_run(
+        self, n: Node, job: Job, run: i64, client: i64
+    ) -> tuple[Life | None, Refusal | None]:
+        """The work, if that run is at work, or may be and is not known here."""
+        raise AssertionError("no placement")
+
+    def extend(self, n: Node, job: Job, work: Life) -> None:
+        """The run at work has its whole time again."""
+        raise AssertionError("no placement")
+
+    def is_over(self, n: Node, job: Job) -> bool:
+        """Whether the time of the job is over, of which no run lasts."""
+        raise AssertionError("no placement")
+
+    def give_back(self, n: Node, job: Job, work: Life, delay_ms: i64, cause: i64) -> None:
+        """The run is over, and another one may begin: now or after the delay."""
+        raise AssertionError("no placement")
+
+    def bury(self, n: Node, job: Job, work: Life, cause: bytes) -> None:
+        """The job is a dead letter."""
+        raise AssertionError("no placement")
+
+    def expire(self, n: Node, job: Job) -> None:
+        """The time of the job is over, and it is no dead letter."""
+        raise AssertionError("no placement")
+
+    def end(self, n: Node, job: Job) -> None:
+        """The job was cancelled; its work has left the tables."""
+        raise AssertionError("no placement")
+
+    def save(self, n: Node, job: Job, work: Life, is_news: bool) -> None:
+        """The work was flagged; not `is_news`: again."""
+        raise AssertionError("no placement")
+
+
 # ---- What a queue with a policy of its own does (SPEC T)
 
 
-class Policy:
+class Policy(Placement):
     """Hooks. `bytes_used`: the policy's memory besides its tasks (M1)."""
 
     def __init__(self) -> None:
@@ -200,24 +253,8 @@ class Policy:
         """What the task is, and what to use, if it is no job; else b""."""
         raise AssertionError("no policy")
 
-    def start(
-        self, n: Node, task: Task, worker: bytes, client: i64
-    ) -> tuple[Life | None, Refusal | None]:
-        """START: the life with the run, or why there is none."""
-        raise AssertionError("no policy")
-
-    def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:
-        """WORKING with a run."""
-        raise AssertionError("no policy")
-
     def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
         """RELEASE; False: it is not this run that has the task."""
-        raise AssertionError("no policy")
-
-    def fail(
-        self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
-    ) -> tuple[i64, i64, Refusal | None]:
-        """FAIL: what became of the task, and the wait in ms; or a refusal."""
         raise AssertionError("no policy")
 
     def fail_take(
@@ -234,16 +271,14 @@ class Policy:
         """Whether enough nodes have these changes: of each the tube, epoch and number (T18.5)."""
         raise AssertionError("no policy")
 
-    def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
-        """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
-        raise AssertionError("no policy")
-
     def ack_claimed(self, n: Node, task: Task) -> bool:
         """ACKJOB or DONE that came to a node without the task (T1.12); False: not now."""
         raise AssertionError("no policy")
 
-    def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
-        """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
+    def may_cancel(self, n: Node, task: Task, is_asked: bool) -> bool:
+        """Whether CANCEL may change the task now; raises if a client is to have the reason.
+        `is_asked`: another node or a group asks.
+        """
         raise AssertionError("no policy")
 
     # dead letters (T48)

@@ -20,8 +20,8 @@ from tuque.core.node.peers import jitter_first_ms, tell_delivered
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_OUT, Queue
 from tuque.core.node.tables import note_bare
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import get_queue, mark_ready, stop_waiting
+from tuque.core.queues.work_copies import expire
 from tuque.core.tables.repair import DEMAND_BYTES, LINGER_MS, Demand
 
 WAITER_BYTES: Final = 370  # per waiting client

@@ -251,7 +251,7 @@ def drop_life(n: Node, job: Job, life: Life) -> None:
     if life.is_dead:
         n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
     if life.client >= 0 and life.run_state == LIVE:
-        n.life.calls.append((int(life.client), job.id, int(life.run)))
+        n.life.stop_runner(job.id, life)
     n.life.leave(job.id, life)
 
 

@@ -38,8 +38,8 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
-from tuque.core.queues.merge_work import send_work
 from tuque.core.queues.procedures import dequeue, memory_level, remove, thin, told_job, unregister
+from tuque.core.queues.work_copies import send_work
 from tuque.core.repair.node_loss import ask_others, begin_walk, lose_copy
 from tuque.core.tables.leases import is_leased
 from tuque.core.tables.repair import COUNT, FAR, Leave, Passing

@@ -50,8 +50,8 @@ from tuque.core.node.peers import (
     slots_of,
 )
 from tuque.core.queues.ends import has_ended
-from tuque.core.queues.merge_work import ack_of, packed_outcome
 from tuque.core.queues.procedures import told_job
+from tuque.core.queues.work_copies import ack_of, packed_outcome
 from tuque.core.repair.claims import (
     answer_claim,
     ask_queued,

@@ -15,6 +15,7 @@ from tuque.core.model.rows import Instants
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     LIFE_BYTES,
+    LIVE,
     NO_ROOM,
     NO_TERMS,
     TERMS_BYTES,
@@ -259,13 +260,21 @@ class Lives:
         self.asked_terms, self.found_terms = terms, found
         return found
 
+    def stop_runner(self, id: bytes, work: Life, client: i64 = -1) -> None:
+        """[W8] The connection that last spoke of the run at work learns that it is cancelled or
+        over, unless it is this one, which says so (W8.2).
+        """
+        if work.run_state == LIVE and work.client >= 0 and work.client != client:
+            self.calls.append((int(work.client), id, int(work.run)))
+
     def weigh(self, work: Life) -> None:
         """Count its bytes anew after a change."""
         size = work.size()
         self.bytes += size - work.bytes
         if work.is_dead:
             self.dead_bytes += size - work.bytes
-        self.pay(work, size - work.bytes)
+        if len(work.tenant) > 0:
+            self.pay(work, size - work.bytes)
         work.bytes = size
 
     def remember(self, worker: bytes, hash: i64) -> None:

@@ -50,17 +50,17 @@ MANY_GROUPS: Final = (
     b"LEASE RELEASE those that are not used"
 )
 MANY_QUEUES: Final = (
-    b"QUOTA tenant '%s' has queues of %d bytes without their jobs, and may have a quarter of "
+    b"QUOTA tenant '%s' has queues of %d bytes without their jobs, and may have %d, a quarter of "
     b"maxmemory: use fewer names"
 )
 NOTHING: Final = Owner(b"")  # of a tenant without queues
 MANY_NAMES: Final = (
-    b"OOM clients wait for new queues of %d bytes, and may have %d: wait for fewer names, or raise "
-    b"maxmemory"
+    b"OOM clients wait for new queues of %d bytes, and may have %d, not %d more: wait for fewer "
+    b"names, or raise maxmemory"
 )
 MANY_OWN_NAMES: Final = (
-    b"QUOTA tenant '%s' waits for new queues of %d bytes, a quarter of what others leave: wait for "
-    b"fewer names"
+    b"QUOTA tenant '%s' waits for new queues of %d bytes, and may have %d, a quarter of what "
+    b"others leave, not %d more: wait for fewer names"
 )
 NO_CONNECTIONS: Final = (
     b"QUOTA tenant '%s' has %d connections to this node, a quarter of what others leave, and few "
@@ -257,7 +257,7 @@ def over_queues(s: Server, account: Account, names: list[bytes]) -> bytes | None
         return None
     if account.home is not None:
         account.home.refused += 1
-    return MANY_QUEUES % (account.tenant, int(held))
+    return MANY_QUEUES % (account.tenant, int(held), int(most))
 
 
 def check_names(s: Server, account: Account | None, names: list[bytes]) -> None:
@@ -282,12 +282,14 @@ def over_bare(n: Node, tenant: bytes, more: i64) -> bytes | None:
     """[M5] Why waits make no queues of so many bytes (M5.4); `tenant`: empty if of none."""
     most = n.limits.bare_bytes
     if n.bare_bytes + more > most:
-        return MANY_NAMES % (int(n.bare_bytes), int(most))
+        return MANY_NAMES % (int(n.bare_bytes), int(most), int(more))
     if len(tenant) == 0:
         return None
     held = owner_of(n, tenant).bare_bytes
     share = share_of(most, n.bare_bytes, held)
-    return MANY_OWN_NAMES % (tenant, int(held)) if held + more > share else None
+    if held + more <= share:
+        return None
+    return MANY_OWN_NAMES % (tenant, int(held), int(share), int(more))
 
 
 def full_of_groups(s: Server, account: Account) -> bytes | None:

@@ -10,6 +10,7 @@ from tuque.server.access.rights import NOAUTH
 from tuque.server.bus.link import BusFigures
 from tuque.server.config.config import cluster_secrets, config_get, config_set
 from tuque.server.config.kinds import ConfigError
+from tuque.server.config.options import OPTIONS
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.log import shape_log
@@ -170,14 +171,15 @@ def shut_out(s: Server, w: Wired) -> None:
 
 def check_files(word: str) -> None:
     """Refuse more clients than there are file descriptors; raise the soft limit if necessary."""
-    if not word.isascii() or not word.isdigit():
+    try:
+        needed = int(OPTIONS["maxclients"].kind.parse(word)) + SPARE_FILES
+    except ValueError:
         return  # the option reports it
-    needed = int(word) + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise ArgError(
             b"ERR The operating system is not able to handle the specified number of clients, "
-            b"try with %d" % max(0, hard - SPARE_FILES)
+            b"try with maxclients %d" % max(0, hard - SPARE_FILES)
         )
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -9,7 +9,6 @@ from tuque.core.life.dead_letters import (
     LOOK_MAX,
     Letter,
     is_last,
-    last_of,
     letter_of,
     letters_from,
     purge,
@@ -99,7 +98,7 @@ class Selection:
             return False
         if len(self.cause) > 0 and life.dead_cause != self.cause:
             return False
-        if self.reason is not None and not self.fits(n, self.reason, last_of(life).reason):
+        if self.reason is not None and not self.fits(n, self.reason, life.last_failure().reason):
             return False
         return self.task is None or self.fits(n, self.task, task_of(life.headers))
 
@@ -250,7 +249,7 @@ def selected(n: Node, queue: bytes, chosen: Selection) -> list[Letter]:
 def row_of(c: Client, letter: Letter) -> list[object]:
     """One row of the list."""
     job, life = letter.job, letter.life
-    last = last_of(life)
+    last = life.last_failure()
     first_ms = life.first.at_ms if life.first is not None else 0
     return [
         job.id,
@@ -272,7 +271,7 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
     if letter is None:
         raise ArgError(NOT_DEAD)
     job, life = letter.job, letter.life
-    last = last_of(life)
+    last = life.last_failure()
     first = life.first
     fields: dict[str, object] = {
         "id": job.id,

@@ -372,16 +372,9 @@ def set_callback(s: Server, plan: GroupEntry, tube: Tube, words: list[bytes]) ->
 
 def kept_for(terms: Terms, keep_ms: i64) -> Terms:
     """[T51] The same with that KEEP, which is the group's (T51.1)."""
-    return Terms(
-        terms.attempts,
-        terms.first_ms,
-        terms.max_ms,
-        terms.jitter,
-        terms.dead,
-        keep_ms,
-        terms.limit_ms,
-        terms.drops,
-    )
+    made = terms.copy()
+    made.keep_ms = keep_ms
+    return made
 
 
 def first_of(args: list[bytes]) -> int:

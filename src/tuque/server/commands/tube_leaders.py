@@ -12,6 +12,7 @@ from tuque.server.replies.tubes import OK, TubeCall, put_values
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.notices import leave_notices
 from tuque.server.state.server import Server, log
+from tuque.tubes.election.lease import timeouts_of
 from tuque.tubes.election.membership import change_voters, force_voters
 from tuque.tubes.election.voters import may_vouch, unsettled
 from tuque.tubes.election.votes import take_by_vote
@@ -223,11 +224,14 @@ def cmd_voters(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
-    """The list in force, and what keeps it from changing (T28.7)."""
-    voters = t.ballots.in_force()
+    """The list in force, what keeps it from changing, and `tube-lease-timeout`s (T28.7)."""
+    b = t.ballots
+    voters = b.in_force()
     rows: list[object] = []
     waiting: list[bytes] = []
+    timeouts = (0, 0)
     if voters is not None:
+        timeouts = timeouts_of(s.n, t, voters)
         for node_id, right in voters.rights.items():
             state = state_of(s, t, voters, node_id)
             rows.append([node_id, address_of(s, node_id, c), right, state])
@@ -235,10 +239,11 @@ def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
     return {
         "list": 0 if voters is None else int(voters.number),
         "origin": "" if voters is None else voters.origin.hex(),
-        "right": int(t.ballots.right),
+        "right": int(b.right),
         "voters": rows,
         "unsettled": waiting[:SHOWN],
-        "others": [[node_id, origin.hex()] for node_id, origin in t.ballots.strangers.items()],
+        "lease-timeouts": list(timeouts),
+        "others": [[node_id, origin.hex()] for node_id, origin in b.strangers.items()],
     }
 
 

@@ -15,6 +15,7 @@ from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.queues.procedures import mark_ready
 from tuque.server.replies.tubes import OK, TubeCall
 from tuque.server.state.client import LongCommand
+from tuque.tubes.leadership.catalog_in import drop_nowhere
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -59,6 +60,8 @@ class TubeChore(LongCommand):
             raise TubeError(NO_TUBE)
         if self.what == KICK:
             return self.kick(room)
+        if self.what == DROP and drop_nowhere(n, self.t, tube):
+            return True
         if self.at < 0:
             self.begin()
         try:

@@ -6,17 +6,8 @@ from mypy_extensions import i64
 
 from tuque.core.life.cancel_update import on_update
 from tuque.core.life.outcomes import end_done, on_done
-from tuque.core.life.runs import (
-    BACK,
-    DIED,
-    GONE,
-    if_open,
-    on_fail,
-    on_progress,
-    on_release,
-    on_work,
-)
-from tuque.core.life.start import start
+from tuque.core.life.runs import on_fail, on_progress, on_release, on_work
+from tuque.core.life.start import if_open, start
 from tuque.core.model.errors import GIVEN_AWAY, NOJOB, NOTDELIVERED, Refusal
 from tuque.core.model.job import Update
 from tuque.core.model.work import (
@@ -28,7 +19,8 @@ from tuque.core.model.work import (
     run_text,
 )
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import letters_of
+from tuque.core.queues.work_copies import letters_of
+from tuque.core.work.rules import BACK, DIED, GONE
 from tuque.server.access.tenant import check_growth
 from tuque.server.commands.jobs import check_acted, job_named
 from tuque.server.commands.results import wait_for_update

@@ -38,12 +38,12 @@ __all__ = [
     "check_dir",
     "config_get",
     "config_set",
-    "from_tree",
     "in_dir",
     "listen_addresses",
     "load",
     "print_lines",
     "sample_toml",
+    "toml_values",
 ]
 
 ENV_PREFIX = "TUQUE__"
@@ -153,12 +153,22 @@ def _load_file(cfg: Config, path: str) -> None:
 
 
 def _load_toml(cfg: Config, text: str, label: str) -> None:
+    for field, value in toml_values(text, label).items():
+        _put(cfg, OPTIONS[field], value, label)
+
+
+def toml_values(text: str, label: str) -> dict[str, Any]:
+    """Return the options set in a TOML text; ConfigError for what is none, and as `from_tree`."""
     try:
-        tree = tomllib.loads(text)
+        return from_tree(tomllib.loads(text), label)
+    except ConfigError:
+        raise
     except tomllib.TOMLDecodeError as err:
         raise ConfigError("config file", label, f"valid TOML ({err})") from None
-    for field, value in from_tree(tree, label).items():
-        _put(cfg, OPTIONS[field], value, label)
+    except ValueError:  # Python reads and writes at most 4,300 digits
+        raise ConfigError("config file", label, "valid TOML (a number is too long)") from None
+    except RecursionError:
+        raise ConfigError("config file", label, "valid TOML (nested too deeply)") from None
 
 
 def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from tuque.smallfile import WEAK_SECRET, is_weak_secret
 
+SHOWN_MAX: Final = 256  # characters of what is wrong
+
 
 class ConfigError(ValueError):
     """A value that cannot be used, in one line: key, value, origin, what is allowed.
@@ -33,18 +35,26 @@ class ConfigError(ValueError):
         if self.reason == "immutable":
             return f"{self.name}: cannot be changed while the server runs{place}"
         value = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.value
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut(self.value)
         )
         return f"{self.name}: '{value}' is not allowed{place}; allowed: {self.allowed}"
 
     @property
     def reply(self) -> str:
-        """Disque's error line for CONFIG SET, without the leading `-`."""
+        """Disque's error line for CONFIG SET, and what is allowed, without the leading `-`."""
         if self.reason == "bad":
-            return f"ERR Invalid argument '{self.value}' for CONFIG SET '{self.name}'"
+            refused = f"ERR Invalid argument '{cut(self.value)}' for CONFIG SET '{self.name}'"
+            return f"{refused}; allowed: {self.allowed}"
         if self.reason == "weak":
             return f"ERR CONFIG SET {self.name}: {self.allowed}"
         return f"ERR Unsupported CONFIG parameter: {self.name}"
+
+
+def cut(text: str) -> str:
+    """A value as errors show it (C10.4)."""
+    if len(text) <= SHOWN_MAX:
+        return text
+    return f"{text[:SHOWN_MAX]}... ({len(text)} characters)"
 
 
 # ---- Kinds of values
@@ -174,6 +184,8 @@ class Int(Kind):
     def __init__(self, low: int = 0, high: int = I64_MAX, *, clamp: bool = False) -> None:
         self.low, self.high, self.clamp = low, high, clamp
         self.allowed = f"{low} or more" if high == I64_MAX else f"{low}..{high}"
+        if clamp:
+            self.allowed += ", the nearer end for others"
 
     def parse(self, text: str) -> int:
         value = int(text) if text.strip().lstrip("+-").isascii() and "_" not in text else None

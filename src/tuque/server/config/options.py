@@ -36,6 +36,7 @@ from tuque.server.config.kinds import (
 MB: Final = 1 << 20
 GB: Final = 1 << 30
 
+NODE_MIN_MS: Final = 500  # five heartbeats: with fewer, healthy nodes suspect each other
 LEASE_MIN_MS: Final = 500  # an election takes some syncs of disks
 LEASE_MAX_MS: Final = 3_600_000
 NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
@@ -235,7 +236,7 @@ class Config(AccessOptions, kw_only=True):
         ),
     ] = 10
     cluster_node_timeout: Annotated[
-        int, Opt(Int(1), "a node silent this long is suspected", unit="ms", runtime=True)
+        int, Opt(Int(NODE_MIN_MS), "a node silent this long is suspected", unit="ms", runtime=True)
     ] = 15000
     tcp_keepalive: Annotated[
         int,

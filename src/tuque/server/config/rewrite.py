@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tuque.server.config.config import from_tree
+from tuque.server.config.config import toml_values
 from tuque.server.config.disque_conf import (
     Directive,
     quoted,
@@ -194,19 +193,15 @@ def rewritten(cfg: Config, old: str) -> str:
     try:
         if not _wanted(cfg, text):
             return text
-    except (tomllib.TOMLDecodeError, ConfigError):
+    except ConfigError:
         pass
     kept = [line + "\n" for line in old.splitlines() if line.startswith("#")]
     return _with_rest("".join(kept), _wanted(cfg, ""))
 
 
-def _values(text: str) -> dict[str, Any]:
-    return from_tree(tomllib.loads(text), "config file")
-
-
 def _wanted(cfg: Config, text: str) -> dict[str, Any]:
     """Return the options whose value in `text` differs from the running one."""
-    there = _values(text)
+    there = toml_values(text, "config file")
     missing = {}
     for field, opt in OPTIONS.items():
         running = getattr(cfg, field)
@@ -221,7 +216,7 @@ def _edited(cfg: Config, old: str) -> str:
     """Change the lines of keys that differ, and add missing ones."""
     try:
         wanted = _wanted(cfg, old)
-    except (tomllib.TOMLDecodeError, ConfigError):
+    except ConfigError:
         return ""
     lines, prefix = [], ""
     for line in old.splitlines():

@@ -137,7 +137,12 @@ class Room:
             self.had_reserve = journal.keep_reserve()
 
     def is_short(self, most_bytes: int) -> bool:
-        """Whether there is too little for more jobs; `most_bytes`: of a rewrite."""
+        """Whether there is too little for more jobs; `most_bytes`: of a rewrite.
+
+        What the reserve has given is for ends of jobs, until it is written again (J6.9).
+        """
+        if self.free_bytes >= 0 and self.journal.is_reserve_used:
+            return True
         return self.free_min > 0 and 0 <= self.free_bytes < max(self.free_min, most_bytes)
 
     def is_spent(self) -> bool:

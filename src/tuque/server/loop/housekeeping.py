@@ -230,8 +230,9 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
         warn_once(s.n.now_ms, c.address, "it monitors, and does not read")
         s.figures.output_closed += 1
         return True  # C7.11
+    waiting -= c.longest  # a body that a client was given to read is no reason to close it
     if 0 < s.out_hard < waiting:
-        warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
+        warn_once(s.n.now_ms, c.address, passed_hard(s, c))
         s.figures.output_closed += 1
         return True
     if 0 < s.out_soft < waiting:
@@ -240,6 +241,13 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     else:
         c.soft_since_ms = 0
     return False
+
+
+def passed_hard(s: Server, c: Connection) -> str:
+    """Why the connection is closed: no figure that differs each time, for it is logged once."""
+    text = "its unread replies pass the hard limit of client-output-buffer-limit"
+    last = f"; its last command was {c.command.upper()}" if isinstance(c, Client) else ""
+    return f"{text} ({s.out_hard} bytes){last}"
 
 
 # ---- What all clients hold together has a bound (SPEC M5)
@@ -361,7 +369,8 @@ def overdue(s: Server, c: Connection, now_ms: int) -> str:
         return f"it has not logged in for {s.login_ms // 1000} s"  # N6.4
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
         s.figures.output_closed += 1
-        return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
+        seconds = s.out_soft_ms // 1000
+        return f"more than {s.out_soft} bytes unread for {seconds} s (client-output-buffer-limit)"
     if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_busy():
         if isinstance(c, Client) and c.is_monitor:
             return ""

@@ -27,8 +27,7 @@ class Output:
         """Write what may be sent; what the socket refuses stays queued."""
         if c.has_large:
             for part in c.take_out():
-                c.wire.append(part)
-                c.wire_bytes += len(part)
+                c.queue(part)
             if c.wants_write:
                 self.limit_output(c)
             else:
@@ -41,8 +40,7 @@ class Output:
         size: i64 = len(data)
         if len(c.wire) > 0:
             if size > 0:
-                c.wire.append(data)
-                c.wire_bytes += size
+                c.queue(data)
             if c.wants_write:
                 self.limit_output(c)  # the socket is full: `drain` continues when it is not
             else:
@@ -59,7 +57,7 @@ class Output:
                 return
             self.s.figures.out_bytes += sent
         if sent < size:
-            c.wire.append(data)
+            c.queue(data)
             c.wire_at = sent
             c.wire_bytes = size - sent
             self.wait_to_write(c)
@@ -99,6 +97,8 @@ class Output:
         """The queue for the socket is empty."""
         c.wire_bytes = 0
         c.soft_since_ms = 0
+        if len(c.gated) == 0:
+            c.longest = 0
         if c.weight > LIGHT:
             weigh(self.s.n, c)
         if c.wants_write:

@@ -23,6 +23,7 @@ from tuque.server.state.client import (
     Wired,
 )
 from tuque.server.state.server import Server
+from tuque.tubes.leadership.catalog_in import is_nowhere
 from tuque.tubes.log.leader import needs_home, synced
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.tube import Tube
@@ -306,7 +307,7 @@ class TubeCall(TubeArgs):
 
     def go_to(self, tube: Tube) -> None:
         """[T17] Set the call's tube. Raises TubeError if it must be led here and is not (T17.3)."""
-        if self.p.is_home:
+        if self.p.is_home and not (self.p.is_drop and is_nowhere(self.n, self.t, tube)):
             needs_home(self.n, self.t, tube)
         self.at = tube
 

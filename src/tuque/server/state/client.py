@@ -98,6 +98,7 @@ class Connection:
         self.wire_at: i64 = 0  # bytes of the first piece already sent
         self.wire_bytes: i64 = 0
         self.held_bytes: i64 = 0  # of `gated`
+        self.longest: i64 = 0  # bytes of the longest piece since all was written
         self.owed_bytes: i64 = 0  # of replies that wait for others
         self.weight: i64 = 0  # bytes that count for it in n.client_bytes
         self.is_dirty = False  # is in server.dirty
@@ -243,6 +244,13 @@ class Connection:
         for held in self.take_out():
             self.gated.append((max(seq, 0), held))
             self.held_bytes += len(held)
+            self.longest = max(self.longest, len(held))
+
+    def queue(self, part: bytes) -> None:
+        """Queue for the socket what may be sent."""
+        self.wire.append(part)
+        self.wire_bytes += len(part)
+        self.longest = max(self.longest, len(part))
 
     def take_out(self) -> list[bytes]:
         """The turn's output in one piece; large pieces are not copied."""
@@ -270,8 +278,7 @@ class Connection:
         i: i64 = 0
         while i < len(gated) and gated[i][0] <= durable_seq:
             held = gated[i][1]
-            self.wire.append(held)
-            self.wire_bytes += len(held)
+            self.queue(held)
             self.held_bytes -= len(held)
             i += 1
         del gated[:i]

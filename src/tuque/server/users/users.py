@@ -125,10 +125,11 @@ class Account:
         known = self.seen.get(queue)
         if known is not None:
             return known
-        if len(queue) > NAME_MAX:
-            return False
+        is_own = self.is_own(queue)
+        if len(queue) > NAME_MAX + len(self.prefix):
+            return is_own and self.sees_own
         found = False
-        if self.is_own(queue):
+        if is_own:
             text = self.bare(queue).decode("latin-1")
             for pattern in self.patterns:
                 if matches(pattern.decode("latin-1"), text):

@@ -107,7 +107,10 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _check(found: SinkOptions, given: Mapping[str, str]) -> None:
-    """Check combinations."""
+    """Check combinations, and where progress goes."""
+    port = found.progress_to.rpartition(":")[2]
+    if found.progress_to and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise SinkError(f"option progressTo is host:port, and not {found.progress_to!r}")
     if found.mode != "append" and len(found.broker.seeds) > 1:
         raise SinkError(
             f"mode {found.mode} needs one node: it is the node that remembers what was written. "
@@ -195,11 +198,8 @@ def broker_of(given: Mapping[str, str]) -> Settings:
         raise SinkError(f"option {'url' if given.get('url') else 'host/port'}: {e}") from e
     if _is_on(given, "tls") and not found.tls:
         found = msgspec.structs.replace(found, tls=True)
-    password = _password(given)
-    if password:
-        user = given.get("user") or found.user
-        found = msgspec.structs.replace(found, user=user, password=password)
-    return found
+    user, password = given.get("user") or found.user, _password(given) or found.password
+    return msgspec.structs.replace(found, user=user, password=password)
 
 
 def _password(given: Mapping[str, str]) -> str:

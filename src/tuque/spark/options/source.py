@@ -219,7 +219,7 @@ def url_of(broker: Settings) -> str:
     """The settings as a URL for a client, secrets included."""
     is_socket = broker.seeds[0].port == 0
     scheme = "tuque+unix" if is_socket else "tuques" if broker.tls else "tuque"
-    login = f"{quote(broker.user, '')}:{quote(broker.password, '')}@" if broker.password else ""
+    login = f"{quote(broker.user, '')}:{quote(broker.password, '')}@" if broker.has_login else ""
     more = {
         "timeout": str(broker.timeout_s),
         "connect_timeout": str(broker.connect_timeout_s),

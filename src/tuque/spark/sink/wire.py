@@ -186,7 +186,7 @@ def _connected(address: Address, settings: Settings) -> SinkWire:
     """A new connection, logged in; SinkError if the broker refuses the login."""
     tls = context_of(settings) if settings.tls else None
     wire = SinkWire(address, dial(address, tls, CONNECT_S))
-    if settings.password:
+    if settings.has_login:
         wire.send(pack(login(settings.user, settings.password)), LOGIN_S)
         for refusal in wire.refusals(1).values():
             wire.close()

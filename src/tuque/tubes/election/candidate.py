@@ -38,6 +38,7 @@ from tuque.tubes.log.vote_state import (
     best_copy,
     record_stand,
     seat_of,
+    shortest_ms,
     stand_of,
 )
 from tuque.tubes.model.errors import shown
@@ -172,7 +173,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
     b = t.ballots
-    b.look_ms = n.now_ms + n.limits.lease_timeout_ms
+    b.look_ms = n.now_ms + shortest_ms(n, t)
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
@@ -207,7 +208,7 @@ def note_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
 def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     """Check one tube; True: ask now who would vote (T27.2)."""
     seat = seat_of(tube)
-    timeout_ms: i64 = n.limits.lease_timeout_ms
+    timeout_ms: i64 = shortest_ms(n, t)
     _, stood_with = stand_of(tube)
     if stood_with == n.node_id:
         if tube.is_mine and tube.is_won:
@@ -253,17 +254,19 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
 
 def promised_until(n: Node, t: Tubes, node_id: bytes) -> i64:
     """Until when this node votes for nobody else than that one."""
-    until: i64 = t.ballots.bound_ms
+    b = t.ballots
+    until: i64 = b.bound_ms
     slot = n.slot_of.get(node_id)
     if slot is not None:
-        until = max(until, t.ballots.promised.get(slot, 0))
+        until = max(until, b.promised.get(slot, 0))
     return until
 
 
 def later(t: Tubes, at_ms: i64) -> None:
     """Look again by then."""
-    if at_ms < t.ballots.look_ms:
-        t.ballots.look_ms = at_ms
+    b = t.ballots
+    if at_ms < b.look_ms:
+        b.look_ms = at_ms
 
 
 def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
@@ -285,8 +288,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
 
 def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> None:
     """[T25] A leader with which too few stand for long gives up (T25.6)."""
-    timeout_ms: i64 = n.limits.lease_timeout_ms
-    if 0 < tube.lease_ms < n.now_ms - timeout_ms:
+    if 0 < tube.lease_ms < n.now_ms - shortest_ms(n, t):
         standing = 1 if may_vouch(n, t) else 0
         for slot in slots_of(seat.standing):
             if n.peers[slot].node_id in voters.rights and not t.ballots.lame & (1 << slot):
@@ -308,7 +310,7 @@ def client_check(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.has_better = False
         epoch, _ = stand_of(tube)
         asked.append(vote_at(tube, epoch + 1))
-    later(t, n.now_ms + n.limits.lease_timeout_ms // 8)
+    later(t, n.now_ms + shortest_ms(n, t) // 8)
     m = TubeVote(int(voters.number), voters.origin, True, asked)
     for slot in voters_open(n, t, voters):
         say(n, slot, m)
@@ -369,7 +371,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.asked_epoch = epoch
         seat.asked_ms = n.now_ms
         seat.standing = 0
-        later(t, n.now_ms + n.limits.lease_timeout_ms // 4)
+        later(t, n.now_ms + shortest_ms(n, t) // 4)
         if n.records is not None:
             record_stand(n.records, tube)
         asked.append(vote_at(tube, epoch))

@@ -14,7 +14,7 @@ from tuque.tubes.election.voters import may_vouch, nodes_open, settle
 from tuque.tubes.leadership.activate import wait_here
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.vote_state import seat_of, stand_of
+from tuque.tubes.log.vote_state import seat_of, shortest_ms, stand_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -61,12 +61,37 @@ def set_timeout(n: Node, b: VoterState, timeout_ms: i64) -> None:
     n.limits.lease_timeout_ms = timeout_ms
 
 
-def next_beat_ms(n: Node, b: VoterState, has_tubes: bool) -> i64:
+def timeouts_of(n: Node, t: Tubes, voters: Voters) -> tuple[int, int]:
+    """[T25] The shortest and the longest timeout of this node and the voters it heard (T25.1)."""
+    shortest = longest = int(n.limits.lease_timeout_ms)
+    for slot, timeout_ms in t.ballots.timeouts.items():
+        if n.peers[slot].node_id in voters.rights:
+            shortest = min(shortest, timeout_ms)
+            longest = max(longest, timeout_ms)
+    return shortest, longest
+
+
+def note_timeouts(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T25] Note the shortest timeout of the voters; tell once that theirs differ (T25.1)."""
+    b = t.ballots
+    shortest, longest = timeouts_of(n, t, voters)
+    b.shortest_ms = shortest
+    if shortest == longest:
+        b.is_uneven = False
+    elif not b.is_uneven:
+        b.is_uneven = True
+        t.notes.append(
+            f"tube-lease-timeout is {n.limits.lease_timeout_ms} ms here, {shortest} to {longest} "
+            "ms at the voters: leases last as long as by the shortest; set one value on all nodes"
+        )
+
+
+def next_beat_ms(n: Node, t: Tubes) -> i64:
     """[T25] When the next heartbeat goes to the other voters (T25.1)."""
-    every_ms: i64 = n.limits.lease_timeout_ms // HEARTBEATS_A_LEASE
-    if not has_tubes:
+    every_ms: i64 = shortest_ms(n, t) // HEARTBEATS_A_LEASE
+    if len(t.by_name) == 0:
         every_ms = max(every_ms, IDLE_HEARTBEAT_MS)
-    return b.beat_ms + every_ms
+    return t.ballots.beat_ms + every_ms
 
 
 # ---- Heartbeats between voters (SPEC T25)
@@ -75,6 +100,7 @@ def next_beat_ms(n: Node, b: VoterState, has_tubes: bool) -> i64:
 def pulse(n: Node, t: Tubes, voters: Voters) -> None:
     """[T25] Send a pulse to the other nodes (T25.1)."""
     b = t.ballots
+    note_timeouts(n, t, voters)
     b.beat_ms = n.now_ms
     b.round += 1
     b.said[b.round % PULSES] = n.now_ms
@@ -107,7 +133,9 @@ def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return
     b.heard[slot] = m.round
-    b.timeouts[slot] = m.timeout_ms
+    if b.timeouts.get(slot, 0) != m.timeout_ms:
+        b.timeouts[slot] = m.timeout_ms
+        note_timeouts(n, t, voters)
     promise(n, t, slot)
     hear_mark(n, t, voters, slot, m)
     note_right(n, t, voters, slot, m)
@@ -233,6 +261,7 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     lower epoch comes after the vote was asked for. Of a leader that another node named it may be
     an older word, so it counts against votes of this node only.
     """
+    b = t.ballots
     vote = seat_of(tube)
     bit: i64 = 1 << slot
     if vote.floor < at.epoch:
@@ -252,10 +281,10 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
         vote.resigned_epoch = given_up
         vote.resigned_node = sender
-        t.ballots.look_ms = 0
+        b.look_ms = 0
     if not tube.is_mine or not tube.is_won:
         return
-    t.ballots.is_renewed = True
+    b.is_renewed = True
     if at.node == n.node_id and at.epoch == tube.epoch:
         vote.standing |= bit
         return
@@ -281,8 +310,9 @@ def step_down(n: Node, t: Tubes, tube: Tube) -> None:
     turn_back(t, tube)
     if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
         wait_here(n, t, tube)
-    t.ballots.moved.append(tube)
-    t.ballots.look_ms = 0
+    b = t.ballots
+    b.moved.append(tube)
+    b.look_ms = 0
     t.notes.append(f"tube {shown(tube.name)}: this node does not lead it any more")
 
 
@@ -337,7 +367,7 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
     b.is_renewed = False
     b.is_short = False
     b.lease_ms = 0
-    short_ms: i64 = n.now_ms + n.limits.lease_timeout_ms // 4
+    short_ms: i64 = n.now_ms + shortest_ms(n, t) // 4
     found: dict[int, int] = {}  # by who stands with this node
     for tube in t.by_name.values():
         if not tube.is_mine or not tube.is_won or not b.leads(tube):

@@ -31,7 +31,7 @@ from tuque.tubes.election.voters import (
     unsettled,
     voters_open,
 )
-from tuque.tubes.log.vote_state import record_next
+from tuque.tubes.log.vote_state import record_next, shortest_ms
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
@@ -219,7 +219,7 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
             and not journal_fails(n, slot)
         ):
             return None
-    if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.lease_timeout_ms:
+    if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * shortest_ms(n, t):
         for slot in slots_of(b.lame & n.linked):
             if n.peers[slot].node_id in voters.rights and len(voters.rights) > 2:
                 return change_of(n, b, n.peers[slot].node_id, False)
@@ -257,7 +257,7 @@ def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     for node_id in voters.rights:
         if node_id < n.node_id:
             lower += 1
-    timeout_ms: i64 = n.limits.lease_timeout_ms
+    timeout_ms: i64 = shortest_ms(n, t)
     change.again_ms = n.now_ms + timeout_ms // 4 + lower * (timeout_ms // 16)
     waiting = unsettled(t, voters)
     change.tube = waiting[0] if len(waiting) > 0 else b""

@@ -48,7 +48,7 @@ from tuque.tubes.election.voters import (
 )
 from tuque.tubes.log.leader import others_of, refusal_of
 from tuque.tubes.log.send import record_home
-from tuque.tubes.log.vote_state import record_stand, seat_of, stand_of
+from tuque.tubes.log.vote_state import record_stand, seat_of, shortest_ms, stand_of
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
@@ -59,7 +59,6 @@ from tuque.tubes.model.voter_state import (
     NO_DISK,
     PROPOSED,
     Voters,
-    VoterState,
 )
 
 ALONE: Final = 4  # timeouts in which votes could have chosen a leader
@@ -216,8 +215,8 @@ def votes_tick(n: Node, t: Tubes) -> None:
         return
     if len(moved) > 0:
         tell_stands(n, t, moved)
-    note_late(n, b)
-    if next_beat_ms(n, b, len(t.by_name) > 0) <= n.now_ms:
+    note_late(n, t)
+    if next_beat_ms(n, t) <= n.now_ms:
         look_at_journal(n, t, voters)
         marks_tick(n, t, voters)
         pulse(n, t, voters)
@@ -231,9 +230,10 @@ def votes_tick(n: Node, t: Tubes) -> None:
         answer_creates(n, t, voters)
 
 
-def note_late(n: Node, b: VoterState) -> None:
+def note_late(n: Node, t: Tubes) -> None:
     """[T27] Note that this node did nothing for long: what others sent may not be read (T27.2)."""
-    timeout_ms: i64 = n.limits.lease_timeout_ms
+    b = t.ballots
+    timeout_ms: i64 = shortest_ms(n, t)
     is_late = 0 < b.ticked_ms < n.now_ms - timeout_ms // 4
     if is_late and b.late_ms < n.now_ms - timeout_ms:  # not for ever if each turn is long
         b.late_ms = n.now_ms + timeout_ms // 4
@@ -254,7 +254,7 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
         return FAR
     if len(b.moved) > 0 or b.is_renewed:
         return n.now_ms
-    at_ms = min(b.look_ms, next_beat_ms(n, b, len(t.by_name) > 0))
+    at_ms = min(b.look_ms, next_beat_ms(n, t))
     for done in t.creating:
         at_ms = min(at_ms, done.until_ms)
     if 0 < b.lease_ms < at_ms:

@@ -14,7 +14,6 @@ from tuque.core.model.task import TTL_MAX_MS
 from tuque.core.model.work import (
     LIVE,
     NO_TERMS,
-    Failure,
     Life,
 )
 from tuque.core.msgs.packed import SERIAL_AT
@@ -37,15 +36,18 @@ def pack_run(life: Life, taken_ms: i64) -> bytes:
     return packed(kept)
 
 
-def pack_death(life: Life, serial: i64) -> bytes:
-    """The same of a dead letter: also when and why it died, and the detail of its last failure."""
-    kept = without_run(life)
-    kept.is_dead = True
-    kept.serial = serial
-    kept.dead_ms = life.dead_ms
-    kept.dead_cause = life.dead_cause
-    kept.last = life.last
-    return packed(kept)
+def pack_death(work: Life, serial: i64) -> bytes:
+    """The same of a dead letter: also its STARTs, when and why it died, and the detail of its last
+    failure.
+    """
+    made = without_run(work)
+    made.is_dead = True
+    made.serial = serial
+    made.dead_ms = work.dead_ms
+    made.dead_cause = work.dead_cause
+    made.last = work.last
+    made.starts = work.starts
+    return packed(made)
 
 
 def without_run(life: Life) -> Life:
@@ -60,8 +62,10 @@ def without_run(life: Life) -> Life:
     made.is_resting = life.is_resting
     made.is_cancelled = life.is_cancelled
     made.cancel_reason = life.cancel_reason
-    made.first = without_detail(life.first)
-    made.last = without_detail(life.last)
+    if life.first is not None:
+        made.first = life.first.without_detail()
+    if life.last is not None:
+        made.last = life.last.without_detail()
     return made
 
 
@@ -80,15 +84,6 @@ def packed(life: Life) -> bytes:
     writer = BytesWriter()
     put_life(writer, 0, b"", life)
     return writer.getvalue()[HEAD:]
-
-
-def without_detail(failure: Failure | None) -> Failure | None:
-    """The failure without its detail, which may be long."""
-    if failure is None:
-        return None
-    return Failure(
-        failure.at_ms, failure.attempt, failure.worker, failure.cause, failure.reason, b""
-    )
 
 
 def unpack_work(work: bytes) -> Life | None:

@@ -35,11 +35,14 @@ from tuque.tubes.log.catalog import (
     announce_gone,
     at_of,
     bury_tube,
+    drop_of,
+    forget_drop,
     gone_at,
+    has_room_for_drop,
     record_gone,
     told,
 )
-from tuque.tubes.log.leader import synced
+from tuque.tubes.log.leader import knows_all, synced
 from tuque.tubes.log.receive import ask_copies, remove_copies
 from tuque.tubes.log.send import record_home
 from tuque.tubes.model.errors import shown
@@ -72,11 +75,15 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     else:
         t.read_only &= ~bit
     t.ports[slot] = m.port
+    others: dict[bytes, None] = {}  # names that another tube has here
     for at in m.tubes:
-        if at.flags & IS_DROPPED:
-            on_told_gone(n, t, slot, at)
-        else:
+        if at.flags & IS_DROPPED == 0:
             on_told_tube(n, t, slot, at)
+        elif not on_told_gone(n, t, slot, at):
+            others[at.name] = None
+    tubes = [at_of(n, t.by_name[name]) for name in others if name in t.by_name]
+    if len(tubes) > 0:
+        say(n, slot, told(t, False, tubes))  # T17.6: these have the names now
     if m.is_all:
         t.heard |= bit
     t.must_look = True
@@ -95,21 +102,25 @@ def is_same(tube: Tube, at: TubeAt) -> bool:
     return tube.maker == at.maker and tube.made_ns == at.made_ns
 
 
-def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
-    """A tube was dropped: remove it here (T17.6)."""
+def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
+    """A tube was dropped: remove it here, and remember that. False: another one has the name."""
     t.aside.pop((at.maker, at.made_ns), None)
+    gone = Dropped(at.maker, at.made_ns, at.epoch)
     tube = t.by_name.get(at.name)
+    if tube is not None and is_same(tube, at):
+        if tube.epoch <= at.epoch:
+            end_tube(n, t, tube, gone, slot)
+        return True
+    if drop_of(t, at.name, at.maker, at.made_ns) is None and has_room_for_drop(t, at.name):
+        bury_tube(t, at.name, gone)  # T17.6: who was away then may bring it
+        if n.records is not None:
+            record_gone(n.records, at.name, gone)
     if tube is None:
-        return
-    if not is_same(tube, at):
-        tube.apart &= ~(1 << slot)  # T20.1
-        if tube.conflict == at.home or tube.conflict == n.peers[slot].node_id:
-            tube.conflict = b""
-        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: this one has the name now
-        return
-    if tube.epoch > at.epoch:
-        return
-    end_tube(n, t, tube, Dropped(at.maker, at.made_ns, at.epoch), slot)
+        return True
+    tube.apart &= ~(1 << slot)  # T20.1
+    if tube.conflict == at.home or tube.conflict == n.peers[slot].node_id:
+        tube.conflict = b""
+    return False
 
 
 def end_tube(n: Node, t: Tubes, tube: Tube, gone: Dropped, but: i64) -> None:
@@ -119,6 +130,26 @@ def end_tube(n: Node, t: Tubes, tube: Tube, gone: Dropped, but: i64) -> None:
     if n.records is not None:
         record_gone(n.records, tube.name, gone)
     announce_gone(n, t, tube.name, gone, but)
+
+
+def is_nowhere(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T17] Whether this node is to lead the tube, lost it, and nobody put a task into it (T17.6).
+
+    No voter then can lead it, or one does soon. All nodes must be linked: one may know more.
+    """
+    if tube.home != n.node_id or tube.is_mine or tube.is_complete:
+        return False
+    if not knows_all(n, t):
+        return False
+    return worth_of(at_of(n, tube)) == NEVER_CONFIRMED
+
+
+def drop_nowhere(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T17] Drop a tube that no node has (T17.6); False: it is another one."""
+    if not is_nowhere(n, t, tube):
+        return False
+    end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
+    return True
 
 
 def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -135,8 +166,10 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     """Handle a peer's entry about a tube."""
-    gone = t.dropped.get(at.name)
-    if gone is not None and gone.maker == at.maker and gone.made_ns == at.made_ns:
+    gone = drop_of(t, at.name, at.maker, at.made_ns)
+    if gone is not None and at.epoch > gone.epoch:
+        forget_drop(t, at.name, at.maker, at.made_ns)  # T17.6
+    elif gone is not None:
         say(n, slot, told(t, False, [gone_at(at.name, gone)]))
         return
     tube = t.by_name.get(at.name)
@@ -145,7 +178,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         if not is_behind(n, t, slot, at):
             on_conflict(n, t, slot, tube, at)
         return
-    by_home = n.peers[slot].node_id == at.home
+    by_leader = n.peers[slot].node_id == at.home
     if tube is not None and at.flags & IS_ASIDE == 0:
         tube.apart &= ~(1 << slot)
     if tube is not None and at.flags & IS_CONFIRMED and not tube.is_confirmed:
@@ -164,12 +197,12 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     if tube.home != at.home:
         return
-    if by_home and tube.is_owed and at.epoch == tube.epoch:
+    if by_leader and tube.is_owed and at.epoch == tube.epoch:
         if at.flags & IS_RUNNING:
             on_home_told(t, tube)
         else:
             announce_to(n, t, slot, tube)
-    if by_home:
+    if by_leader:
         was = tube.overtaken
         tube.overtaken = None
         if was is not None:
@@ -179,7 +212,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
             tube.told_seq = at.seq
         if not tube.is_mine:
             renew_tube(n, tube, at)
-    if by_home or not tube.is_asking:
+    if by_leader or not tube.is_asking:
         ask_copies(n, t, tube)
 
 

@@ -5,6 +5,7 @@ from mypy_extensions import i64
 from tuque.core.model.job import awake_ms
 from tuque.core.model.task import BURIED, DELAYED, FAR, READY, TAKEN, Task, state_of
 from tuque.core.node.node import Node
+from tuque.tubes.log.catalog import drop_of
 from tuque.tubes.log.receive import HELD_BYTES, copy_bytes
 from tuque.tubes.model.tube import RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -19,17 +20,15 @@ def check_homes(n: Node, t: Tubes) -> i64:
     for name, tube in t.by_name.items():
         used += check_home(n, t, tube)
         count += len(tube.copies)
-        assert name not in t.dropped or not is_gone(t, tube), "a tube that was dropped"
+        assert drop_of(t, name, tube.maker, tube.made_ns) is None, "a tube that was dropped"
         assert (tube.shift is not None) == (tube in t.shifting), "tasks that do not go on"
         assert not tube.is_changed or tube in t.changed, "change that nobody tells"
+    remembered = 0
+    for drops in t.dropped.values():
+        remembered += len(drops)
+    assert remembered == t.dropped_count, "dropped tubes"
     assert count == len(t.copies_by_id), "copies by job id"
     return used
-
-
-def is_gone(t: Tubes, tube: Tube) -> bool:
-    """Whether exactly this tube was dropped, not one of its name."""
-    gone = t.dropped[tube.name]
-    return gone.maker == tube.maker and gone.made_ns == tube.made_ns
 
 
 def check_home(n: Node, t: Tubes, tube: Tube) -> i64:

@@ -76,7 +76,7 @@ class HomeLog:
     def __init__(self) -> None:
         self.homes: dict[bytes, HomeRecord] = {}
         self.held: dict[bytes, dict[int, Held]] = {}
-        self.gone: dict[bytes, HomeRecord] = {}
+        self.gone: dict[tuple[bytes, bytes, int], HomeRecord] = {}  # name, creator, instant
         self.votes = VoteLog()
 
     def on_holder(self, r: TubeHolder) -> None:
@@ -90,8 +90,11 @@ class HomeLog:
     def apply(self, r: HomeRecord) -> None:
         """Apply one record of a leader."""
         if r.flags & GONE:
-            self.gone[r.name] = copied(r)
+            which = (r.name, r.maker, r.made_ns)
+            self.gone.pop(which, None)
+            self.gone[which] = copied(r)
         else:
+            self.gone.pop((r.name, r.maker, r.made_ns), None)  # T17.6: it came too late
             before = self.homes.get(r.name)
             if before is not None and before.copy_epoch != r.copy_epoch:
                 self.held.pop(r.name, None)  # their numbers were another leader's
@@ -139,8 +142,8 @@ class HomeLog:
 
     def restore_gone(self, t: Tubes) -> None:
         """Remember dropped tubes."""
-        for name, r in self.gone.items():
-            bury_tube(t, name, Dropped(r.maker, r.made_ns, r.epoch))
+        for r in self.gone.values():
+            bury_tube(t, r.name, Dropped(r.maker, r.made_ns, r.epoch))
 
 
 def copied(r: HomeRecord) -> HomeRecord:
@@ -177,8 +180,9 @@ def reply_leaders(n: Node, t: Tubes, records: Records) -> None:
         record_home(records, tube)
         for number, held in tube.held.items():
             records.put(TubeHolder(number, held.uuid, held.user, tube.name))
-    for name, gone in t.dropped.items():
-        record_gone(records, name, gone)
+    for name, drops in t.dropped.items():
+        for gone in drops.values():
+            record_gone(records, name, gone)
     tell_votes(t, records)
 
 

@@ -41,7 +41,7 @@ from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.leader import has_heard_since, needs_home, others_of
 from tuque.tubes.log.send import ask_surely, mark_changed
-from tuque.tubes.log.vote_state import seat_of
+from tuque.tubes.log.vote_state import seat_of, shortest_ms
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import (
@@ -269,7 +269,7 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     tube.lease_ms = 0
     seat = seat_of(tube)
     seat.silent_ms = n.now_ms
-    timeout_ms: i64 = n.limits.lease_timeout_ms
+    timeout_ms: i64 = shortest_ms(n, t)
     seat.wait_ms = n.now_ms + (timeout_ms if n.is_leaving else timeout_ms // 2)
     t.ballots.moved.append(tube)
     yours = TubeYours(

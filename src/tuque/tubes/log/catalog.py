@@ -31,6 +31,7 @@ JOURNAL_OFF: Final = 8  # it has no journal (T23.3)
 
 TOLD_TUBES: Final = 1_000  # per message
 DROPPED_MAX: Final = 10_000  # dropped tubes that are remembered
+DROPPED_OF_NAME: Final = 1_000  # of these, with one name
 
 
 def at_of(n: Node, tube: Tube) -> TubeAt:
@@ -92,18 +93,15 @@ def tell_all(n: Node, t: Tubes, slot: i64) -> None:
     The last message is marked as the end.
     """
     tubes: list[TubeAt] = []
-    for name, gone in t.dropped.items():
-        tubes.append(gone_at(name, gone))
+    for name, drops in t.dropped.items():
+        for gone in drops.values():
+            tubes.append(gone_at(name, gone))
     for tube in t.by_name.values():
         tubes.append(at_of(n, tube))
-        if len(tubes) >= TOLD_TUBES:
-            say(n, slot, told(t, False, tubes))
-            tubes = []
-    for at in t.aside.values():
-        tubes.append(at)
-        if len(tubes) >= TOLD_TUBES:
-            say(n, slot, told(t, False, tubes))
-            tubes = []
+    tubes.extend(t.aside.values())
+    while len(tubes) > TOLD_TUBES:
+        say(n, slot, told(t, False, tubes[:TOLD_TUBES]))
+        tubes = tubes[TOLD_TUBES:]
     say(n, slot, told(t, True, tubes))
 
 
@@ -142,10 +140,52 @@ def record_gone(records: Records, name: bytes, gone: Dropped) -> None:
 
 
 def bury_tube(t: Tubes, name: bytes, gone: Dropped) -> None:
-    """Remember a dropped tube; above the limit the oldest is forgotten (L1)."""
-    t.dropped.pop(name, None)
-    t.dropped[name] = gone
-    if len(t.dropped) > DROPPED_MAX:
-        for oldest in t.dropped:
-            del t.dropped[oldest]
+    """[T17] Remember that this very tube was dropped, whatever else has its name (T17.6).
+
+    A drop says nothing of other tubes of the name: they may have been made apart (T17.5), and the
+    clocks of two makers do not tell which was first. Above the limits (L1) the oldest drop of the
+    name is forgotten, or the oldest one of the name that was not dropped for longest.
+    """
+    which = (gone.maker, gone.made_ns)
+    drops = t.dropped.pop(name, None)
+    if drops is None:
+        drops = {}
+    if drops.pop(which, None) is None:
+        t.dropped_count += 1
+    drops[which] = gone
+    t.dropped[name] = drops
+    if len(drops) > DROPPED_OF_NAME:
+        forget_oldest(t, name, drops)
+    elif t.dropped_count > DROPPED_MAX:
+        for oldest, those in t.dropped.items():
+            forget_oldest(t, oldest, those)
             break
+
+
+def forget_oldest(t: Tubes, name: bytes, drops: dict[tuple[bytes, int], Dropped]) -> None:
+    """Forget the oldest drop of that name."""
+    for maker, made_ns in drops:
+        forget_drop(t, name, maker, made_ns)
+        break
+
+
+def forget_drop(t: Tubes, name: bytes, maker: bytes, made_ns: i64) -> None:
+    """Forget that drop, which this node remembers."""
+    drops = t.dropped[name]
+    del drops[(maker, made_ns)]
+    t.dropped_count -= 1
+    if len(drops) == 0:
+        del t.dropped[name]
+
+
+def drop_of(t: Tubes, name: bytes, maker: bytes, made_ns: i64) -> Dropped | None:
+    """The drop of that very tube, if this node remembers one."""
+    drops = t.dropped.get(name)
+    return None if drops is None else drops.get((maker, made_ns))
+
+
+def has_room_for_drop(t: Tubes, name: bytes) -> bool:
+    """Whether one more drop of that name makes this node forget no other one."""
+    drops = t.dropped.get(name)
+    of_name = 0 if drops is None else len(drops)
+    return t.dropped_count < DROPPED_MAX and of_name < DROPPED_OF_NAME

@@ -66,6 +66,9 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
         return TubeError(why.NO_QUORUM, (tube.name, reached, total))
+    is_led = tube.state == RUNNING or (tube.state == WAITING and t.ballots.leads(tube))
+    if is_led and tube.is_won and n.now_ms > tube.lease_ms:
+        return TubeError(why.UNCONFIRMED, (tube.name,))  # T25.2
     return TubeError(why.NOT_YET, (tube.name, STATE_NAMES[tube.state]))
 
 
@@ -243,12 +246,21 @@ def renew_lease(n: Node, t: Tubes) -> None:
 
 def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
     """Whether half of all nodes have sent their catalogs; of two, after a start, both (T19.4)."""
-    others = others_of(n)
-    total = 1 + count_of(others)
-    told = 1 + count_of(t.heard & others)
+    total = 1 + count_of(others_of(n))
+    known = catalogs(n, t)
     if total == 2 and tube.state == INIT:
-        return told == 2
-    return told * 2 >= total
+        return known == 2
+    return known * 2 >= total
+
+
+def knows_all(n: Node, t: Tubes) -> bool:
+    """Whether all nodes have sent their catalogs (T17.2)."""
+    return catalogs(n, t) == 1 + count_of(others_of(n))
+
+
+def catalogs(n: Node, t: Tubes) -> i64:
+    """How many nodes have sent their catalogs, this one included."""
+    return 1 + count_of(t.heard & others_of(n))
 
 
 def has_heard_since(n: Node, t: Tubes) -> bool:

@@ -5,6 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from tuque.core.msgs.records import Row, TubeStand, VoteMarks, VotersNextRow, VotersRow
+from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -155,3 +156,10 @@ class VoteLog:
         seat.voted_node = r.node
         tube.whole_epoch = r.whole_epoch
         tube.whole_seq = r.whole_seq
+
+
+def shortest_ms(n: Node, t: Tubes) -> i64:
+    """[T25] The shortest timeout of a voter that this node knows, at first its own (T25.1)."""
+    own: i64 = n.limits.lease_timeout_ms
+    known: i64 = t.ballots.shortest_ms
+    return min(own, known) if known > 0 else own

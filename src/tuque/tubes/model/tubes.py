@@ -162,7 +162,9 @@ class Tubes(Policy):
         self.round: i64 = 0  # the latest heartbeats of this node that were looked at
         self.changed: list[Tube] = []  # with changes to send to followers
         self.copies_by_id: dict[bytes, Task] = {}
-        self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
+        # by name, then by creator and instant; oldest first
+        self.dropped: dict[bytes, dict[tuple[bytes, int], Dropped]] = {}
+        self.dropped_count: i64 = 0
         # losers of name conflicts, by creator and instant, oldest first (T17.5)
         self.aside: dict[tuple[bytes, int], TubeAt] = {}
         self.claims: dict[int, Claim] = {}  # by number

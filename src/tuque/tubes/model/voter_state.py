@@ -225,6 +225,8 @@ class VoterState:
         self.heard: dict[int, int] = {}  # by slot: its newest round
         self.echoed: dict[int, int] = {}  # by slot: when the pulse was sent that it echoed
         self.timeouts: dict[int, int] = {}  # by slot: its timeout in ms
+        self.shortest_ms: i64 = 0  # of the voters as far as known; 0: no pulse yet (T25.1)
+        self.is_uneven = False  # the voters have different ones, which was told
         self.promised: dict[int, int] = {}  # by slot: until when this node promised it (T25.3)
         self.bound_ms: i64 = 0  # promises of a life before, or before the list, last until then
         self.long_ms: i64 = 0  # a longer timeout, by which promises were made (T25.5, T25.7)

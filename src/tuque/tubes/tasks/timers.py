@@ -8,15 +8,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import is_over_time
 from tuque.core.model import stats
 from tuque.core.model.stats import BY_RETRY
 from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
 from tuque.core.model.work import LIVE
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
-from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import REQUEUE_TIMEOUT
+from tuque.core.work import rules
 from tuque.tubes.entries.group import is_of_group
 from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
 from tuque.tubes.log.leader import synced
@@ -25,7 +24,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.work.dead_letters import run_out
-from tuque.tubes.work.runs import is_silent, is_unstarted
+from tuque.tubes.work.leader import is_silent, is_unstarted
 from tuque.tubes.work.transitions import (
     arm,
     end,
@@ -66,14 +65,11 @@ def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
         return False
     life = life_of(n, task.id)
     is_live = life is not None and life.run_state == LIVE
-    if life is not None and is_live and is_over_time(n, life):
+    if life is not None and is_live and rules.is_over_time(life, n.now_ms):
         return False
-    at_ms = max(tube.hears_ms, n.life.deaf_ms)
-    if n.records is not None and n.records.is_failing:
-        at_ms = n.now_ms  # WORKING is refused (J6.1)
-    due_ms = at_ms + return_ms(n, tube, task) - n.now_ms
+    due_ms = max(tube.hears_ms, n.deaf_until_ms()) + return_ms(n, tube, task) - n.now_ms
     if life is not None and is_live:
-        due_ms = due_by(life, due_ms)
+        due_ms = rules.due_by(life, due_ms)
     if due_ms <= n.now_ms:
         return False
     arm(n, t, task, due_ms)
@@ -105,7 +101,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         if task.status == TAKEN and has_more_time(n, t, tube, task):
             return  # T48.9
         if task.status == TAKEN:
-            if not is_silent(n, t, tube, task):
+            if not is_silent(n, tube, task):
                 end_take(n, t, tube, task)
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7

@@ -10,8 +10,8 @@ Must not know: the caller, which has checked that the tube runs here.
 from mypy_extensions import i64
 
 from tuque.core.copies.ack import bury_task, hand_on
-from tuque.core.life.dead_letters import begin_again
-from tuque.core.life.runs import new_life, tell_run
+from tuque.core.life.dead_letters import revive as work_anew
+from tuque.core.life.start import new_life
 from tuque.core.model import stats
 from tuque.core.model.task import BURIED, READY, TTL_MAX_MS, Task
 from tuque.core.model.work import (
@@ -28,9 +28,10 @@ from tuque.core.queues.ends import (
     life_of,
     look_again,
 )
-from tuque.core.queues.merge_work import drop_letters
+from tuque.core.queues.work_copies import drop_letters, report_death
 from tuque.core.records.events import REPLAYED
 from tuque.core.tables.work import count_of, last_serial
+from tuque.core.work import rules
 from tuque.tubes.entries.keys import (
     UNTIL_START,
     carry,
@@ -51,6 +52,7 @@ from tuque.tubes.work.transitions import (
     arm,
     change,
     end,
+    end_task,
     expire,
     record_whole,
     tell,
@@ -66,13 +68,10 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes)
     if len(life.terms.dead) == 0:
         bury(n, t, tube, task, life, cause)
         return
-    reason = life.last.reason if life.last is not None else b""
     leave_life(n, task)
-    conclude_life(n, task, life, LETTERED, life.run, None, reason)  # W7.2
+    conclude_life(n, task, life, LETTERED, life.run, None, life.last_failure().reason)  # W7.2
     bury_task(n, task, life, cause)
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+    end_task(n, t, tube, task)
 
 
 def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
@@ -80,21 +79,13 @@ def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) ->
     change(n, t, tube, task, BURIED)
     if life.replays == 0:
         life.ttl_ms = task.ttl_ms  # T48.13
-    life.origin = tube.name
-    life.dead_cause = cause
-    life.dead_ms = n.now_ms
-    life.is_resting = False
-    life.unstarted = 0
+    rules.die(life, cause, tube.name, n.now_ms)
     set_end(n, task, n.limits.dead_keep_ms)
     arm(n, t, task, 0)
     serial = next_serial(n, tube, tube.seq + 1)  # of this change: those of a new leader are higher
     carry_death(task, life, serial)
     enter_letter(n, tube, task, life, serial)
-    n.life.dead += 1
-    n.book.die(task, cause)
-    if n.events is not None:
-        reason = life.last.reason if life.last is not None else b""
-        n.events.dead(n.now_ms, task, reason or cause, n.returned(task.id))
+    report_death(n, task, life, cause, life.returned)
     tube.calls.bury += 1
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.BURY)
@@ -143,7 +134,7 @@ def run_out(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     (T48.14), else it is gone. Whether it is there still.
     """
     life = life_of(n, task.id) if tube.driver.has_keys else None
-    if life is None or not life.dies_expired() or task.status == BURIED:
+    if life is None or not rules.dies_expired(life) or task.status == BURIED:
         expire(n, t, tube, task)
         return False
     tube.calls.ttl += 1
@@ -177,11 +168,7 @@ def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     assert life is not None, "a dead task has no life"
     if key_holder(n, tube, task) is not None:
         return False
-    tell_run(n, task, life, REPLAYED, life.dead_cause)
-    n.life.remove_dead_letter(tube.name, task.id, life, len(task.body))
-    begin_again(n, life)
-    n.life.weigh(life)
-    n.life.replayed += 1
+    work_anew(n, task, life)
     set_end(n, task, life.ttl_ms)
     carry(task, life)
     tube.calls.kick += 1
@@ -197,15 +184,12 @@ def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
     """[T48] The body of the dead task goes on in a queue, as a new job; the task ends (T48.13)."""
     life = leave_life(n, task)
     assert life is not None, "a dead task has no life"
-    reason = life.last.reason if life.last is not None else b""
-    tell_run(n, task, life, REPLAYED, life.dead_cause)
-    conclude_life(n, task, life, LETTERED, life.run, None, reason)
-    begin_again(n, life)
+    n.record_run(task, life, REPLAYED, life.dead_cause)
+    conclude_life(n, task, life, LETTERED, life.run, None, life.last_failure().reason)
+    rules.revive(life, n.now_ms)
     hand_on(n, task, life, queue, min(life.ttl_ms, NEVER_S * 1000), False)
     n.life.replayed += 1
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+    end_task(n, t, tube, task)
 
 
 def replay(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> bool:

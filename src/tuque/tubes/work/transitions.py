@@ -8,6 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
+from tuque.core.life.start import end_cancelled
 from tuque.core.model import stats
 from tuque.core.model.job import ACKED, DELIVERED, OUT_HERE, AddSpec
 from tuque.core.model.stats import BY_COMMAND
@@ -30,8 +31,6 @@ from tuque.core.model.task import (
 )
 from tuque.core.model.work import (
     ATTEMPT_BITS,
-    CANCELLED,
-    LIVE,
     NO_RUN,
     NO_TERMS,
     RELEASED,
@@ -43,7 +42,7 @@ from tuque.core.msgs.records import TubeCfg, TubeImplicit, TubeRow
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
-from tuque.core.queues.ends import conclude_life, leave_life, life_of
+from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import drop_task, mark_ready, register
 from tuque.core.records.events import REQUEUE_COMMAND
 from tuque.core.records.jobs import Records
@@ -51,6 +50,7 @@ from tuque.core.records.tubes import (
     tell_task,
     tell_task_state,
 )
+from tuque.core.work import rules
 from tuque.tubes.entries.keys import JobEntry, carry, drop_work, keys_of, unique_of
 from tuque.tubes.entries.schedule import HoldEntry
 from tuque.tubes.entries.work import is_empty
@@ -149,9 +149,8 @@ def moved_on(n: Node, task: Task, old: i64) -> None:
     life = life_of(n, task.id)
     if life is None:
         return
-    if old == TAKEN and life.run_state == LIVE:
-        life.run_state = RELEASED
-        life.ended_ms = n.now_ms
+    if old == TAKEN:
+        rules.end_run(life, RELEASED, n.now_ms)
     if old == TAKEN and life.run != 0:
         forget_run(task, life)
     elif old == DELAYED and life.is_resting:
@@ -358,6 +357,7 @@ def enter_apart(n: Node, t: Tubes, tube: Tube, task: Task, at_ms: i64) -> None:
     """Enter a task that is no job: it is DELAYED, and looked at at that instant."""
     tube.next_number += 1
     task.dead_ms = n.now_ms + MAX_MS
+    task.retry_s = retry_of(task.ttr_ms, n.limits.default_retry_max_s)
     enter(n, t, tube, task, stats.CREATED)
     tube.calls.put += 1
     change(n, t, tube, task, DELAYED)
@@ -418,20 +418,12 @@ def ends_cancelled(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     life = life_of(n, task.id) if tube.driver.has_keys else None
     if life is None or not life.is_cancelled:
         return False
-    end_cancelled(n, t, tube, task, life)
+    end_cancelled(n, task, life)
     return True
 
 
-def end_cancelled(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None:
-    """[T48] The task ends as cancelled (T48.10)."""
-    if life.run_state == LIVE:
-        life.run_state = RELEASED
-        if life.client >= 0:
-            n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
-    if n.events is not None:
-        n.events.cancelled(n.now_ms, task, life.cancel_reason, life.returned)
-    leave_life(n, task)
-    conclude_life(n, task, life, CANCELLED, life.run, None, life.cancel_reason)
+def end_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[T48] The task has ended: cancelled (T48.10), or as a letter elsewhere (T48.12, T48.13)."""
     tube.calls.delete += 1
     tube.calls.done += 1
     end(n, t, tube, task, stats.GC_ACKED, options.DELETE)

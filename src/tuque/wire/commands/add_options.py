@@ -240,7 +240,7 @@ def addjob_options(args: list[bytes], first: i64 = 4, of: Taker = ADDJOB) -> Add
     if has_key_ttl and len(spec.key) == 0:
         raise ArgError(NO_KEY)
     if work is not None:
-        spec.terms = work.terms()
+        spec.terms = work.terms
         spec.headers = work.headers
     if keys is not None:
         spec.keys = keys.packed()
@@ -308,65 +308,45 @@ class WorkOptions:
     """[W1] The options of ADDJOB about its work (W1.1)."""
 
     def __init__(self) -> None:
-        self.is_given = False
-        self.attempts: i64 = 0
-        self.first_ms: i64 = NO_TERMS.first_ms
-        self.max_ms: i64 = NO_TERMS.max_ms
-        self.jitter: i64 = NO_TERMS.jitter
-        self.dead = b""
-        self.keep_ms: i64 = 0
-        self.limit_ms: i64 = 0
-        self.drops = False
+        self.terms: Terms | None = None  # None: no option of theirs was given
         self.headers = b""
-
-    def terms(self) -> Terms | None:
-        """What the options ask for."""
-        if not self.is_given:
-            return None
-        return Terms(
-            self.attempts,
-            self.first_ms,
-            self.max_ms,
-            self.jitter,
-            self.dead,
-            self.keep_ms,
-            self.limit_ms,
-            self.drops,
-        )
 
     def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
         """Read the option whose values begin at `at`; returns where the next option begins."""
         if word == b"HEADERS":
             self.headers, at = headers(args, at)
             return at
-        self.is_given = True
+        terms = self.terms
+        if terms is None:
+            terms = NO_TERMS.copy()
+            self.terms = terms
         if word == b"BACKOFF":
             if at + 3 > len(args):
                 raise ArgError(BAD_BACKOFF)
-            self.first_ms, self.max_ms = some_ms(args[at]), some_ms(args[at + 1])
-            self.jitter = some_ms(args[at + 2])
-            if not 0 <= self.first_ms <= self.max_ms or not 0 <= self.jitter <= 1000:
+            terms.first_ms, terms.max_ms = some_ms(args[at]), some_ms(args[at + 1])
+            terms.jitter = some_ms(args[at + 2])
+            if not 0 <= terms.first_ms <= terms.max_ms or not 0 <= terms.jitter <= 1000:
                 given = one_line(b" ".join([one[:HEADER_MAX] for one in args[at : at + 3]]))
                 raise ArgError(b"%s, not '%s'" % (BAD_BACKOFF, given))
             return at + 3
         value = args[at]
         if word == b"ATTEMPTS":
-            self.attempts = in_range(word, value, 1, ATTEMPTS_MAX)
+            terms.attempts = in_range(word, value, 1, ATTEMPTS_MAX)
         elif word == b"DEAD":
             if len(value) == 0:
                 raise ArgError(BAD_DEAD)
-            self.dead = value
+            terms.dead = value
         elif word == b"KEEP":
-            self.keep_ms = some_ms(value)
-            if self.keep_ms < 0:
+            terms.keep_ms = some_ms(value)
+            if terms.keep_ms < 0:
                 raise refused(word, SECONDS, value)
         elif word == b"ONEXPIRY":
             choice = value.lower()
             if choice != b"dead" and choice != b"drop":
                 raise refused(word, b"dead or drop", value)
-            self.drops = choice == b"drop"
+            terms.drops = choice == b"drop"
         else:
-            self.limit_ms = some_ms(value)
-            if self.limit_ms < 1:
+            terms.limit_ms = some_ms(value)
+            if terms.limit_ms < 1:
                 raise refused(word, SOME_SECONDS, value)
         return at + 1

@@ -159,9 +159,9 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - V1.6 Otherwise the client waits once in each of the named queues, in order of arrival, and the
   queues are created. (cluster) F1 runs for each of them.
 - V1.7 A GETJOB that would wait for queues that do not exist is refused if there is no room for
-  them (M5.4): `-OOM clients wait for new queues of <n> bytes, and may have <n>: wait for fewer
-  names, or raise maxmemory` While memory is above 100 %, a PAUSE that would make a queue gets
-  the error of C3.5, and so does a LEASE OPEN that would make a group.
+  them (M5.4): `-OOM clients wait for new queues of <n> bytes, and may have <n>, not <n> more:
+  wait for fewer names, or raise maxmemory` While memory is above 100 %, a PAUSE that would make a
+  queue gets the error of C3.5, and so does a LEASE OPEN that would make a group.
 - V2.1 The queues are visited in rounds from left to right, one job from each, until COUNT is
   reached or a round gave nothing. A queue may be named twice.
 - V2.2 A queue whose output is paused gives nothing.

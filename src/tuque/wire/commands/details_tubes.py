@@ -208,6 +208,16 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
   their replicas, or report another tube that they follow. A leader that has lost its memory
   drops nothing.
+  - A drop means one tube, by its creator and instant: a later tube of that name does not end it.
+    All nodes keep it, in the journal too, also those that never had the tube.
+  - It says nothing of a tube that was made apart (T17.5), whichever was first: the clocks of two
+    nodes do not tell.
+  - It does not hold for a tube that has a leader of a higher epoch: who kept the drop takes the
+    tube again.
+  - Of more than 10,000 drops, or 1,000 of one name, the oldest is forgotten: a node that was away
+    since then brings its tube back.
+  - A tube led by votes that was never confirmed, and of which no node has a whole replica, can be
+    dropped at its leader while all nodes are linked. Other commands are refused there: `-NOQUORUM`.
 """,
     b"TUBE PUT": """
 - T7.1 A limfifottl tube with a capacity above 0 never has more tasks than that, in whatever
@@ -282,7 +292,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   storage-mode, engine, on-task-change, ready, taken, delayed, buried, next-id, waiting-takes,
   waiting-puts, subscribers, changes (how many there were), `home` (node id of the leader), epoch,
   state (T19), sync (how many nodes must have a change now), copies (replicated tasks of another
-  leader), conflict (a node id, or nothing: T17.5), stopped (why the tube delivers no task here,
+  leader: where this node does not lead the tube, it counts them here, and none from ready to
+  buried), conflict (a node id, or nothing: T17.5), stopped (why the tube delivers no task here,
   or nothing: T3.8, T14.5), failover (1 or 0: T23.5), and implicit (1 or 0: T2.9).
 """,
     b"TUBE HOME": """
@@ -395,9 +406,11 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   this node), voters (of each: id, address, right, and votes, asking (T29.3), conflict, forgotten
   or unmet (C3.11, of the node that replies), lost-right, journal-off, journal-fails (J6, K4.5:
   at all nodes and as long as that holds) or unreachable), unsettled (up to 20 tubes that keep
-  this node from agreeing) and others (nodes that use a list of another origin, each with that
-  origin). CLUSTER FORGET, once the network is cut, parts two clusters that met; CLUSTER RESET of
-  one cluster's nodes joins them.
+  this node from agreeing), lease-timeouts (the shortest and the longest `tube-lease-timeout` of
+  the voters, as far as known: if they differ, the log warns once; 0 and 0 without a list) and
+  others (nodes that use a list of another origin, each with that origin). CLUSTER FORGET, once
+  the network is cut, parts two clusters that met; CLUSTER RESET of one cluster's nodes joins
+  them.
 - T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of the
   newer disk epoch: then changes that were answered may be lost, as if a majority had lost its
   disks. By `ask` a voter of three that starts while another one is down does not vote until that

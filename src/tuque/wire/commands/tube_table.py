@@ -205,6 +205,7 @@ class Procedure:
         self.is_told = "silent" not in marks
         self.is_strict = self.name == "CFG"  # IPROTO: unknown options are errors
         self.is_put = self.name == "PUT"
+        self.is_drop = self.name == "DROP"
         self.has_id = False  # IPROTO: a task id comes first
         self.takes_rest = "..." in self.syntax
         self.places: list[Word] = []

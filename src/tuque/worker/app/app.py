@@ -371,6 +371,8 @@ class App(Hooks):
 
     def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]:
         """A handle of a job that another program enqueued; `returns` is its task's result."""
+        if not isinstance(job_id, str):
+            raise TypeError(f"job_id is the id of a job as text, and not {job_id!r}")
         return Handle(job_id, self, wanted_type(returns))
 
     def later_group(self, tube: str, id: str) -> LaterGroup:

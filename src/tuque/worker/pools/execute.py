@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import os
 import threading
 import time
 import traceback
@@ -51,7 +52,7 @@ from tuque.worker.pools.middleware import (
     tell,
     tell_async,
 )
-from tuque.worker.pools.processes import SameProcess
+from tuque.worker.pools.processes import SameProcess, code_of
 from tuque.worker.workflow.chain_steps import (
     goes_on,
     goes_on_async,
@@ -291,13 +292,29 @@ def run_call(task: Task[..., Any], call: Call, runner: asyncio.Runner | None = N
     try:
         with SameProcess():
             if task.is_async and runner is not None:
-                try:
-                    return runner.run(await_call(task, call), context=copy_context())
-                except BaseException as err:
-                    return outcome_of(err, task, call.control)
+                return _run_on(runner.get_loop(), task, call)
             return _run_call(task, call)
     except BaseException as err:  # classes of the task may raise where its end is judged
         return unjudged(err)
+
+
+def _run_on(loop: asyncio.AbstractEventLoop, task: Task[..., Any], call: Call) -> Outcome:
+    """Runs a coroutine task on the loop of this process, which ends with it (U13.6)."""
+    running = loop.create_task(await_call(task, call), context=copy_context())
+    running.add_done_callback(lambda _: loop.stop())
+    while not running.done():
+        ended: BaseException | None = None
+        try:
+            loop.run_forever()
+        except BaseException as err:
+            ended = err
+        if not running.done() or ended is not None:
+            if log_end_of_loop(ended) is call.attempt or not is_whole(ended):
+                os._exit(code_of(ended))
+    try:
+        return running.result()
+    except BaseException as err:
+        return outcome_of(err, task, call.control)
 
 
 def _run_call(task: Task[..., Any], call: Call) -> Outcome:
@@ -493,6 +510,47 @@ async def _with_limit(running: Coroutine[Any, Any, Any], call: Call) -> Any:
         control.on_cancel(None)
         if alarm is not None:
             alarm.cancel()
+
+
+# ---- A task that ends the loop of coroutine tasks: `sys.exit` in a callback or in the background,
+# `loop.stop` (SPEC U13.6)
+#
+# asyncio lets SystemExit and KeyboardInterrupt leave `run_forever`. The loop is whole after that.
+
+
+def is_whole(err: BaseException | None) -> bool:
+    """Whether a loop that ended so can run again. `err`: what left it, None if it was stopped."""
+    return err is None or isinstance(err, SystemExit | KeyboardInterrupt)
+
+
+def log_end_of_loop(err: BaseException | None) -> Job | None:
+    """[U13] Logs what ended a loop; the job whose task did that, None if that is not known (U13.6).
+
+    `err`: what left the loop, None if it was stopped.
+    """
+    job = None if err is None else _job_of_step(err)
+    log.error(
+        "the event loop of coroutine tasks was ended by %(by)s: %(reason)s",
+        facts(
+            "task_loop_ended",
+            by="a task" if job is None else f"job {job.id} ({job.task})",
+            reason="loop.stop()" if err is None else describe(err),
+        ),
+        exc_info=err,
+    )
+    return job
+
+
+def _job_of_step(err: BaseException) -> Job | None:
+    """The job in whose context a loop made the step that raised."""
+    trace = err.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code is asyncio.Handle._run.__code__:
+            job: Job | None = frame.f_locals["self"]._context.get(_current)
+            return job
+        trace = trace.tb_next
+    return None  # a loop of another maker, or a signal
 
 
 def over_limit_text(limit_s: float | None) -> str:

@@ -18,7 +18,15 @@ from typing import Any, Final, Protocol
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.task import Task
-from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
+from tuque.worker.pools.execute import (
+    Call,
+    await_call,
+    describe,
+    is_whole,
+    log_end_of_loop,
+    over_limit_text,
+    run_call,
+)
 from tuque.worker.pools.processes import FORKS
 
 log: Final = logging.getLogger("tuque.worker")
@@ -122,7 +130,11 @@ class ThreadPool:
         self._threads = Threads(tasks, concurrency)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
-        self._running: set[concurrent.futures.Future[Outcome]] = set()
+        self._running: dict[concurrent.futures.Future[Outcome], Call] = {}
+        self._crashed: dict[concurrent.futures.Future[Outcome], Outcome] = {}
+        self._broken: list[asyncio.AbstractEventLoop] = []
+        self._lock = threading.Lock()  # a call belongs to a loop before that can end
+        self._over = threading.Event()
         self.on_ready: Callable[[], None] = lambda: None
 
     @property
@@ -138,16 +150,21 @@ class ThreadPool:
         task = self._tasks[call.envelope.task]
         if not task.is_async:
             return await self._threads.run(call)
-        running = asyncio.run_coroutine_threadsafe(await_call(task, call), self._loop)
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        with self._lock:
+            running = asyncio.run_coroutine_threadsafe(await_call(task, call), self._loop)
+            self._running[running] = call
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
             late_s = call.time_limit_s + CANCEL_S
             alarm = asyncio.get_running_loop().call_later(late_s, _report_long_coroutine, call)
         try:
             return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if running not in self._crashed:
+                raise
+            return self._crashed.pop(running)
         finally:
+            del self._running[running]
             if alarm is not None:
                 alarm.cancel()
 
@@ -160,6 +177,7 @@ class ThreadPool:
             await asyncio.wait_for(asyncio.wrap_future(closing), timeout=1.0)
         except TimeoutError:
             return False  # a task blocks the loop, or resists cancellation
+        self._over.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         return idle
@@ -173,11 +191,34 @@ class ThreadPool:
         await self._at_end()
 
     def _spin(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
+        """[U13] Runs the loop as long as the pool lives, whatever tasks do to it (U13.6)."""
+        while not self._over.is_set():
+            asyncio.set_event_loop(self._loop)
+            ended: BaseException | None = None
+            try:
+                self._loop.run_forever()
+            except BaseException as err:
+                ended = err
+            if not self._over.is_set() or ended is not None:
+                self._on_loop_ended(ended)
+        self._loop.close()
+
+    def _on_loop_ended(self, err: BaseException | None) -> None:
+        """The job that ended the loop has crashed; all have, if the loop cannot go on."""
+        job = log_end_of_loop(err)
+        with self._lock:
+            if not is_whole(err):
+                self._broken.append(self._loop)  # open: its descriptors may be of others by now
+                self._loop = asyncio.new_event_loop()
+                FORKS.leave_loop(self._loop)
+            running = list(self._running.items())
+        for one, call in running:
+            if call.attempt is job or not is_whole(err):
+                why = "it ended its event loop" if call.attempt is job else "its event loop ended"
+                reason = "loop.stop()" if err is None else describe(err)
+                self._crashed[one] = Outcome("crashed", f"{why}: {reason}")
+                if not one.cancel():  # it had ended before
+                    self._crashed.pop(one)
 
 
 def _report_long_coroutine(call: Call) -> None:

@@ -179,16 +179,20 @@ def _end_fork(err: BaseException | None) -> NoReturn:
     """Ends this process with the exit code of a program that ended so, and nothing else."""
     code = 1
     try:
-        if err is None:
-            code = 0
-        elif not isinstance(err, SystemExit):
+        code = 0 if err is None else code_of(err)
+        if err is not None and not isinstance(err, SystemExit):
             _write_error("".join(traceback.format_exception(err)))
-        elif err.code is None or isinstance(err.code, int):
-            code = (err.code or 0) & 0xFF
-        else:
+        elif isinstance(err, SystemExit) and not isinstance(err.code, int | None):
             _write_error(f"{err.code}\n")
     finally:
         os._exit(code)
+
+
+def code_of(err: BaseException | None) -> int:
+    """The exit code of a program that ends with that; 1 for None."""
+    if isinstance(err, SystemExit) and isinstance(err.code, int | None):
+        return (err.code or 0) & 0xFF
+    return 1
 
 
 def _end_in_loop() -> None:

@@ -1,4 +1,4 @@
-"""Two views of one job's work become one; a failed job becomes a dead letter (SPEC W6, W14).
+"""The work of a job goes to the other holders and comes from them; dead letters (SPEC W6, W14).
 
 In messages, packed: the sender's clock, i64 ms, then a journal record (core/msgs/packed.py).
 An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
@@ -53,6 +53,7 @@ from tuque.core.records.work import (
     put_outcome,
 )
 from tuque.core.tables.work import DROPS
+from tuque.core.work import merge, rules
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
 EDIT: Final = 4  # Hold.what: the change itself
@@ -66,7 +67,6 @@ AGAIN_MS: Final = 200
 SAME: Final = 0
 STANDS: Final = 1
 FELL: Final = 2
-STANDING: Final = (4, 0, 1, 3, 2)  # by kind: `done`, `cancelled`, `dead`, `gone`
 
 
 def packed_life(n: Node, id: bytes) -> bytes:
@@ -179,10 +179,7 @@ def send_work_to(n: Node, job: Job, nodes: i64) -> None:
     Nothing is sent of a life in which nothing happened (W14.10, W14.12).
     """
     life = n.life.by_id.get(job.id)
-    if life is None or job.retry_s == 0:
-        return
-    has_news = life.starts > 0 or life.replays > 0 or life.edit > 0
-    if has_news or life.is_dead or life.is_cancelled:
+    if life is not None and job.retry_s > 0 and merge.has_news(life):
         for slot in slots_of(nodes):
             say(n, slot, life_message(n, job))
 
@@ -199,8 +196,7 @@ def tell_soon(n: Node, job: Job, life: Life) -> None:
     work = n.life
     if job.holders == 1 or job.retry_s == 0:
         return
-    is_last = life.failed + 1 == life.terms.attempts or life.crashes > 0
-    if job.retry_s <= PATIENT_S or is_last:
+    if job.retry_s <= PATIENT_S or merge.is_urgent(life):
         send_work(n, job)
         return
     if len(work.untold) == 0:
@@ -242,10 +238,10 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> i64:
 def settle(n: Node, kept: Outcome, outcome: Outcome) -> i64:
     """[W14] Two outcomes of one job met (W14.15): whether the one that was kept stands (W14.4)."""
     stands = kept
-    if is_better(kept, outcome):
+    if merge.is_better(kept, outcome):
         stand_for(n, kept, outcome)
         stands = outcome
-    elif not is_better(outcome, kept):
+    elif not merge.is_better(outcome, kept):
         return SAME
     is_counted = kept.kind == DONE or kept.kind != outcome.kind  # not two CANCELs
     if is_counted and not kept.is_disputed and kept.kind != GONE and outcome.kind != GONE:
@@ -276,7 +272,7 @@ def adopt_late(n: Node, id: bytes, data: bytes) -> i64:
     if kept is None or outcome is None:
         return SAME
     if outcome.is_claim:
-        return STANDS if is_better(outcome, kept) else SAME
+        return STANDS if merge.is_better(outcome, kept) else SAME
     met = settle(n, kept, outcome)
     return SAME if met == FELL and kept.is_of_task() else met
 
@@ -323,7 +319,8 @@ def adopt_life(
         say(n, slot, life_message(n, job))  # one copy has to change its queue: W14.7
         return
     else:
-        merge(n, mine, theirs)
+        if merge.merge(mine, theirs):
+            mine.terms = n.life.share(mine.terms)
         n.life.weigh(mine)
         if theirs.edit > mine.edit and left_ms > 0:
             take_edit(n, job, mine, theirs, body, left_ms)
@@ -352,10 +349,8 @@ def set_body(n: Node, job: Job, body: bytes) -> None:
 
 def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: i64) -> None:
     """[W16] A later UPDATEJOB, made at another node (W16.6). The caller records the job."""
-    mine.edit = theirs.edit
-    mine.terms = n.life.share(theirs.terms)
-    mine.headers = theirs.headers
-    mine.ttl_ms = theirs.ttl_ms
+    merge.take_edit(mine, theirs)
+    mine.terms = n.life.share(mine.terms)
     if mine.is_dead:
         n.life.dead_bytes += len(body) - len(job.body)
     elif mine.expire_ms != 0:
@@ -373,93 +368,6 @@ def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hol
     left_ms = max(1, expire_ms - n.now_ms)
     life_bytes = packed_life(n, job.id)
     return Hold(job.id, EDIT, int(serial), int(due_ms), int(left_ms), job.body, life_bytes)
-
-
-def merge(n: Node, mine: Life, theirs: Life) -> None:
-    """[W14] Two views of one life become one, in any order the same (W14.2). Not `is_dead`."""
-    mine.starts = max(mine.starts, theirs.starts)
-    mine.returned = max(mine.returned, theirs.returned)
-    if theirs.replays < mine.replays:
-        return
-    if theirs.replays > mine.replays:
-        take_all(n, mine, theirs)
-        return
-    if theirs.run > mine.run:
-        take_run(mine, theirs)
-    elif theirs.run == mine.run and theirs.run_state > mine.run_state:
-        mine.run_state = theirs.run_state
-    if theirs.run == mine.run and len(theirs.progress) > 0:
-        mine.progress = theirs.progress
-    mine.failed = max(mine.failed, theirs.failed)
-    mine.crashes = max(mine.crashes, theirs.crashes)
-    first, last = theirs.first, theirs.last
-    if first is not None and (mine.first is None or is_before(first, mine.first)):
-        mine.first = first
-    if last is not None and (mine.last is None or is_before(mine.last, last)):
-        mine.last = last
-    if theirs.is_cancelled and not mine.is_cancelled:
-        mine.is_cancelled = True
-        mine.cancel_reason = theirs.cancel_reason
-    mine.unstarted = max(mine.unstarted, theirs.unstarted)
-
-
-def take_run(mine: Life, theirs: Life) -> None:
-    """Another node has begun a later run."""
-    mine.run = theirs.run
-    mine.run_state = theirs.run_state
-    mine.since_ms = theirs.since_ms
-    mine.worker = theirs.worker
-    mine.progress = theirs.progress
-    mine.client = -1
-    mine.is_resting = False
-
-
-def take_all(n: Node, mine: Life, theirs: Life) -> None:
-    """The job was replayed elsewhere: that life wins whole."""
-    take_run(mine, theirs)
-    mine.terms = n.life.share(theirs.terms)
-    mine.headers = theirs.headers
-    mine.replays = theirs.replays
-    mine.failed = theirs.failed
-    mine.crashes = theirs.crashes
-    mine.unstarted = theirs.unstarted
-    mine.is_resting = theirs.is_resting
-    mine.is_cancelled = theirs.is_cancelled
-    mine.cancel_reason = theirs.cancel_reason
-    mine.first = theirs.first
-    mine.last = theirs.last
-    mine.ttl_ms = theirs.ttl_ms
-    mine.expire_ms = 0
-
-
-def is_before(a: Failure, b: Failure) -> bool:
-    """Whether `a` is of an earlier attempt than `b`, or came first."""
-    return a.attempt < b.attempt or (a.attempt == b.attempt and a.at_ms < b.at_ms)
-
-
-def is_behind(theirs: Life, mine: Life, is_dead: bool) -> bool:
-    """Whether the sender lacks something of what this node knows (W14.7). `is_dead`: there."""
-    if theirs.replays != mine.replays:
-        return theirs.replays < mine.replays
-    if theirs.run < mine.run or theirs.failed < mine.failed or theirs.crashes < mine.crashes:
-        return True
-    return (mine.is_cancelled and not theirs.is_cancelled) or (mine.is_dead and not is_dead)
-
-
-def is_better(mine: Outcome, theirs: Outcome) -> bool:
-    """[W14] Whether their outcome stands, and not the one here (W14.4)."""
-    if mine.kind != theirs.kind:
-        return STANDING[theirs.kind] < STANDING[mine.kind]
-    if mine.kind != DONE:
-        return theirs.reason < mine.reason
-    if theirs.run != mine.run:
-        return theirs.run < mine.run
-    if mine.is_stripped() or theirs.is_stripped():
-        return False  # one of them has dropped its result
-    ours, other = mine.result, theirs.result
-    if ours is None or other is None:
-        return ours is None and other is not None
-    return other < ours
 
 
 # ---- A dead letter stays, under the id of its job, in another queue (SPEC W6)
@@ -488,16 +396,8 @@ def letters_of(n: Node, id: bytes) -> bytes:
 def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
     leave_line(n, job)
-    reason = life.last.reason if life.last is not None else b""
-    n.book.die(job, cause)
-    if n.events is not None:
-        n.events.dead(n.now_ms, job, reason or cause, n.returned(job.id))
-    life.origin = job.queue
-    life.dead_cause = cause
-    life.dead_ms = n.now_ms
-    life.is_resting = False
-    life.expire_ms = 0
-    life.unstarted = 0
+    report_death(n, job, life, cause, life.returned)
+    rules.die(life, cause, job.queue, n.now_ms)
     job.expire_ms = n.now_ms + n.limits.dead_keep_ms
     if job.retry_s == 0:
         job.flags &= 0xFF ^ DELIVERED  # it is handed out once more, as a dead letter
@@ -505,11 +405,18 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     job = to_queue(n, job, dead_queue(job, life))
     n.life.weigh(life)
     n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
-    n.life.dead += 1
     line_up(n, job)
     if job.id in n.life.watchers:
         wake_waiters(n, job.id)  # W9.1
     drop_letters(n)
+
+
+def report_death(n: Node, job: Job, work: Life, cause: bytes, returned: i64) -> None:
+    """[W6] Count the death, and write its event: `returned` times the job came back before."""
+    n.life.dead += 1
+    n.book.die(job, cause)
+    if n.events is not None:
+        n.events.dead(n.now_ms, job, rules.death_reason(work, cause), returned)
 
 
 def drop_letters(n: Node) -> None:
@@ -586,17 +493,9 @@ def expire(n: Node, job: Job) -> None:
     """[G7.2] The open job's time to live is over: it ends, or goes to the dead letters (W6.2)."""
     life = life_of(n, job.id)
     is_open = job.state == ACTIVE or job.state == QUEUED
-    if life is None or life.is_dead or not life.dies_expired() or not is_open:
+    if life is None or life.is_dead or not rules.dies_expired(life) or not is_open:
         remove(n, job, stats.EXPIRED)
         return
     if life.run_state == LIVE:
         life.run_state = RELEASED
     go_dead(n, job, life, EXPIRED)
-
-
-def due_by(life: Life, due_ms: i64) -> i64:
-    """The instant at which a run is over: `due_ms`, or its TIMELIMIT before that (W3.3)."""
-    limit_ms = life.terms.limit_ms
-    if limit_ms > 0 and life.since_ms + limit_ms < due_ms:
-        return life.since_ms + limit_ms
-    return due_ms

@@ -1,4 +1,4 @@
-"""Build with the deciding modules compiled by mypyc when that is possible, else pure.
+"""Build the node with the deciding modules compiled by mypyc when that is possible, else pure.
 
 TUQUE_INTERPRETED=1 asks for the pure build, TUQUE_OPT=1 for one that is made sooner and is slower.
 """
@@ -148,7 +148,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["why"]:
         print(why_not_compiled())
     else:
-        building = {"build_ext", "bdist_wheel", "build", "install", "develop", "editable_wheel"}
+        # Not for an editable install: what is compiled would lie among the sources, and hide them.
+        building = {"build_ext", "bdist_wheel", "build", "install"}
         setup(
             ext_modules=extensions() if building & set(sys.argv) else [],
             cmdclass={"build_ext": SideBySide},
