@@ -151,6 +151,8 @@ class Mirror:
         if event == b"put":
             one = self.on_put(number, int(change.at_ms), to, now_us)
         before, after = ARROWS.get(event, ((), ()))
+        if event == b"ack" and self.facts.type == "tasks":
+            before = (READY, TAKEN, DELAYED, BURIED)  # T48.6
         old = one.status if one is not None else 0
         is_update = event == b"update"
         if one is None or old not in before or to not in after or (is_update and old != to):

@@ -46,7 +46,7 @@ CODES = {
     "STALE Run 1.1.02ed31 is over": errors.Stale,
     "ATWORK Job was delivered 0 s ago": errors.AtWork,
     "CANCELLED Job was cancelled: user": errors.Cancelled,
-    "DEAD Job is a dead letter of queue q.dead: DEAD REPLAY it": errors.Dead,
+    "DEAD Job is a dead letter in 'q.dead': DEAD REPLAY it": errors.Dead,
     "LOADING Disque is loading the dataset in memory": errors.Loading,
     "MISCONF Errors writing to the AOF file: No space left on device": errors.Misconf,
     "WRONGTUBE not a fifottl tube": errors.WrongTube,

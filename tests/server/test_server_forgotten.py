@@ -51,6 +51,20 @@ def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> N
     assert str(world.wire(2)("ADDJOB", "q", "x", "0")).startswith(REMOVED)
 
 
+def test_a_forgotten_voter_says_so(make_world: MakeWorld) -> None:
+    """T28.7 conflict, forgotten or unmet (C3.11, of the node that replies)"""
+    world = make_world(4)
+    world.until(lambda: world.node(3).info("tubes")["tubes_vote_state"] == "votes", 60_000)
+    world.isolate(3)
+    gone = id_of(world, 3)
+    world.wire(0)("CLUSTER", "VOTERS", "REMOVE", gone)
+    world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "3", 60_000)
+    world.until(lambda: world.wire(0)("CLUSTER", "FORGET", gone) == b"OK", 60_000)
+    world.heal()
+    world.until(lambda: state(world, 3) == "forgotten", 60_000)
+    assert world.node(3).info("tubes")["tubes_vote_state"] == "forgotten"
+
+
 def test_a_forgotten_node_works_again_once_it_is_reset(make_world: MakeWorld) -> None:
     """K6.4 CLUSTER RESET, or a new MEET (K6.3), ends that."""
     world = make_world(3, tube_failover=False)

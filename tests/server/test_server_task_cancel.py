@@ -75,6 +75,22 @@ def test_somebody_has_it(tasks: World, how: str) -> None:
     assert tasks.value("DEAD LIST t.dead")[1] == []
 
 
+@pytest.mark.parametrize("words", ["", " -"])
+def test_who_names_no_run_hears_of_it(tasks: World, words: str) -> None:
+    """T48.10 One that is TAKEN is `flagged`: its worker learns of it (W8.2), and it ends as
+    cancelled where it would be READY, DELAYED or BURIED again.
+    """
+    id = tasks.add("t", "body", *KEPT)
+    assert take(tasks) == [id]
+    assert tasks.value(f"WORKING {id.decode()}{words}") == 30
+    assert tasks.value("CANCEL REASON enough", id) == [b"flagged"]
+    word = f"WORKING {id.decode()}{words}"
+    assert tasks(word) == b"-CANCELLED Job was cancelled: enough\r\n"
+    later(tasks, 31_000)
+    assert cancelled(tasks, id)
+    assert tasks(word) == b"-CANCELLED Job was cancelled: enough\r\n"
+
+
 def test_done_wins(tasks: World) -> None:
     """T48.10 DONE wins."""
     id = tasks.add("t", "body", *KEPT)

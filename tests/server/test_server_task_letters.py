@@ -108,7 +108,7 @@ def test_what_counts_and_shows_it(tasks: World) -> None:
     assert info(tasks, "jobs")["dead"] == "1"
     (row,) = tasks.value("QLIST NAMES t")[1]
     assert (row[1], row[5]) == (b"tasks", 1)
-    assert b"-DEAD Job is a dead letter of queue t" in tasks("START", id)
+    assert b"-DEAD Job is a dead letter in 't'" in tasks("START", id)
     assert tasks.value("ACKJOB", id) == 0
     tasks("DEAD REPLAY t ALL")
     (row,) = tasks.value("QLIST NAMES t")[1]

@@ -151,6 +151,54 @@ def test_a_run_over_its_time_limit(tasks: World) -> None:
     assert letters(tasks)[0][4] == b"timeout"
 
 
+@pytest.mark.parametrize("how", ["ttr", "release", "delay", "crashes"])
+def test_work_that_was_done_is_done(tasks: World, how: str) -> None:
+    """T48.6 So it does one that is READY, DELAYED or BURIED again, if it names the run of its last
+    take: work that was done is done.
+    """
+    options = ("BACKOFF", "0", "0", "0") if how == "ttr" else ("BACKOFF", "9", "9", "0")
+    id = tasks.add("t", "body", "KEEP", "600", "ATTEMPTS", "9", "UNIQUE", "u", *options)
+    first = b""
+    for _ in range(3 if how == "crashes" else 2):
+        take(tasks)
+        earlier, first = first, start(tasks, id)[0]
+        if how == "release" or how == "delay":
+            words = ["DELAY", "9"] if how == "delay" else []
+            assert tasks.value("RELEASE", *words, id, first) == 1
+        else:
+            later(tasks, 30_020)
+        if how == "delay" or (how == "crashes" and len(letters(tasks)) == 0):
+            later(tasks, 9_020 if _ == 0 or how == "crashes" else 0)
+    state = {"crashes": b"dead", "delay": b"back-off"}.get(how, b"waiting")
+    assert fields(tasks, id)[b"state"] == state
+    assert tasks.value("DONE", id, earlier) == 0, "the run of an earlier take"
+    assert tasks.value("DONE", id, "-") == tasks.value("ACKJOB", id) == 0, "T1.4"
+    assert tasks.value("DONE", id, first, "RESULT", "42") == 1
+    seen = fields(tasks, id)
+    assert (seen[b"state"], seen[b"result"], seen[b"worker"]) == (b"done", b"42", b"w")
+    assert take(tasks) == [] and letters(tasks) == []
+    assert tasks.value("DONE", id, first) == 0
+    tasks.add("t", "next", "UNIQUE", "u")
+    later(tasks, 0)
+
+
+@pytest.mark.parametrize("keep", ["60", "0"])
+def test_a_task_whose_body_goes_on_elsewhere_is_dead(tasks: World, keep: str) -> None:
+    """W7.2 ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome
+    `dead` with its reason, also of a task."""
+    id = tasks.add("t", "body", "KEEP", keep, "ATTEMPTS", "2")
+    take(tasks)
+    start(tasks, id)
+    waiter = tasks.wire()
+    assert waiter("WAITJOB", 5_000, id) is None
+    tasks.value("DEADLETTER", id, "letters", "REASON", "no use")
+    assert waiter.take() == [[id, b"dead"]]
+    if keep == "60":
+        seen = fields(tasks, id)
+        assert (seen[b"state"], seen[b"reason"], seen[b"attempt"]) == (b"dead", b"no use", 1)
+    later(tasks, 0)
+
+
 def test_a_result_is_kept(tasks: World) -> None:
     """T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP"""
     id = tasks.add("t", "body", "KEEP", "60", "ATTEMPTS", "2")

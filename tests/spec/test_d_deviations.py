@@ -82,13 +82,14 @@ def test_inline_words_that_are_empty() -> None:
 
 
 def test_working_takes_one_id(world: World) -> None:
-    """W3.1 A run token that cannot be read: `-ERR invalid run token`, of several ids `-ERR invalid
-    run token of <id>`.
+    """W3.1 A run token that cannot be read: `-ERR invalid run token '<word>'`, of several ids
+    `-ERR invalid run token '<word>' of <id>`.
     """
     first, second = (world.run("ADDJOB", "q", "b", 0) for _ in range(2))
     world.run("GETJOB", "COUNT", 2, "FROM", "q")
     for more in ([second], [second, "x"]):
-        assert world.run("WORKING", first, *more) == "ERR invalid run token"
+        word = more[0] if isinstance(more[0], str) else more[0].decode()
+        assert world.run("WORKING", first, *more) == f"ERR invalid run token '{word}'"
 
 
 def test_an_empty_node_counts_to_maxmemory(world: World) -> None:

@@ -23,7 +23,7 @@ Make = Callable[..., World]
 
 def test_done(world: World) -> None:
     """W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task
-    of a tube. The reply is how many ended at this node now
+    of a tube, where T1.4 or T48.6 lets it. The reply is how many ended at this node now
     """
     world.run("TUBE", "CREATE", "tube", "fifo")
     task = world.add("tube")
@@ -45,7 +45,7 @@ def test_done(world: World) -> None:
 def test_outcomes_are_kept(world: World) -> None:
     """W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason.
     ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead`
-    with its reason. The first outcome stays.
+    with its reason, also of a task. The first outcome stays.
     """
     full, acked, fast = (world.add(KEEP=60) for _ in range(3))
     world.get(count=3)
@@ -60,6 +60,12 @@ def test_outcomes_are_kept(world: World) -> None:
         assert (told["state"], told["result"], told["worker"]) == (b"done", b"42", b"w1")
         assert (told["progress"], told["attempt"]) == (b"all", 1)
     assert state(world, acked) == state(world, fast) == "done"
+    nameless = world.add(KEEP=60)
+    world.get()
+    start(world, nameless)
+    assert world.run("DONE", nameless, "-") == 1
+    told = fields(world.run("RESULT", nameless))
+    assert (told["attempt"], told["worker"]) == (1, b"w1"), "the run at work"
     assert fields(world.run("RESULT", acked))["result"] is None
     lettered = world.add("l", KEEP=60)
     world.get("l")
@@ -126,23 +132,26 @@ def test_cancel(world: World) -> None:
 
 def test_end_of_a_flagged_job(world: World) -> None:
     """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
-    RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.
+    RELEASE, NACK, ENQUEUE, FAIL, or when its RETRY is over. DONE still makes it done: the result
+    is true.
     """
-    ids = [world.add(KEEP=600, **TRIES) for _ in range(6)]
-    world.get(count=6)
-    begun, released, nacked, failed, silent, done = ids
+    ids = [world.add(KEEP=600, **TRIES) for _ in range(7)]
+    world.get(count=7)
+    begun, queued, released, nacked, failed, silent, done = ids
     runs = {id: start(world, id) for id in (released, nacked, failed, silent, done)}
     world.run("CANCEL", "REASON", "enough", *ids)
     world.run("CANCEL", *ids)  # the first reason stays
     assert str(world.run("WORKING", begun)).startswith("CANCELLED")
     assert str(world.run("START", "WORKER", "w2", done)[0]).startswith("ATWORK")
     assert world.run("START", begun) == ["CANCELLED Job was cancelled: enough"]
+    assert world.run("ENQUEUE", silent) == 0, "W4.4"
+    assert world.run("ENQUEUE", queued) == 1 and world.get() == []
     assert world.run("RELEASE", released, runs[released]) == 1
     assert world.run("NACK", nacked) == 1
     assert world.run("FAIL", failed, runs[failed]) == [b"cancelled", None]
     assert world.run("DONE", done, runs[done], "RESULT", "yes") == 1
     world.pass_ms(10_100)
-    assert [state(world, id) for id in ids] == ["cancelled"] * 5 + ["done"]
+    assert [state(world, id) for id in ids] == ["cancelled"] * 6 + ["done"]
     told = fields(world.run("RESULT", silent))
     assert (told["reason"], told["attempt"], told["worker"]) == (b"enough", 1, b"w1")
     world.run("DEBUG", "CHECK")

@@ -77,8 +77,6 @@ TABLE: Final = {
 DIFFERENT: Final = {
     ("waiting", "START"): ("NOTDELIVERED>waiting", "T48.3: START is for a task that is TAKEN"),
     ("waiting", "DONE"): ("->waiting", "T1.4: who has not taken a task does not end it"),
-    ("back-off", "DONE"): ("->back-off", "T1.4"),
-    ("dead", "DONE"): ("->dead", "T1.4"),
     ("back-off", "NACK"): ("->back-off", "T1.4: NACK releases a task that is TAKEN"),
     ("delivered", "ENQUEUE"): ("->delivered", "T1.5: ENQUEUE kicks a BURIED task, no other one"),
     ("back-off", "ENQUEUE"): ("->back-off", "T1.5"),

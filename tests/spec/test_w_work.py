@@ -143,7 +143,7 @@ def test_start_of_what_cannot_begin(world: World) -> None:
 
     W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
     """
-    waits = "NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"
+    waits = "NOTDELIVERED Job was not delivered yet: GETJOB delivers it after its delay"
     good, later, ended = world.add(), world.add("r", DELAY=5), world.add("s", KEEP=60)
     world.get()
     assert world.run("START", good, "nonsense") == "BADID Invalid Job ID format: 'nonsense'."
@@ -194,7 +194,8 @@ def test_reply_of_start(world: World) -> None:
 
 def test_only_the_run_at_work_may_speak(world: World) -> None:
     """W3.1 The run is not the one at work: `-STALE`, with the reason. A run token that cannot be
-    read: `-ERR invalid run token`, of several ids `-ERR invalid run token of <id>`.
+    read: `-ERR invalid run token '<word>'`, of several ids `-ERR invalid run token '<word>' of
+    <id>`.
 
     W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run.
     """
@@ -213,10 +214,60 @@ def test_only_the_run_at_work_may_speak(world: World) -> None:
     assert state(world, id) == "running"
     short = ("x", "1.2", "1.2.zzzzzz", "0.1.000000", "1.1.00000`")
     for bad in (*short, "1.1.0000001", "1.99999999.000000", "-1.1.000000", "1..000000", ""):
-        assert world.run("WORKING", id, bad) == "ERR invalid run token"
-        assert world.run("DONE", id, new, id, bad) == f"ERR invalid run token of {id.decode()}"
-        assert world.run("DONE", id, bad, id, new) == f"ERR invalid run token of {id.decode()}"
+        error = f"ERR invalid run token '{bad}'"
+        assert world.run("WORKING", id, bad) == error
+        assert world.run("DONE", id, new, id, bad) == f"{error} of {id.decode()}"
+        assert world.run("DONE", id, bad, id, new) == f"{error} of {id.decode()}"
     assert world.run("WORKING", id, new) == 10
+    assert world.run("WORKING", id) == 10
+
+
+@pytest.mark.parametrize("kind", ["queue", "tube"])
+def test_who_names_no_run_hears_why_not(world: World, kind: str) -> None:
+    """W3.1 PROGRESS and FAIL with it get `-STALE`, or the error of W2.2."""
+    if kind == "tube":
+        world.run("TUBE", "CREATE", "q", "tasks")
+    id = world.run("ADDJOB", "q", "b", 0, "ATTEMPTS", 3, "BACKOFF", 9, 9, 0, "KEEP", 60)
+    gone = world.run("ADDJOB", "plain", "b", 0)
+    assert world.run("DELJOB", gone) == 1
+
+    def said(id: bytes) -> set[str]:
+        fail, progress = world.run("FAIL", id, "-"), world.run("PROGRESS", id, "-", "x")
+        return {str(fail), str(progress)}
+
+    idle = {"STALE Nobody works on the job: START it first"}
+    assert said(gone) == {"NOJOB Job not known in the context of this node."}
+    assert said(id) == idle
+    world.get()
+    run = start(world, id)
+    assert said(id) == {"STALE '-' names no run: name the run at work, the reply to START has it"}
+    assert world.run("FAIL", id, run)[0] == b"retry"
+    assert said(id) == idle
+    rest = "NOTDELIVERED Job waits for its next attempt: it is delivered after its back-off"
+    assert str(world.run("START", id)[0]) == rest
+    world.pass_ms(9_100)
+    world.get()
+    run = start(world, id)
+    assert world.run("FAIL", id, run, "FINAL")[0] == b"dead"
+    (error,) = said(id)
+    assert (
+        error
+        == f"DEAD Job is a dead letter in '{'q' if kind == 'tube' else 'q.dead'}': DEAD REPLAY it"
+    )
+    assert world.run("CANCEL", id) == [b"ended"]
+    (error,) = said(id)
+    assert error.startswith("CANCELLED")
+
+
+def test_nobody_works_on_a_dead_letter(world: World) -> None:
+    """Q8.5 A dead letter that nobody took stays in its queue: `-DEAD` (W2.2)."""
+    id = world.add(**TRIES)
+    world.get()
+    world.run("FAIL", id, start(world, id), "FINAL")
+    dead = "DEAD Job is a dead letter in 'q.dead': DEAD REPLAY it"
+    assert world.run("WORKING", id) == world.run("WORKING", id, "-") == dead
+    assert world.run("QLEN", "q.dead") == 1
+    assert world.get("q.dead") == [id]
     assert world.run("WORKING", id) == 10
 
 
@@ -506,7 +557,7 @@ def test_dead_letter(world: World) -> None:
         world.run("FAIL", id, start(world, id), "FINAL")
     assert world.run("QLEN", "graves") == 1
     assert str(world.run("START", first)[0]) == (
-        "DEAD Job is a dead letter of queue graves: DEAD REPLAY it"
+        "DEAD Job is a dead letter in 'graves': DEAD REPLAY it"
     )
     assert world.get("graves") == [first]
     assert world.run("ACKJOB", first) == 1

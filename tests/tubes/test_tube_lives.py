@@ -108,6 +108,24 @@ def test_a_run_survives_a_restart() -> None:
     check(home.n)
 
 
+def test_a_run_that_is_over_is_done_after_a_restart() -> None:
+    """T48.6 So it does one that is READY, DELAYED or BURIED again, if it names the run of its last
+    take: work that was done is done.
+    """
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
+    id = add(home.n)
+    assert take(home.n) == [id]
+    run = begin(home.n, id)
+    home.pass_ms(31_000)
+    home.settle()
+    home.restart(1_000)
+    assert not on_done(home.n, id, run + 1, None, 1)
+    assert on_done(home.n, id, run, None, 1)
+    assert take(home.n) == []
+    check(home.n)
+
+
 def test_only_the_run_of_the_present_take_survives() -> None:
     """T48.3 A task that is TAKEN is `delivered` to RESULT until the leader knows its run."""
     home = TubeWorld(has_journal=True)

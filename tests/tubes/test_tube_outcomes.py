@@ -5,6 +5,7 @@ from __future__ import annotations
 from test_tube_lives import LivesWorld, add, begin, take
 from tubes_world import TIMEOUT_MS
 
+from tuque.core.copies.ack import on_deadletter
 from tuque.core.life.outcomes import is_settled, on_done, own_fields
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
@@ -45,6 +46,22 @@ def test_a_result_is_at_all_nodes() -> None:
     for n in world.cores:
         assert result_of(n, id) is None and len(n.life.ended_in) == 0
         check(n)
+
+
+def test_a_task_whose_body_goes_on_elsewhere_is_dead_at_all_nodes() -> None:
+    """W7.2 DEADLETTER the outcome `dead` with its reason, also of a task."""
+    world = LivesWorld()
+    n = world.leading()
+    id = add(n, keep_ms=600_000)
+    assert take(n) == [id]
+    begin(n, id)
+    on_deadletter(n, n.jobs[id], b"letters", b"no use")
+    world.settle()
+    world.lose_leader()
+    for core in world.cores:
+        seen = own_fields(core, id)
+        assert seen is not None and (seen["state"], seen["reason"]) == (b"dead", b"no use")
+        check(core)
 
 
 def test_a_replica_that_was_away_gets_the_results() -> None:

@@ -62,11 +62,11 @@ def test_a_voter_in_conflict_stays_in_the_list() -> None:
     """K1.3 It steps down from tubes that elected it, and counts among their voters as asking
     (T29.3).
 
-    T28.7 conflict (K1.3, of the node that replies)
+    T28.7 conflict, forgotten or unmet (C3.11, of the node that replies)
     """
     world = VotesWorld(4)
     set_double(world, 3)
-    assert own_state(world.nodes[3].core, world.t(3)) == "conflict"
+    assert own_state(world.nodes[3].core, world.t(3), "") == "conflict"
     world.pass_ms(8 * TIMEOUT_MS)
     for i in range(3):
         voters = world.t(i).ballots.in_force()

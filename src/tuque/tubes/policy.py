@@ -6,6 +6,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.errors import (
+    CANCELLED_JOB,
     DEAD_LETTER,
     DUPLICATE,
     LEAVING,
@@ -17,6 +18,7 @@ from tuque.core.model.errors import (
     NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
+    RESTING,
     TUBE_FULL,
     Refusal,
 )
@@ -88,6 +90,7 @@ from tuque.tubes.work.transitions import (
     admit,
     forget,
     insert,
+    ran_last,
     set_pri,
     work_for,
 )
@@ -200,11 +203,12 @@ class TubePolicy(Tubes):
         return q.plain > 0 and q.driver.has_keys
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
-        """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
+        """[T1] ACKJOB and FASTACK ack the task (T1.4), DONE also one whose run is over (T48.6)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
-            return False
+            if not self.has_runs(task) or not ran_last(task, n.life.done_run):
+                return False
         operations.finish(n, self, tube, task)
         return True
 
@@ -228,12 +232,17 @@ class TubePolicy(Tubes):
         operations.give_up(n, self, tube, task, delay_ms)
         return True
 
-    def working(self, n: Node, task: Task, client: i64) -> None:
+    def working(self, n: Node, task: Task, client: i64) -> Refusal | None:
         """[T1] WORKING extends the task's time (T1.4)."""
-        needs_copies(n, self, self.tube_of(task))
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
         if not operations.may_finish(self, task, client):
             raise TubeError(NOT_TAKEN)
-        operations.work_on(n, self, self.tube_of(task), task)
+        work = n.life.by_id.get(task.id)
+        if work is not None and work.is_cancelled:
+            return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # T48.10
+        operations.work_on(n, self, tube, task)
+        return None
 
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE kicks the task (T1.5)."""
@@ -288,7 +297,10 @@ class TubePolicy(Tubes):
         assert isinstance(job, Task)
         if job.status == BURIED:
             return -DEAD_LETTER
-        return rules.DELIVERED if operations.may_finish(self, job, client) else -NOTDELIVERED
+        if operations.may_finish(self, job, client):
+            return rules.DELIVERED
+        work = n.life.by_id.get(job.id)
+        return -RESTING if work is not None and work.is_resting else -NOTDELIVERED
 
     def begin(self, n: Node, job: Job, work: Life, worker: bytes, client: i64) -> None:
         """[T48] START of the take; its timer is that of its TIMELIMIT (T48.3, W3.3)."""

@@ -103,12 +103,12 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
     n.book.die(job, LETTER)
     if n.events is not None:
         n.events.dead(n.now_ms, job, reason, n.returned(job.id))  # Q10.3
+    if n.has_lives:
+        conclude(n, job, LETTERED, running(n, job), None, reason)  # W7.2
     if isinstance(job, Task):
-        policy_of(n).finish(n, job)
+        policy_of(n).finish(n, job)  # T1.5
     else:
         set_why(job, DEAD)  # Y3.8
-        if n.has_lives:
-            conclude(n, job, LETTERED, running(n, job), None, reason)  # W7.2
         retire(n, job)  # Q10.2
     n.dead_letters += 1
     return dead

@@ -13,6 +13,7 @@ from tuque.core.copies.ack_gc import (
     unheard,
 )
 from tuque.core.life.cancel_update import holds_tick
+from tuque.core.life.start import end_cancelled
 from tuque.core.model.errors import (
     NOJOB,
     NOREACH,
@@ -22,6 +23,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import (
     ACKED,
+    ACTIVE,
     BODYLESS,
     DELIVERED,
     ONCE_QUEUED,
@@ -92,15 +94,18 @@ def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> 
         return done_task(n, job, run, result, client)
     if job.state == ACKED:
         return False
-    life = life_of(n, job.id)
-    if life is not None and client == life.client:
-        life.run_state = RELEASED  # its worker knows
+    work = life_of(n, job.id)
+    if work is not None:
+        if run == 0 and work.run_state == LIVE:
+            run = work.run
+        if client == work.client:
+            work.run_state = RELEASED  # its worker knows
     n.record_done(job, run)
     report_ack(n, job)
-    if life is not None:
-        drop_life(n, job, life)
+    if work is not None:
+        drop_life(n, job, work)
     if n.has_lives:
-        conclude_life(n, job, life, DONE, run, result, b"")
+        conclude_life(n, job, work, DONE, run, result, b"")
     retire_concluded(n, job)
     n.life.in_hand = None
     return True
@@ -145,10 +150,14 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
 
 
 def on_enqueue_of(n: Node, id: bytes) -> bool:
-    """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4)."""
-    life = life_of(n, id)
-    if (life is not None and life.run_state == LIVE) or id in n.life.held:
+    """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4); a flagged one ends (W8.3)."""
+    work = n.life.by_id.get(id)
+    if (work is not None and work.run_state == LIVE) or id in n.life.held:
         return False
+    job = n.jobs.get(id)
+    if work is not None and work.is_cancelled and job is not None and job.state == ACTIVE:
+        end_cancelled(n, job, work)
+        return True
     return on_enqueue(n, id)
 
 

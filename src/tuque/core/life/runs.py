@@ -15,10 +15,12 @@ from tuque.core.life.start import end_cancelled, make_life, new_life, open_job
 from tuque.core.model.errors import (
     CANCELLED_JOB,
     CHANGING,
+    DEAD_LETTER,
     NO_RUN_YET,
     Refusal,
 )
 from tuque.core.model.job import (
+    ACKED,
     ACTIVE,
     DELIVERED,
     LEASED,
@@ -79,20 +81,25 @@ def tell_failure(n: Node, job: Job, failure: Failure) -> None:
 
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     """[Q8, W3] ON COMMAND WORKING id [run]: the run is heard of. `run` 0: none was named."""
+    job = n.jobs.get(id)
+    if job is None or job.state == ACKED:
+        return open_job(n, id)[1]  # W2.2
     task = task_with_runs(n, id)
     if task is not None and (run != 0 or is_at_work(n, id)):
         return keep_at_work(n, task, run, client)
     if task is not None:
         return on_working(n, id, client)
-    life = life_of(n, id)
-    if life is None or (run == 0 and life.run_state != LIVE):
+    work = life_of(n, id)
+    if work is None or (run == 0 and work.run_state != LIVE):
         if is_held(n, id):
             return Refusal(CHANGING)  # W16.1
         if run != 0:
             job, refused = open_job(n, id)
             return refused if job is None else Refusal(NO_RUN_YET)
-        if life is not None and life.is_cancelled and id in n.jobs:
-            return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
+        if work is not None and work.is_cancelled and id in n.jobs:
+            return Refusal(CANCELLED_JOB, (work.cancel_reason,))  # W8.2
+        if work is not None and work.is_dead and job.state == QUEUED:
+            return Refusal(DEAD_LETTER, (job.queue,))  # Q8.5
         return on_working(n, id, client)
     job, refused = open_job(n, id)
     return refused if job is None else keep_at_work(n, job, run, client)
@@ -128,7 +135,8 @@ def is_at_work(n: Node, id: bytes) -> bool:
 def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> Refusal | None:
     """[W3] ON COMMAND PROGRESS: as WORKING, and the latest word replaces the last (W3.4)."""
     if run == 0:
-        return Refusal(NO_RUN_YET)
+        job, refused = open_job(n, id)
+        return refused if job is None else rules.check_run(n.life.by_id.get(id), 0, job.queue)
     refused = on_work(n, id, run, client)
     if refused is not None:
         return refused

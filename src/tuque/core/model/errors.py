@@ -228,8 +228,8 @@ LEASED_WORK: Final = 39
 _is(LEASED_WORK, b"ATWORK", b"Job is leased by a group: commit or release its batch first")
 CANCELLED_JOB: Final = 40  # about: reason
 _is(CANCELLED_JOB, b"CANCELLED", b"Job was cancelled: %s")
-DEAD_LETTER: Final = 41  # about: queue
-_is(DEAD_LETTER, b"DEAD", b"Job is a dead letter of queue %s: DEAD REPLAY it")
+DEAD_LETTER: Final = 41  # about: queue or tube
+_is(DEAD_LETTER, b"DEAD", b"Job is a dead letter in '%s': DEAD REPLAY it")
 RESTING: Final = 42
 _is(RESTING, b"NOTDELIVERED", b"Job waits for its next attempt: it is delivered after its back-off")
 TASK_WORK: Final = 43  # about: tube
@@ -331,6 +331,12 @@ _is(
     GIVEN_AWAY,
     b"LEAVING",
     b"This node leaves the cluster and has given its jobs to others: ask another one",
+)
+NAMELESS: Final = 75
+_is(
+    NAMELESS,
+    b"STALE",
+    b"'-' names no run: name the run at work, the reply to START has it",
 )
 
 # ---- Topics (SPEC T60)

@@ -283,6 +283,9 @@ class Outcome:
         return size if result is None else size + len(result)
 
 
+ATTEMPT_BITS: Final = 0xFFFF << 23  # of a run token
+
+
 def attempt_of(run: i64) -> i64:
     """The attempt of a run token."""
     return run >> 23 & 0xFFFF

@@ -215,7 +215,7 @@ class Policy(Placement):
         """NACK; False: the client may not release it."""
         raise AssertionError("no policy")
 
-    def working(self, n: Node, task: Task, client: i64) -> None:
+    def working(self, n: Node, task: Task, client: i64) -> Refusal | None:
         """WORKING; raises if the client may not extend it."""
         raise AssertionError("no policy")
 

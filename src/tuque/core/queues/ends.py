@@ -196,19 +196,19 @@ def drop_claim(n: Node, id: bytes) -> None:
 
 def end_life(n: Node, job: Job, cause: i64) -> None:
     """[G2] The job leaves the node: what was not concluded before ends as the cause says."""
-    lives = n.life
-    if len(lives.kept) > 0 and job.id in lives.kept:
+    work = n.life
+    if len(work.kept) > 0 and job.id in work.kept:
         leave_life(n, job)  # W14.8
-        if job.id in lives.watchers:
+        if job.id in work.watchers:
             wake_waiters(n, job.id)  # W14.4: now all have confirmed it
-    elif job.id in lives.by_id or (len(lives.watchers) > 0 and job.id in lives.watchers):
+    elif job.id in work.by_id or (len(work.watchers) > 0 and job.id in work.watchers):
         if cause == stats.MOVED:
             leave_life(n, job, False)  # K7.2
-            if job.id in lives.watchers:
+            if job.id in work.watchers:
                 wake_waiters(n, job.id)  # W15.1: another node has it now
         else:
             kind = DONE if cause == stats.GC_ACKED else GONE
-            conclude(n, job, kind, running(n, job), lives.result)
+            conclude(n, job, kind, work.done_run or running(n, job), work.result)
 
 
 def flush_outcomes(n: Node) -> None:
@@ -220,8 +220,8 @@ def flush_outcomes(n: Node) -> None:
 
 def running(n: Node, job: Job) -> i64:
     """The run at work on the job, 0: none."""
-    life = n.life.by_id.get(job.id)
-    return life.run if life is not None and life.run_state == LIVE else 0
+    work = n.life.by_id.get(job.id)
+    return work.run if work is not None and work.run_state == LIVE else 0
 
 
 def record_job(n: Node, job: Job) -> None:

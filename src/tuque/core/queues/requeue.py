@@ -109,8 +109,7 @@ def on_working(n: Node, id: bytes, client: i64 = -1) -> Refusal | None:
     """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. None: accepted."""
     job = n.jobs.get(id)
     if isinstance(job, Task):
-        policy_of(n).working(n, job, client)
-        return None
+        return policy_of(n).working(n, job, client)
     if job is None:
         return Refusal(NOJOB)  # Q8.1
     if job.state != ACTIVE and job.state != QUEUED:

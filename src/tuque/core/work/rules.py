@@ -16,6 +16,7 @@ from tuque.core.model.errors import (
     DELIVERED_OUT,
     FAILED_RUN,
     MANY_STARTS,
+    NAMELESS,
     NO_RUN_YET,
     NOTDELIVERED,
     OVER_RUN,
@@ -136,6 +137,8 @@ def check_run(work: Life | None, run: i64, queue: bytes) -> Refusal | None:
         return Refusal(DEAD_LETTER, (queue,))
     if work is None or work.run == 0:
         return Refusal(NO_RUN_YET)
+    if run == 0:
+        return Refusal(NAMELESS if work.run_state == LIVE else NO_RUN_YET)
     if run == work.run and work.run_state == LIVE:
         return None
     if run == work.run:

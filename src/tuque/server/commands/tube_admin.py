@@ -480,7 +480,7 @@ def task_figures(t: Tubes | None, found: Totals) -> dict[str, object]:
 def vote_figures(s: Server, t: Tubes | None) -> dict[str, object]:
     """The voters that are in force here, and elections of this node (T11.5)."""
     voters = None if t is None else t.ballots.in_force()
-    state = "" if t is None else own_state(s.n, t)
+    state = "" if t is None else own_state(s.n, t, s.idle)
     won = [0] * len(REASONS) if t is None else t.ballots.won_by
     return {
         "tubes_voters": 0 if voters is None else len(voters.rights),

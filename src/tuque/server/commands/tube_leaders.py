@@ -251,7 +251,7 @@ def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
     """What this node knows of a voter: that it votes, or why it cannot (T28.7)."""
     b = t.ballots
     if node_id == s.n.node_id:
-        return own_state(s.n, t)
+        return own_state(s.n, t, s.idle)
     slot = s.n.slot_of.get(node_id)
     if slot is not None and journal_fails(s.n, slot):
         return "journal-fails"
@@ -264,8 +264,8 @@ def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
     return "journal-off" if b.no_journal >> slot & 1 else "votes"
 
 
-def own_state(n: Node, t: Tubes) -> str:
-    """The same of this node; empty if it is no voter (T11.5)."""
+def own_state(n: Node, t: Tubes, idle: str) -> str:
+    """The same of this node; empty if it is no voter (T11.5). `idle`: why it does no work."""
     b = t.ballots
     voters = b.in_force()
     if voters is None or n.node_id not in voters.rights:
@@ -274,6 +274,6 @@ def own_state(n: Node, t: Tubes) -> str:
         return "journal-fails"
     if not may_vouch(n, t):
         if n.is_double:
-            return "conflict"
+            return idle or "conflict"
         return "asking" if b.is_asking and b.right > 0 else "lost-right"
     return "journal-off" if n.records is None else "votes"

@@ -44,8 +44,9 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.proto.resp import array_head, int_reply, put_bulk
 
-BAD_RUN: Final = b"ERR invalid run token"
-UNDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"
+BAD_RUN: Final = b"ERR invalid run token '%s'"
+UNDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet: GETJOB delivers it after its delay"
+RUN_SHOWN: Final = 64  # bytes of a word that is no run token
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
 LONG_PROGRESS: Final = b"ERR PROGRESS takes at most 4096 bytes"
 BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed or timeout"
@@ -68,7 +69,8 @@ def run_in(s: Server, word: bytes, of: bytes = b"") -> i64:
     """The run token in the word; 0 for `-`; or raise. `of`: the id, if it is one of several."""
     run = s.tokens.run_in(word)
     if run < 0:
-        raise ArgError(BAD_RUN if len(of) == 0 else b"%s of %s" % (BAD_RUN, of))
+        error = BAD_RUN % word[:RUN_SHOWN]
+        raise ArgError(error if len(of) == 0 else b"%s of %s" % (error, of))
     return run
 
 

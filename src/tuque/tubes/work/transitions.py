@@ -30,6 +30,7 @@ from tuque.core.model.task import (
     with_pri,
 )
 from tuque.core.model.work import (
+    ATTEMPT_BITS,
     NO_RUN,
     NO_TERMS,
     RELEASED,
@@ -94,6 +95,16 @@ def run_of_take(task: Task, life: Life | None) -> i64:
     """The token of the run that this take may have (T48.3)."""
     failed: i64 = 0 if life is None else life.failed
     return run_of(failed + 1, min(i64(task.delivered_count), STARTS_MAX), task.token % TAKES)
+
+
+def ran_last(task: Task, run: i64) -> bool:
+    """[T48] Whether the run is that of the last take, which is over (T48.6); 0: no run was named.
+
+    Its attempt may have failed since: all else of the token says which take it was.
+    """
+    if run == 0 or task.status == TAKEN:
+        return False
+    return (run ^ run_of_take(task, None)) & ~ATTEMPT_BITS == 0
 
 
 def goes_on(task: Task, life: Life) -> bool:

@@ -257,7 +257,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
     b"WORKING": """
 - Q8.1 Not an id: `-BADID Invalid Job ID format.` Unknown: `-NOJOB Job not known in the context
   of this node.`
-- Q8.2 Acked: `-ACKED Job is already acknowledged.`
+- Q8.2 Acked: `-ACKED Job is already acknowledged.` An end that is kept: as in W2.2.
 - Q8.3 Not delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to
   extend.` A node alone goes by its own deliveries.
   - (cluster) Another holder may have delivered the job and died before it announced that (V4.6).
@@ -266,12 +266,14 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - Q8.4 More than half of the job's TTL is over: `-TOOLATE Half of job TTL already elapsed, you
   are no longer allowed to postpone the next delivery.`
 - Q8.5 If the job is queued again, it is dequeued (G4). The due time of an ALO job becomes the
-  later of its old value and now + retry + J.
+  later of its old value and now + retry + J. A dead letter that nobody took stays in its queue:
+  `-DEAD` (W2.2).
 - Q8.6 The reply is the retry time in seconds. (cluster) WORKING with the time left goes to all
   other holders.
 - W3.1 The run is not the one at work: `-STALE`, with the reason. A run token that cannot be
-  read: `-ERR invalid run token`, of several ids `-ERR invalid run token of <id>`. `-` is no run:
-  then WORKING works as in Q8, and for a running job on its run.
+  read: `-ERR invalid run token '<word>'`, of several ids `-ERR invalid run token '<word>' of
+  <id>`. `-` is no run: then WORKING works as in Q8, and for a running job on its run. PROGRESS
+  and FAIL with it get `-STALE`, or the error of W2.2.
 - W3.2 The run is silent RETRY from now. WORKING never answers TOOLATE to a run within its time
   limit.
 - W3.3 A run that lasts longer than TIMELIMIT fails with the cause `timeout` and the reason `ran

@@ -48,8 +48,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   - Messages of other nodes about a job do nothing to a task, except T1.12. An ack or end (A4,
     A10) and a question (K5.2) are answered as for an unknown job; other messages are not
     answered.
-- T1.5 ENQUEUE kicks a buried task, DELJOB deletes, DEADLETTER to a queue acks the task; DEQUEUE
-  does nothing.
+- T1.5 ENQUEUE kicks a buried task, DELJOB deletes, DEADLETTER to a queue ends the task (W7.2);
+  DEQUEUE does nothing.
 - T1.6 LEASE OPEN, STAGE and DEADLETTER to a tube are refused: `-ERR '<name>' is a tube: ...`. So
   is LEASE NEXT of a group with a queue that became a tube (Y2.8).
 - T1.7 SHOW, JSCAN, QLEN, QPEEK, QSTAT, QSCAN and PAUSE treat tubes as queues: READY is queued;
@@ -403,13 +403,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T28.6 CLUSTER FORGET of a voter is refused:
   `-ERR node <id> votes: CLUSTER VOTERS REMOVE <id> first`.
 - T28.7 VOTERS replies with names and values: list (its number; 0 without one), origin, right (of
-  this node), voters (of each: id, address, right, and votes, asking (T29.3), conflict (K1.3, of
-  the node that replies), lost-right, journal-off, journal-fails (J6, K4.5: at all nodes and as
-  long as that holds) or unreachable), unsettled (up to 20 tubes that keep this node from
-  agreeing), lease-timeouts (the shortest and the longest `tube-lease-timeout` of the voters, as
-  far as known: if they differ, the log warns once; 0 and 0 without a list) and others (nodes that
-  use a list of another origin, each with that origin). CLUSTER FORGET, once the network is cut,
-  parts two clusters that met; CLUSTER RESET of one cluster's nodes joins them.
+  this node), voters (of each: id, address, right, and votes, asking (T29.3), conflict, forgotten
+  or unmet (C3.11, of the node that replies), lost-right, journal-off, journal-fails (J6, K4.5:
+  at all nodes and as long as that holds) or unreachable), unsettled (up to 20 tubes that keep
+  this node from agreeing), lease-timeouts (the shortest and the longest `tube-lease-timeout` of
+  the voters, as far as known: if they differ, the log warns once; 0 and 0 without a list) and
+  others (nodes that use a list of another origin, each with that origin). CLUSTER FORGET, once
+  the network is cut, parts two clusters that met; CLUSTER RESET of one cluster's nodes joins
+  them.
 - T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of the
   newer disk epoch: then changes that were answered may be lost, as if a majority had lost its
   disks. By `ask` a voter of three that starts while another one is down does not vote until that

@@ -13,8 +13,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W2.1 A word that is no job id: `-BADID Invalid Job ID format.`, and nothing begins. WORKER has
   1 to 255 bytes. Without WORKER, the connection is the worker.
 - W2.2 Unknown: `-NOJOB`. Ended: `-ACKED` or `-CANCELLED`. Waits for copies: `-NOTDELIVERED`. A
-  task of a tube: an error. Leased: `-ATWORK`. Dead: `-DEAD Job is a dead letter of queue
-  <queue>: DEAD REPLAY it`.
+  task of a tube: an error. Leased: `-ATWORK`. Dead: `-DEAD Job is a dead letter in
+  '<queue>': DEAD REPLAY it`.
 - W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
   A job that is queued again after its RETRY may still be started; it leaves the queue.
 - W2.4 At work: the same worker gets the same run again. Any other one gets `-ATWORK Job is at
@@ -24,12 +24,13 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   time-limit-ms]` or the error. `of` and `time-limit-ms` are 0 without ATTEMPTS and TIMELIMIT.
 """,
     b"DONE": """
-- W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task of a
-  tube. The reply is how many ended at this node now: 0 also of a job of a queue that it does not
-  know, which ends at who knows it (W14.6). Of a task the leader replies (T17.8).
+- W7.1 The job ends as ACKJOB would end it, whichever run is named, `-` too; so does a task
+  of a tube, where T1.4 or T48.6 lets it. The reply is how many ended at this node now: 0 also of
+  a job of a queue that it does not know, which ends at who knows it (W14.6). Of a task the leader
+  replies (T17.8).
 - W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason. ACKJOB
   and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead` with its
-  reason. The first outcome stays.
+  reason, also of a task. The first outcome stays.
 - W7.3 With KEEP 0 only those who wait at that moment get the result. That a job was cancelled is
   known until its holders have confirmed it, also after a restart (W13.8); that it is gone, until
   then or until the node restarts.
@@ -41,11 +42,12 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W7.5 (cluster) Such a result goes to the other holders anyway, with the acks of that moment:
   each keeps it within its own `results-max-bytes`. So it does from a node without the job
   (W14.6).
-- T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP, are among the changes
-  that followers and new replicas get (T18.2); each node keeps them within its own
-  `results-max-bytes`. The leader shows them once as many nodes have them as SYNC asks. A
-  follower with a complete replica shows them if two are enough; else it asks (W15). If it gets
-  the task from the next leader, it drops the end.
+- T48.6 DONE acks the task (T1.4). So it does one that is READY, DELAYED or BURIED again, if it
+  names the run of its last take: work that was done is done. Its outcome and result, kept for
+  KEEP, are among the changes that followers and new replicas get (T18.2); each node keeps them
+  within its own `results-max-bytes`. The leader shows them once as many nodes have them as SYNC
+  asks. A follower with a complete replica shows them if two are enough; else it asks (W15). If it
+  gets the task from the next leader, it drops the end.
 """,
     b"FAIL": """
 - W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run. REASON over 2048 bytes
@@ -76,7 +78,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   `job-cancel id run` at once, also when the run is over for another reason. It gets none when
   the job passes to another node (K7.2): there the run continues.
 - W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
-  RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.
+  RELEASE, NACK, ENQUEUE, FAIL, or when its RETRY is over. DONE still makes it done: the result
+  is true.
   - If that result is kept, the reason of the outcome is that of the CANCEL, or `cancelled` if it
     gave none: so who follows it can stop there.
 - W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended), null (unknown) or
