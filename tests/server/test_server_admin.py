@@ -88,7 +88,7 @@ def test_config_set(world: World) -> None:
     for text in (str(2**63), "9" * 5_000):
         shown = text if len(text) < 20 else "9" * 256 + "... (5000 characters)"
         assert world("CONFIG SET maxclients " + text) == wrong(
-            f"Invalid argument '{shown}' for CONFIG SET 'maxclients'"
+            f"Invalid argument '{shown}' for CONFIG SET 'maxclients'; allowed: 1..10000000"
         )
 
 

@@ -672,7 +672,7 @@ def test_the_last_run_ends_after_the_time_of_the_job(world: World, kind: str) ->
 @pytest.mark.parametrize("kind", ["queue", "tube"])
 def test_a_flagged_job_ends_uncounted(world: World, kind: str) -> None:
     """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
-    RELEASE, NACK, FAIL, or when its RETRY is over.
+    RELEASE, NACK, ENQUEUE, FAIL, or when its RETRY is over.
     """
     make(world, kind)
     failed, silent = world.add(ATTEMPTS=2, KEEP=900), world.add(ATTEMPTS=2, KEEP=900)
