@@ -285,7 +285,9 @@ def test_a_process_over_its_time_limit_is_ended(
 def test_the_next_attempt_begins_beside_a_thread_over_its_limit(
     client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
-    """U2.10 the next one may begin, and what the old run returns later is not taken."""
+    """U2.10 In all cases the attempt has failed at the limit (U2.11), the next one may begin, and
+    what the old run returns or raises later goes to a line in the log only.
+    """
     tasks.late_at_first.enqueue("x", "go")
     worker = start_worker("-c", "2")
     until(lambda: did() == ["begin x", "begin x"])
