@@ -47,7 +47,9 @@ def set_timeout(world: VotesWorld, i: int, timeout_ms: int) -> None:
 
 
 def test_pulses_do_not_wait_for_heartbeats() -> None:
-    """T25.1 each second if no tube is known, a node sends TUBE-PULSE to the others"""
+    """T25.1 A node sends TUBE-PULSE to the others each eighth of T, each second if it knows no
+    tube.
+    """
     world = leased()
     assert pulses(world, 0, 1, 10_000) == pulses(world, 1, 0, 10_000) == 40
     world = VotesWorld(3, makes=False, tube_lease_timeout=LEASE_MS)
@@ -59,7 +61,7 @@ def test_pulses_do_not_wait_for_heartbeats() -> None:
     "timeouts", [{0: 16_000}, {1: 16_000, 2: 16_000}, {0: 3_600_000, 1: 3_600_000}]
 )
 def test_a_tube_runs_while_the_voters_have_unequal_timeouts(timeouts: dict[int, int]) -> None:
-    """T25.1 Each eighth of the shortest T of a voter that it knows (at first its own)"""
+    """T25.1 T is the shortest of the known voters, at first its own."""
     world = leased()
     for i, timeout_ms in timeouts.items():
         set_timeout(world, i, timeout_ms)
@@ -78,7 +80,7 @@ def test_a_tube_runs_while_the_voters_have_unequal_timeouts(timeouts: dict[int, 
 
 
 def test_a_lost_leader_is_replaced_where_timeouts_are_unequal() -> None:
-    """T25.1 Candidates (T27) wait by that T, too."""
+    """T25.1 Candidates (T27) wait by that T."""
     world = leased()
     set_timeout(world, 1, 40_000)
     set_timeout(world, 2, 40_000)
