@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, Final
 
 from sim.engine.plan import Op, Plan
@@ -21,7 +20,7 @@ from tuque.tubes.election import (
 from tuque.tubes.leadership import activate, catalog_in, switchover
 from tuque.tubes.log import leader, send, vote_state
 from tuque.tubes.log.send import record_home
-from tuque.tubes.log.vote_state import seat_of, stand_of
+from tuque.tubes.log.vote_state import stand_of
 from tuque.tubes.model.tube import Move, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
@@ -140,21 +139,6 @@ def votes_go_to_stale_copies() -> list[Patch]:
         return YES if answer == BETTER else answer
 
     return everywhere(sound, answer_to)
-
-
-def resignations_are_replaced() -> list[Patch]:
-    """That a candidate which lost gives up replaces that of the leaver that one stands with."""
-    sound = lease.on_stand
-
-    def on_stand(n: Node, t: Tubes, slot: int, tube: Tube, at: Any) -> None:
-        sound(n, t, slot, tube, at)
-        sender = n.peers[slot].node_id
-        given_up = at.epoch if at.node == sender else at.epoch - 1
-        seat = seat_of(tube)
-        if not at.is_up and seat.resigned_epoch <= given_up:
-            seat.resigned_epoch, seat.resigned_node = given_up, sender
-
-    return everywhere(sound, on_stand)
 
 
 def votes_are_given_twice() -> list[Patch]:
@@ -460,26 +444,6 @@ def behind(seed: int, **options: Any) -> Plan:
     return order(plan)
 
 
-def leavers(seed: int) -> Plan:
-    """Leaders are told to leave while messages of single links are late (house of three)."""
-    plan = Plan(seed=f"leavers {seed}", nodes=3, chaos_ms=30_000, policy="always")
-    plan.failover, plan.node_timeout_ms, plan.faults = True, 1_000, ["leaving", "slow"]
-    c = Random(plan.seed)
-    tube = {"tube": "t0", "type": "fifottl", "node": 0, "sync": 2, "capacity": 0}
-    plan.ops.append(Op(0, "tube", tube))
-    plan.sync_us = c.choice([500, 20_000, 100_000])
-    add = {"client": "j", "node": 0, "queue": "q", "retry": 5, "ttl": 120, "repl": 1}
-    plan.ops.append(Op(60, "add", add))
-    for k, at_ms in enumerate(range(5_000, 26_000, 7_000)):
-        plan.ops.append(Op(at_ms, "away_and_back", {"node": k, "for_ms": 6_000}))
-        for _ in range(8):
-            a, b = c.sample(range(3), 2)
-            late_ms, for_ms = c.choice([50, 200, 700]), c.choice([100, 500])
-            args = {"a": a, "b": b, "extra_ms": late_ms, "for_ms": for_ms}
-            plan.ops.append(Op(at_ms + c.randrange(-500, 2_500), "slow", args))
-    return order(plan)
-
-
 def behind_in_sync(seed: int) -> Plan:
     """The same, with calls that wait until two nodes have the change."""
     return behind(seed, sync=2)
@@ -503,7 +467,6 @@ HOME_FLAWS: Final = [
     Flaw("t43", "a lease outlasts promises", leases_outlast_promises, 10, unlike_timeouts),
     Flaw("t44", "a promise is broken", promises_are_broken, 10, half_hidden),
     Flaw("t45", "a promise ends with a start", promises_end_with_a_start, 20, starts_and_votes),
-    Flaw("t47", "a resignation is replaced", resignations_are_replaced, 100, leavers),
     Flaw("t46", "an old disk is trusted", old_disks_are_trusted, 10, old_disk),
 ]
 HOME_RULES: Final = {
@@ -511,5 +474,4 @@ HOME_RULES: Final = {
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
     "t48": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
     "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice", "t46": "tube-sync",
-    "t47": "tube-home",
 }  # fmt: skip

@@ -24,7 +24,6 @@ from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.partitions import Ring
 from tuque.tubes.policies.unique import Uniques
 from tuque.tubes.policy import TubePolicy
-from tuque.tubes.tasks import timers
 from tuque.tubes.work import transitions
 
 
@@ -197,15 +196,6 @@ def links_tell_no_topics() -> list[Patch]:
     return everywhere(topics.topics_link_up, topics_link_up)
 
 
-def silence_counts_at_once() -> list[Patch]:
-    """A new leader counts the time in which nobody could hear the workers."""
-
-    def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-        return False
-
-    return everywhere(timers.has_more_time, has_more_time)
-
-
 def keyed_tube(
     seed: str, options: dict[str, Any], habits: dict[str, Any], idle_ms: int = 60
 ) -> Plan:
@@ -357,7 +347,6 @@ KEY_FLAWS: Final = [
     Flaw("k14", "results are those of others", results_are_mixed_up, 5, groups_move),
     Flaw("k15", "a topic's jobs are not one record", later_jobs_are_not_recorded, 5, topics_cut),
     Flaw("k16", "links tell no subscriptions", links_tell_no_topics, 5, topics_cut),
-    Flaw("k17", "silence counts without a leader", silence_counts_at_once, 5, short_times),
     Flaw("k18", "UPDATEJOB of a task does nothing", edits_do_nothing, 5, edited),
 ]
 KEY_RULES: Final = {
@@ -365,5 +354,5 @@ KEY_RULES: Final = {
     "k5": "task-held", "k6": "task-stuck", "k7": "task-attempts", "k8": "task-lost",
     "k9": "task-ended", "k10": "schedule-twice", "k11": "schedule-missed", "k12": "group-open",
     "k13": "group-early", "k14": "group-results", "k15": "topic-lost", "k16": "topic-apart",
-    "k17": "task-held", "k18": "task-edit",
+    "k18": "task-edit",
 }  # fmt: skip

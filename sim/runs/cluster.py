@@ -188,7 +188,8 @@ class Cluster(Ground):
             self.world.at((start_ms + op.at_ms) * 1000, partial(self.apply, op))
         self.wait_ms(self.plan.chaos_ms)
         self.heal()
-        self.wait_ms(HEAL_MS - LOOKS_MS)
+        noticed_ms = self.plan.node_timeout_ms  # a link that is open at one end only ends by then
+        self.wait_ms(max(HEAL_MS, noticed_ms + 2_000) - LOOKS_MS)
         self.again.judge_queues(False)
         self.wait_ms(LOOKS_MS)
         self.again.judge_queues(True)

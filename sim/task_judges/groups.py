@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.task_judges.facts import DRIFT, TaskTube
+from sim.task_judges.facts import CRASHES_MAX, DRIFT, TaskTube
 from tuque.core.model.task import Task
 from tuque.tubes.entries.group import OPEN, GroupEntry
 
@@ -25,10 +25,12 @@ class Child:
         self.id = b""
         self.asked: set[bytes] = set()  # what clients asked for that ends it
         self.results: set[bytes] = set()
+        self.begun = 0  # runs that a client asked for
 
     def may_be_over(self, now_us: int) -> bool:
         """Whether somebody or something may have ended it."""
-        return bool(self.asked) or now_us > self.until_us
+        is_crashed = self.begun >= CRASHES_MAX  # W6.7: each may have been silent
+        return bool(self.asked) or is_crashed or now_us > self.until_us
 
 
 class Group:

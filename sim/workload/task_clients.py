@@ -163,6 +163,7 @@ class TaskWorker(TaskClient):
 def end_child(who: Script, child: Child, id: bytes) -> Steps:
     """A run of a child: done, failed for good, cancelled, deleted, or silent."""
     worker = b"c-%s-%d" % (who.name.encode(), who.serial)
+    child.begun += 1
     reply = yield Say([b"START", b"WORKER", worker, id])
     if not isinstance(reply, list) or not isinstance(reply[0], list):
         return

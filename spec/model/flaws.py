@@ -128,6 +128,7 @@ KNOWN: Final[dict[str, tuple[str, int]]] = {
     "lame_votes_count": ("", 20323),
     "vote_echoes_all": ("vote_echoes_all", 2403),
     "vote_not_durable": ("vote_not_durable", 18),
+    "confirms_without_right": ("", 22530),
 }
 
 # Looked for in long runs, but no failure if they are not found: `given_to_one` is found by a walk

@@ -9,7 +9,7 @@ from spec.model.leadership import may_stand
 from spec.model.leases import Cluster, is_running, vouches
 from spec.model.lists import force_tube
 from spec.model.state import BrokenError, Key, Node
-from spec.model.walks import Walk, parted
+from spec.model.walks import Walk, has_newer, has_right, parted
 
 LIMIT: Final = 40  # timeouts in which a cluster is well again after all faults
 ELECTED: Final = 5  # in which a tube has a leader whose voters are well
@@ -73,6 +73,7 @@ class Healing:
             for x in self.w.nodes:
                 walk.change(x, is_calm=True)
             if ticks > 0 and ticks % (8 * walk.ticks) == 0:
+                self.restart_newer()
                 walk.force_some()
                 self.force_tubes()
                 self.drop_doubles()
@@ -128,6 +129,19 @@ class Healing:
                     x.disk.tubes.pop(key, None)
                     x.views.pop(key, None)
                     x.is_dirty = True
+
+    def restart_newer(self) -> None:
+        """[T28] A node without a journal cannot be named: stopped, it has no copy (T28.8)."""
+        lists = {id(x.disk.list): x.disk.list for x in self.w.nodes}
+        if len(lists) > 1:
+            return
+        voters = self.w.nodes[0].disk.list
+        named = [x for x in self.w.nodes if x.id in voters.voters and has_right(self.w, x, voters)]
+        for x in self.w.nodes:
+            if not x.has_journal and 0 < len(named) < voters.majority():
+                if has_newer(named, [x], voters.family):
+                    self.walk.crash(x, is_power=False)
+                    self.walk.restart(x)
 
     def force_tubes(self) -> None:
         """[T21] TUBE HOME FORCE of a tube of which no voter has a copy, all nodes being here."""

@@ -69,8 +69,8 @@ class Judge:
             copies = [x.disk.tubes[key] for x in named if key in x.disk.tubes]
             log = max(copies, key=Copy.newest).log if copies else ()
             self.kept(key, log)
-            if not log:
-                del self.ruled[key]
+            if not log or all(copy.family != family for copy in copies):
+                del self.ruled[key]  # nobody named knows that these lists chose its leader
 
     def kept(self, key: Key, log: tuple[Entry, ...]) -> None:
         """[T21] Of a tube that was forced only this is left."""

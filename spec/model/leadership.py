@@ -55,7 +55,7 @@ def pulse(w: Cluster, x: Node) -> None:
                 x.last.get(other, NEVER),
                 x.timeout,
                 is_voter,
-                x.asking,
+                x.asking and x.disk.right > 0,  # T28.4: without a right it must be added again
                 x.is_leaving,
                 x.disk.right,
                 mark,
@@ -70,11 +70,11 @@ def word_of(w: Cluster, x: Node, copy: Copy) -> Word:
     """What a pulse says of the tube."""
     view = x.view(copy.key)
     epoch, node = copy.vote()
-    is_up = node == x.id and view.role != NONE and view.epoch == epoch
-    is_led = is_up and view.role == LEADS
-    if view.turned != (epoch, node, is_up):
+    up = is_up(x, copy, view)
+    is_led = up and view.role == LEADS
+    if view.turned != (epoch, node, up):
         w.turns += 1
-        view.turn, view.turned = w.turns, (epoch, node, is_up)
+        view.turn, view.turned = w.turns, (epoch, node, up)
     has_led = copy.leader == x.id and copy.copy == copy.led  # T25.6: until another node leads
     if not is_led and not (view.epoch == copy.led or copy.given > 0):
         has_led = False  # T27.5
@@ -90,14 +90,21 @@ def word_of(w: Cluster, x: Node, copy: Copy) -> Word:
         0 if safe is None else safe.given,
         epoch,
         node,
-        is_up,
+        up,
         copy.led if has_led else 0,
         is_led,
         view.turn,
+        (copy.led, copy.leader),
         copy.log if has_led else (),
         settled,
         got,
     )
+
+
+def is_up(x: Node, copy: Copy, view: View) -> bool:
+    """[T24] Whether this node leads the tube, or asks for votes (T24.2)."""
+    epoch, node = copy.vote()
+    return node == x.id and view.role != NONE and view.epoch == epoch
 
 
 def on_pulse(w: Cluster, x: Node, m: Pulse) -> None:
@@ -149,25 +156,34 @@ def on_word(w: Cluster, x: Node, m: Pulse, word: Word) -> None:
     view.floor = max(view.floor, word.epoch)
     if word.settled is not None and word.is_up and word.node == src:
         view.settled, view.settled_epoch, view.settled_by = word.settled, word.epoch, src
+    hear_lost(w, x, copy, view, m, word.epoch)
+    hear_leader(x, copy, view, m, word)
     if word.turn > view.turns.get(src, 0):  # T24.2: each change is told once
         view.turns[src] = word.turn
         hear_step_down(w, copy, view, src, word)
-    hear_lost(w, x, copy, view, m, word.epoch)
-    if word.is_led and word.led > copy.led:
-        copy.led, copy.leader = word.led, src  # T24.1
-        view.heard_said = m.said
-        if view.role != NONE and view.epoch < word.led:
-            step_down(x, view)
-        write(x)
     if view.role == LEADS:
         hear_vote(w, x, view, src, word)
     take_copy(x, copy, view, word)
     has_led = view.role == LEADS or (copy.leader == x.id and copy.copy == copy.led)
     is_sure = not m.asking or w.flaw == "asker_confirms"
+    has_right = m.right == x.disk.list.voters.get(src, 0)  # T28.5
+    is_sure = is_sure and (has_right or w.flaw == "confirms_without_right")
     if has_led and word.got[0] == copy.copy and is_sure:
         at = (src, 0 if w.flaw == "lost_disk_confirms" else m.disk)
         view.got[at] = max(view.got.get(at, 0), min(word.got[1], len(copy.log)))
         answer(w, x, copy)
+
+
+def hear_leader(x: Node, copy: Copy, view: View, m: Pulse, word: Word) -> None:
+    """[T24] The newest leader that the sender knows, itself or another node (T17.1, T24.1)."""
+    if word.leader[0] <= copy.led:
+        return
+    if word.is_led:
+        view.heard_said = m.said
+    copy.led, copy.leader = word.leader
+    if view.role != NONE and view.epoch <= copy.led:
+        step_down(x, view)
+    write(x)
 
 
 def hear_step_down(w: Cluster, copy: Copy, view: View, src: int, word: Word) -> None:
@@ -189,7 +205,8 @@ def hear_lost(w: Cluster, x: Node, copy: Copy, view: View, m: Pulse, epoch: int)
     voted, node = copy.vote()
     if node != m.src or epoch >= voted or m.said <= view.heard_said:
         return
-    if (copy.voted >= copy.led or epoch == 0) and w.flaw != "lost_candidate_binds":
+    is_own_vote = (copy.voted, copy.voted_for) == (voted, node)
+    if (is_own_vote or epoch == 0) and w.flaw != "lost_candidate_binds":
         view.resigned, view.resigned_by = voted, m.src
 
 

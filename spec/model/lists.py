@@ -83,11 +83,14 @@ def take_list(w: Cluster, x: Node, new: VoterList, right: int) -> None:
     for key, copy in list(x.disk.tubes.items()):
         if copy.copy == 0 and key[1] != new.birth() and x.view(key).role != LEADS:
             del x.disk.tubes[key], x.views[key]  # T27.8: known by a vote of the list before alone
-    x.disk.list, x.disk.right = new, right
+    old, x.disk.list, x.disk.right = x.disk.list, new, right
     x.growing = ()
     x.lame_at = {}
     for view in x.views.values():
         view.surveyed_at = NEVER
+        if w.flaw != "confirms_without_right":
+            kept = {v for v, right in old.voters.items() if new.voters.get(v, 0) == right}
+            view.got = {at: got for at, got in view.got.items() if at[0] in kept}  # T28.5
         if view.role == ASKS:
             lose(view)
     x.is_dirty = True

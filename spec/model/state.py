@@ -89,8 +89,8 @@ class Copy:
         return other
 
     def vote(self) -> tuple[int, int]:
-        """[T24] The last vote, or the leader under a higher epoch."""
-        if self.voted >= self.led:
+        """[T24] The last vote, or the leader under an epoch not below it (T24.1)."""
+        if self.voted > self.led:
             return self.voted, self.voted_for
         return self.led, self.leader
 
@@ -183,6 +183,7 @@ class Word(NamedTuple):
     led: int  # under this epoch the sender leads or has led it; 0: another one does
     is_led: bool
     turn: int  # grows whenever vote, or is_up, is another one
+    leader: tuple[int, int]  # the highest epoch of a leader that the sender knows, and which
     log: tuple[Entry, ...]
     settled: VoterList | None
     got: tuple[int, int]  # what the disk of the sender has

@@ -85,6 +85,7 @@ class Walk:
         self.cut: set[tuple[int, int]] = set()
         self.olds: dict[int, list[Disk]] = {}
         self.broken: int | None = None  # its disk was old or lost; one at a time
+        self.broken_of = 0  # by whose list it voted then
         self.dead: set[int] = set()  # by the word of the operator
         letters = ALL_FAULTS
         if profile:
@@ -371,17 +372,19 @@ class Walk:
             own = x.disk.own.family
             tubes = [one.family for d in (x.disk, *olds) for one in d.tubes.values()]
             olds = [] if own in tubes else olds
+        if list(x.disk.list.voters) == [x.id]:
+            olds = []  # it shrank to this node: nobody else knows what was done since
         if not x.has_journal:
             new_disk(self.w, x)
             self.seen["no journal"] += 1
         elif "w" in letters and rng.random() < self.faults.wipe and self.broken is None:
+            self.broken, self.broken_of = x.id, x.disk.list.family
             new_disk(self.w, x)
-            self.broken = x.id
             self.olds[x.id] = []
             self.seen["lost disks"] += 1
         elif olds and rng.random() < 0.5 and self.broken is None:
+            self.broken, self.broken_of = x.id, x.disk.list.family
             x.disk = rng.choice(olds).twin()
-            self.broken = x.id
             self.seen["old disks"] += 1
         x.safe = x.disk.twin()
         start(self.w, x)
@@ -399,10 +402,13 @@ class Walk:
         if self.broken is None:
             return
         x = self.w.nodes[self.broken]
-        others = [y for y in self.w.nodes if y.disk.list.family == x.disk.list.family]
-        newest = max((y.disk.list for y in others), key=lambda one: (one.forced, one.number))
+        lists = [y.disk.list for y in self.w.nodes if y.disk.list.family == self.broken_of]
+        if not lists:
+            self.broken = None
+            return
+        newest = max(lists, key=lambda one: (one.forced, one.number))
         is_well = x.disk.list is newest and vouches(self.w, x, newest)
-        if x.is_up and not x.asking and (is_well or len(newest.voters) == 0):
+        if x.is_up and not x.asking and (is_well or x.id not in newest.voters):
             self.broken = None
 
     def wake(self, x: Node) -> None:

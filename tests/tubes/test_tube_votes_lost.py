@@ -12,7 +12,7 @@ from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote
 from tuque.core.repair.drain import set_leaving
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.voters import may_vouch
-from tuque.tubes.log.vote_state import stand_of
+from tuque.tubes.log.vote_state import seat_of, stand_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.voter_state import FORCE_ELECTIONS, FORCE_GAP, PROMISED, YES
 
@@ -50,6 +50,20 @@ def test_an_older_word_of_a_leader_ends_no_promise() -> None:
     world.send(0, 2, vote_of(world, 2, 1))  # sent before that
     assert stand_of(world.tube(2)) == (3, world.id(0))
     assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
+
+
+def test_a_leader_with_an_old_disk_binds_nobody() -> None:
+    """T25.4 It ends when that node neither leads nor asks for votes, and sends a vote: for
+    itself
+    """
+    world = VotesWorld(3)
+    tube = world.tube(2)
+    tube.epoch = 3  # another node has named node 0 leader under the third epoch
+    assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
+    world.cut(0, 2)
+    world.link(0, 2)  # it tells node 0 of that epoch, which does not lead under it
+    assert stand_of(tube) == stand_of(world.tube(0)) == (3, world.id(0))
+    assert asked(world, 1, 2, 5, is_survey=True) == YES
 
 
 def test_those_that_leave_are_candidates_last() -> None:
@@ -188,3 +202,37 @@ def test_one_that_gets_a_majority_of_rights_asks_at_once() -> None:
     world.pass_ms(TIMEOUT_MS // 4)
     assert any(isinstance(m, TubeVote) for a, _, m in world.heard() if a == 2)
     assert world.runs_at() in ([1], [2])
+
+
+def test_one_that_lost_votes_for_the_winner_of_its_epoch() -> None:
+    """T24.1 its last vote, or the leader that it knows if that one has no lower epoch"""
+    world = VotesWorld(3)
+    seat = seat_of(world.tube(1))
+    for other in (0, 2):
+        world.hold(1, other)
+    seat.voted_epoch, seat.voted_node, seat.asked_epoch = 2, world.id(1), 2
+    assert not world.move(0, 2)
+    world.settle()
+    for other in (0, 2):
+        world.release(1, other)
+    world.settle()
+    assert stand_of(world.tube(1)) == stand_of(world.tube(2)) == (2, world.id(2))
+    world.forget_heard()
+    world.isolate(0)
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert world.runs_at() == [2], "its vote counts for the leader"
+    assert not any(isinstance(m, TubeVote) for _, _, m in world.heard())
+
+
+def test_one_that_gets_a_vote_and_does_not_lead_answers() -> None:
+    """T24.2 One that gets a vote and neither leads nor asks answers with its own."""
+    world = VotesWorld(3)
+    assert not world.move(0, 1)
+    world.settle()
+    tube = world.tube(0)
+    for sender, answers in ((2, [(2, world.id(1))]), (1, [])):
+        world.forget_heard()
+        vote = StandAt(tube.name, tube.maker, tube.made_ns, 1, world.id(0), False, 0)
+        world.send(sender, 0, TubeStands(False, [vote]))
+        found = [m.stands for a, b, m in world.heard(TubeStands) if (a, b) == (0, sender)]
+        assert [(at.epoch, at.node) for stands in found for at in stands] == answers

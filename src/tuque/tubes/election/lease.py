@@ -247,11 +247,22 @@ def tell_all_stands(n: Node, t: Tubes, slot: i64) -> None:
 
 
 def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
-    """[T24] ON RECV TUBE-STANDS: who stands with whom (T24.2)."""
+    """[T24] ON RECV TUBE-STANDS: who stands with whom (T24.2).
+
+    The sender may have learned of a tube after this node stepped down. An answer names another
+    node than the one that gets it, so no answer is answered.
+    """
+    answers: list[StandAt] = []
     for at in m.stands:
         tube = t.by_name.get(at.name)
-        if tube is not None and tube.maker == at.maker and tube.made_ns == at.made_ns:
-            on_stand(n, t, slot, tube, at)
+        if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
+            continue
+        on_stand(n, t, slot, tube, at)
+        if at.node == n.node_id and not is_up(n, tube):
+            if stand_of(tube)[1] != n.peers[slot].node_id:
+                answers.append(stand_at(n, tube))
+    if len(answers) > 0:
+        say(n, slot, TubeStands(False, answers))
 
 
 def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
@@ -272,7 +283,7 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         vote.settled_epoch = at.epoch
         vote.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    is_own = vote.voted_node == sender and vote.voted_epoch >= tube.epoch
+    is_own = vote.voted_node == sender and stand_of(tube) == (vote.voted_epoch, sender)
     if is_own and at.epoch < vote.voted_epoch:
         given_up = vote.voted_epoch  # T25.4: it has lost its disk since
     # The word of the node that this one votes for is not replaced by the word of another node

@@ -24,10 +24,10 @@ def seat_of(tube: Tube) -> Seat:
 def stand_of(tube: Tube) -> tuple[i64, bytes]:
     """[T24] The epoch and the node that this one stands with (T24.1).
 
-    That is its last vote, unless it knows of a leader under a higher epoch.
+    That is its last vote, unless it knows of a leader under that epoch or a higher one.
     """
     seat = tube.seat
-    if seat is not None and seat.voted_epoch >= tube.epoch:
+    if seat is not None and seat.voted_epoch > tube.epoch:
         return seat.voted_epoch, seat.voted_node
     return tube.epoch, tube.home
 
