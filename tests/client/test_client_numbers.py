@@ -161,7 +161,9 @@ def test_what_is_no_job_no_tube_and_no_word_is_named(value: Any) -> None:
         calls.ackjob(value)
     with (
         Client("tuque://127.0.0.1:1") as client,
-        pytest.raises(TypeError, match=f"^text or bytes are needed, not {re.escape(repr(value))}$"),
+        pytest.raises(
+            TypeError, match=f"^name: text or bytes are needed, not {re.escape(repr(value))}$"
+        ),
     ):
         client.tube(value)
     if value is not None:

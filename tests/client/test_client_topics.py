@@ -63,7 +63,7 @@ def test_words_and_values(call: Call[Any], words: list[Any], reply: Any, value: 
 
 def test_wrong_types() -> None:
     """What is no text, and no mapping, is named before anything is sent."""
-    with pytest.raises(TypeError, match="text or bytes are needed, not None"):
+    with pytest.raises(TypeError, match="^body: text or bytes are needed, not None"):
         topics.topic_add("t", None)  # type: ignore[arg-type]  # that is the test
     with pytest.raises(TypeError, match="filters are patterns by the names of headers, not 'abc'"):
         topics.topic_subscribe("t", "q", "abc")  # type: ignore[arg-type]  # that is the test

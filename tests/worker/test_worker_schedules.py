@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from worker_lab import Program
@@ -94,6 +94,10 @@ def test_what_cannot_be_scheduled() -> None:
         app.schedule("c", tick.call(), every_s=1, tz="UTC")
     with pytest.raises(TypeError, match="cannot have delay_s"):
         app.schedule("d", tick.options(delay_s=3).call(), every_s=1)
+    with pytest.raises(ValueError, match="schedule f: cron has five fields, or six with the"):
+        app.schedule("f", tick.call(), cron="@daily")
+    with pytest.raises(ValueError, match="schedule g: missed is one of skip, one, all, not 'x'"):
+        app.schedule("g", tick.call(), every_s=1, missed=cast(Any, "x"))
     for every_s in (float("nan"), float("inf"), 0.5, -1, 400 * 86_400):
         with pytest.raises(ValueError, match="schedule e: every_s is from 1 to 31622400 seconds"):
             app.schedule("e", tick.call(), every_s=every_s)

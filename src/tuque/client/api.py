@@ -186,12 +186,15 @@ QueueStat = TypedDict(
 )
 
 
-def to_bytes(value: Text) -> bytes:
-    """UTF-8; undecodable bytes from `to_text` are restored. TypeError for what is no text."""
+def to_bytes(value: Text, what: str = "") -> bytes:
+    """UTF-8; undecodable bytes from `to_text` are restored. TypeError for what is no text.
+
+    The error names the argument, `what`.
+    """
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"text or bytes are needed, not {value!r}")
+        raise TypeError(f"{what}{': ' * bool(what)}text or bytes are needed, not {value!r}")
     return value.encode("utf-8", "surrogateescape")
 
 

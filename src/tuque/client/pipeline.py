@@ -174,7 +174,7 @@ class QueuedTube(Generic[Q]):
 
     def __init__(self, pipeline: Q, name: Text) -> None:
         self.pipeline = pipeline
-        self.name = name if isinstance(name, str) else to_text(to_bytes(name))
+        self.name = name if isinstance(name, str) else to_text(to_bytes(name, "name"))
 
     create = _tube_queued(tubes.create)
     put = _tube_queued(tubes.put)

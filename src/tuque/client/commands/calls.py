@@ -54,7 +54,7 @@ def job_options(
         "RETRY": None if retry is None else whole("retry", retry),
         "TTL": None if ttl is None else whole("ttl", ttl),
         "MAXLEN": None if maxlen is None else whole("maxlen", maxlen),
-        "DEDUPE": None if dedupe is None else to_bytes(dedupe),
+        "DEDUPE": None if dedupe is None else to_bytes(dedupe, "dedupe"),
         "DEDUPETTL": None if dedupe_ttl is None else whole("dedupe_ttl", dedupe_ttl) * 1000,
     }
     for word, value in options.items():
@@ -79,7 +79,7 @@ def work_options(
         times = parts("backoff", backoff, "the first wait, the longest and a random share", 3, 3)
         args += ("BACKOFF", *(seconds("backoff", value) for value in times))
     if dead is not None:
-        args += ("DEAD", to_bytes(dead))
+        args += ("DEAD", to_bytes(dead, "dead"))
     if keep is not None:
         args += ("KEEP", seconds("keep", keep))
     if time_limit is not None:
@@ -115,9 +115,9 @@ def tube_options(
     if pri is not None:
         args += ("PRI", whole("pri", pri))
     if utube is not None:
-        args += ("UTUBE", to_bytes(utube))
+        args += ("UTUBE", to_bytes(utube, "utube"))
     if unique is not None:
-        args += ("UNIQUE", to_bytes(unique))
+        args += ("UNIQUE", to_bytes(unique, "unique"))
     if isinstance(unique_until, str):
         args += ("UNTIL", unique_until)
     elif unique_until is not None:
@@ -134,7 +134,7 @@ def tube_options(
         key, weight = parts("group", group, "a key and a weight", 2, 2)
         args += ("GROUP", to_bytes(key), "WEIGHT", whole("group", weight))
     elif group is not None:
-        args += ("GROUP", to_bytes(group))
+        args += ("GROUP", to_bytes(group, "group"))
     return args
 
 
@@ -148,7 +148,7 @@ def add_headers(args: list[Arg], headers: Mapping[str, Text] | None) -> None:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):
             raise TypeError(f"a header and its value are text, not {name!r}: {value!r}")
-        args += (name, to_bytes(value))
+        args += (name, to_bytes(value, "value"))
 
 
 def check_keys(call: str, keys: Iterable[str], known: Iterable[str]) -> None:
@@ -342,7 +342,12 @@ def addjob(
     `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
     """
     check_keys("addjob", keys, KeyWords.__annotations__)
-    args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), whole("timeout_ms", timeout_ms)]
+    args: list[Arg] = [
+        "ADDJOB",
+        to_bytes(queue, "queue"),
+        to_bytes(body, "body"),
+        whole("timeout_ms", timeout_ms),
+    ]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += ["ASYNC"] if asynchronous else []
     args += tube_options(pri, utube, **keys)
@@ -394,7 +399,7 @@ def getjob(
     args += ["WITHMETA"] if with_meta else []
     if start:
         args.append("START")
-        args += () if worker is None else ("WORKER", to_bytes(worker))
+        args += () if worker is None else ("WORKER", to_bytes(worker, "worker"))
     args.append("FROM")
     args += map(to_bytes, queues)
     wait_s = 0.0 if nohang else None if timeout_ms is None else timeout_ms / 1000
@@ -453,11 +458,11 @@ def deadletter(
 
     `body` replaces the old one.
     """
-    args: list[Arg] = ["DEADLETTER", id_bytes(id), to_bytes(queue)]
+    args: list[Arg] = ["DEADLETTER", id_bytes(id), to_bytes(queue, "queue")]
     if reason is not None:
-        args += ("REASON", to_bytes(reason))
+        args += ("REASON", to_bytes(reason, "reason"))
     if body is not None:
-        args += ("BODY", to_bytes(body))
+        args += ("BODY", to_bytes(body, "body"))
     return Call(args=tuple(args), parse=to_text, timeout_s=timeout, job_id=id_text(id))
 
 
@@ -477,23 +482,25 @@ def show(id: JobId, *, timeout: float | None = None) -> Call[JobInfo | None]:
 
 def qlen(queue: Text, *, timeout: float | None = None) -> Call[int]:
     """The number of jobs queued on this node."""
-    return Call(args=("QLEN", to_bytes(queue)), parse=int, repeat=True, timeout_s=timeout)
+    return Call(args=("QLEN", to_bytes(queue, "queue")), parse=int, repeat=True, timeout_s=timeout)
 
 
 def qstat(queue: Text, *, timeout: float | None = None) -> Call[QueueStat | None]:
     """Counters of a queue on this node; None if it does not exist."""
-    return Call(args=("QSTAT", to_bytes(queue)), parse=_queue_stat, repeat=True, timeout_s=timeout)
+    return Call(
+        args=("QSTAT", to_bytes(queue, "queue")), parse=_queue_stat, repeat=True, timeout_s=timeout
+    )
 
 
 def qpeek(queue: Text, count: int = 1, *, timeout: float | None = None) -> Call[list[Job]]:
     """The next jobs, without fetching them; the newest first if `count` is negative."""
-    args = ("QPEEK", to_bytes(queue), count)
+    args = ("QPEEK", to_bytes(queue, "queue"), count)
     return Call(args=args, parse=_jobs, repeat=True, timeout_s=timeout)
 
 
 def pause(queue: Text, *options: PauseOption, timeout: float | None = None) -> Call[str]:
     """Pauses a queue and returns the result: none, in, out or all."""
-    args: tuple[Arg, ...] = ("PAUSE", to_bytes(queue), *(options or ("state",)))
+    args: tuple[Arg, ...] = ("PAUSE", to_bytes(queue, "queue"), *(options or ("state",)))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
@@ -514,7 +521,7 @@ def qscan_page(
         if value is not None:
             args += (word, value)
     if type is not None:
-        args += ("TYPE", to_bytes(type))
+        args += ("TYPE", to_bytes(type, "type"))
     return Call(args=tuple(args), parse=_text_page, repeat=True, timeout_s=timeout)
 
 
@@ -581,7 +588,7 @@ def _jscan_args(
     if count is not None:
         args += ("COUNT", count)
     if queue is not None:
-        args += ("QUEUE", to_bytes(queue))
+        args += ("QUEUE", to_bytes(queue, "queue"))
     for state in states:
         args += ("STATE", state)
     return (*args, "REPLY", reply)

@@ -100,7 +100,7 @@ def dead_page(
     timeout: float | None = None,
 ) -> Call[tuple[str, list[DeadLetter]]]:
     """One step of a list of dead letters: the next cursor, "0" at the end, and rows."""
-    args: list[Arg] = ["DEAD", "LIST", to_bytes(queue), cursor]
+    args: list[Arg] = ["DEAD", "LIST", to_bytes(queue, "queue"), cursor]
     if count is not None:
         args += ("COUNT", count)
     args += filters.words()
@@ -120,7 +120,7 @@ def dead_show(id: JobId, *, timeout: float | None = None) -> Call[DeadJob]:
 
 def dead_stat(queue: Text, *, timeout: float | None = None) -> Call[list[DeadCount]]:
     """The dead letters of a queue, counted by cause and reason, the greatest count first."""
-    args = ("DEAD", "STAT", to_bytes(queue))
+    args = ("DEAD", "STAT", to_bytes(queue, "queue"))
     return Call(args=args, parse=_counts, repeat=True, timeout_s=timeout)
 
 
@@ -164,9 +164,9 @@ def _change(
     timeout: float | None,
     rate: int | None = None,
 ) -> Call[DeadPage]:
-    args: list[Arg] = ["DEAD", word, to_bytes(queue)]
+    args: list[Arg] = ["DEAD", word, to_bytes(queue, "queue")]
     if to is not None:
-        args += ("QUEUE", to_bytes(to))
+        args += ("QUEUE", to_bytes(to, "to"))
     named = [id_bytes(id) for id in ids]
     wait_s = 0.0
     if rate is not None:

@@ -97,7 +97,7 @@ def group_create(
     With `body` a job with it is added when all children have ended, under that id; the options
     after `keep` are its. `group_add` names the children. Not sent twice.
     """
-    args: list[Arg] = ["GROUP", "CREATE", to_bytes(queue), children]
+    args: list[Arg] = ["GROUP", "CREATE", to_bytes(queue, "queue"), children]
     if on_fail is not None:
         args += ("ONFAIL", on_fail)
     if keep is not None:
@@ -107,7 +107,7 @@ def group_create(
     args += work_options(attempts, backoff, dead, None, time_limit)
     add_headers(args, headers)
     if body is not None:
-        args += ("THEN", to_bytes(body))
+        args += ("THEN", to_bytes(body, "body"))
     return Call(args=tuple(args), parse=to_text, timeout_s=timeout)
 
 
@@ -125,7 +125,7 @@ def group_add(
     """
     if not isinstance(children, Mapping):
         raise TypeError(f"children maps indexes to ids of jobs, and is not {children!r}")
-    args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), id_bytes(id)]
+    args: list[Arg] = ["GROUP", "ADD", to_bytes(queue, "queue"), id_bytes(id)]
     if no_cancel:
         args.append("NOCANCEL")
     for index, child in children.items():
@@ -135,13 +135,13 @@ def group_add(
 
 def group_show(queue: Text, id: JobId, *, timeout: float | None = None) -> Call[JobGroup]:
     """How far a group is; raises `NoJobGroup`."""
-    args = ("GROUP", "SHOW", to_bytes(queue), id_bytes(id))
+    args = ("GROUP", "SHOW", to_bytes(queue, "queue"), id_bytes(id))
     return Call(args=args, parse=_group, repeat=True, timeout_s=timeout)
 
 
 def group_cancel(queue: Text, id: JobId, *, timeout: float | None = None) -> Call[bool]:
     """Cancels a group and its open children; False if it was not open. `NoJobGroup`."""
-    args = ("GROUP", "CANCEL", to_bytes(queue), id_bytes(id))
+    args = ("GROUP", "CANCEL", to_bytes(queue, "queue"), id_bytes(id))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
@@ -154,7 +154,7 @@ def group_page(
     timeout: float | None = None,
 ) -> Call[tuple[str, list[JobGroup]]]:
     """One step of a list of groups: the next cursor, "0" at the end, and groups."""
-    args: list[Arg] = ["GROUP", "LIST", to_bytes(queue), cursor]
+    args: list[Arg] = ["GROUP", "LIST", to_bytes(queue, "queue"), cursor]
     args += ("COUNT", 100 if count is None else count)
     if state is not None:
         args += ("STATE", state)
@@ -165,7 +165,7 @@ def ends_page(
     queue: Text, id: JobId, cursor: str, *, count: int | None = None, timeout: float | None = None
 ) -> Call[tuple[str, list[ChildEnd]]]:
     """One step through the children of a group: the next index, "0" at the end, and children."""
-    args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue), id_bytes(id), cursor]
+    args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue, "queue"), id_bytes(id), cursor]
     args += ("COUNT", 1_000 if count is None else count)
     return Call(args=tuple(args), parse=_ends, repeat=True, timeout_s=timeout)
 
@@ -180,7 +180,7 @@ def children_page(
     timeout: float | None = None,
 ) -> Call[tuple[str, list[GroupChild]]]:
     """Like `ends_page`, without results, and of one state if that is given."""
-    args: list[Arg] = ["GROUP", "CHILDREN", to_bytes(queue), id_bytes(id), cursor]
+    args: list[Arg] = ["GROUP", "CHILDREN", to_bytes(queue, "queue"), id_bytes(id), cursor]
     args += ("COUNT", 1_000 if count is None else count)
     if state is not None:
         args += ("STATE", state)

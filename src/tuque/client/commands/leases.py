@@ -123,7 +123,7 @@ def lease_open(group: Text, owner: Text, *queues: Text, timeout: float | None = 
     """
     if not queues:
         raise ValueError("lease_open needs at least one queue")
-    args: list[Arg] = ["LEASE", "OPEN", to_bytes(group), to_bytes(owner)]
+    args: list[Arg] = ["LEASE", "OPEN", to_bytes(group, "group"), to_bytes(owner, "owner")]
     args += map(to_bytes, queues)
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
@@ -143,7 +143,7 @@ def lease_next(
 
     An existing batch stays unchanged. `parts` is the number of parts to cut it into.
     """
-    args: list[Arg] = ["LEASE", "NEXT", to_bytes(group), epoch, seq, "COUNT", count]
+    args: list[Arg] = ["LEASE", "NEXT", to_bytes(group, "group"), epoch, seq, "COUNT", count]
     if max_bytes is not None:
         args += ("BYTES", max_bytes)
     if parts is not None:
@@ -188,7 +188,7 @@ def lease_gone(
     group: Text, epoch: int, seq: int, part: int = 0, *, timeout: float | None = None
 ) -> Call[LeaseGone]:
     """Numbers of jobs that left a part of a batch before its commit, by reason."""
-    args = ("LEASE", "GONE", to_bytes(group), epoch, seq, part)
+    args = ("LEASE", "GONE", to_bytes(group, "group"), epoch, seq, part)
     return Call(args=args, parse=_gone, repeat=True, timeout_s=timeout)
 
 
@@ -196,7 +196,7 @@ def lease_begin(
     group: Text, epoch: int, seq: int, *, timeout: float | None = None
 ) -> Call[LeaseBegun]:
     """Records that work on a batch begins, and returns how often it has begun."""
-    args = ("LEASE", "BEGIN", to_bytes(group), epoch, seq)
+    args = ("LEASE", "BEGIN", to_bytes(group, "group"), epoch, seq)
     return Call(args=args, parse=_begun, repeat=True, timeout_s=timeout)
 
 
@@ -212,7 +212,7 @@ def lease_split(
     """Keeps the first `keep` positions of a batch, 0 for none; the rest becomes the newest batch,
     with `begun` as its count of starts. Returns the number of positions left in the batch.
     """
-    args = ("LEASE", "SPLIT", to_bytes(group), epoch, seq, keep, "BEGUN", begun)
+    args = ("LEASE", "SPLIT", to_bytes(group, "group"), epoch, seq, keep, "BEGUN", begun)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
@@ -229,7 +229,7 @@ def lease_defer(
 
     Returns the number of positions that the batch then has.
     """
-    args: list[Arg] = ["LEASE", "DEFER", to_bytes(group), epoch, seq, "COUNT", count]
+    args: list[Arg] = ["LEASE", "DEFER", to_bytes(group, "group"), epoch, seq, "COUNT", count]
     if max_bytes is not None:
         args += ("BYTES", max_bytes)
     # Repeated, it puts others before these, too: that does no harm.
@@ -238,7 +238,7 @@ def lease_defer(
 
 def lease_commit(group: Text, epoch: int, seq: int, *, timeout: float | None = None) -> Call[int]:
     """Acknowledges all batches up to `seq`; returns how many jobs, 0 if done before."""
-    args = ("LEASE", "COMMIT", to_bytes(group), epoch, seq)
+    args = ("LEASE", "COMMIT", to_bytes(group, "group"), epoch, seq)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
@@ -246,7 +246,7 @@ def lease_touch(
     group: Text, epoch: int, *, ttl_ms: int | None = None, timeout: float | None = None
 ) -> Call[int]:
     """Restarts the time of the lease; returns the number of uncommitted batches."""
-    args: list[Arg] = ["LEASE", "TOUCH", to_bytes(group), epoch]
+    args: list[Arg] = ["LEASE", "TOUCH", to_bytes(group, "group"), epoch]
     if ttl_ms is not None:
         args += ("TTL", ttl_ms)
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
@@ -258,21 +258,24 @@ def lease_nack(
     """Requeues jobs of a batch as failed; returns how many."""
     if not ids:
         raise ValueError("lease_nack needs at least one id")
-    args: list[Arg] = ["LEASE", "NACK", to_bytes(group), epoch, seq]
+    args: list[Arg] = ["LEASE", "NACK", to_bytes(group, "group"), epoch, seq]
     args += map(id_bytes, ids)
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_release(group: Text, epoch: int, *, timeout: float | None = None) -> Call[int]:
     """Releases all batches; returns how many jobs are queued again."""
-    args = ("LEASE", "RELEASE", to_bytes(group), epoch)
+    args = ("LEASE", "RELEASE", to_bytes(group, "group"), epoch)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_info(group: Text, *, timeout: float | None = None) -> Call[LeaseInfo]:
     """The node's data on a group."""
     return Call(
-        args=("LEASE", "INFO", to_bytes(group)), parse=_info, repeat=True, timeout_s=timeout
+        args=("LEASE", "INFO", to_bytes(group, "group")),
+        parse=_info,
+        repeat=True,
+        timeout_s=timeout,
     )
 
 
@@ -290,7 +293,7 @@ def _fetch_args(
     count: int | None,
     max_bytes: int | None,
 ) -> tuple[Arg, ...]:
-    args: list[Arg] = ["LEASE", "FETCH", to_bytes(group), epoch, seq, part]
+    args: list[Arg] = ["LEASE", "FETCH", to_bytes(group, "group"), epoch, seq, part]
     if start:
         args += ("FROM", start)
     if count is not None:

@@ -145,10 +145,10 @@ def qlist(
     if desc:
         args.append("DESC")
     if match is not None:
-        args += ("MATCH", to_bytes(match))
+        args += ("MATCH", to_bytes(match, "match"))
     if type is not None:
-        args += ("TYPE", to_bytes(type))
-    wanted = [to_bytes(name) for name in names]
+        args += ("TYPE", to_bytes(type, "type"))
+    wanted = [to_bytes(name, "name") for name in names]
     if wanted:
         args += ("NAMES", *wanted)
     return Call(args=tuple(args), parse=_queues, repeat=True, timeout_s=timeout)
@@ -175,19 +175,19 @@ def worker_here(
     Workers say it every 3 s. At most 100 queues. `version` is that of the worker, `app` that of
     its tasks. `age_ms` is how long ago its process began, in ms; 0: unknown.
     """
-    args: list[Arg] = ["WORKER", "HERE", to_bytes(name)]
+    args: list[Arg] = ["WORKER", "HERE", to_bytes(name, "name")]
     if host:
-        args += ("HOST", to_bytes(host))
+        args += ("HOST", to_bytes(host, "host"))
     if version:
-        args += ("VERSION", to_bytes(version))
+        args += ("VERSION", to_bytes(version, "version"))
     if app:
-        args += ("APP", to_bytes(app))
+        args += ("APP", to_bytes(app, "app"))
     args += ("PID", pid, "SLOTS", slots, "BUSY", busy, "DONE", done, "FAILED", failed)
     if age_ms:
         args += ("AGE", age_ms)
     if quiet:
         args.append("QUIET")
-    names = [to_bytes(queue) for queue in queues]
+    names = [to_bytes(queue, "queue") for queue in queues]
     if names:
         args += ("QUEUES", *names)
     return Call(args=tuple(args), parse=_order, repeat=True, timeout_s=timeout)
@@ -195,7 +195,7 @@ def worker_here(
 
 def worker_bye(name: Text, *, timeout: float | None = None) -> Call[str]:
     """Says that a worker has ended well."""
-    args = ("WORKER", "BYE", to_bytes(name))
+    args = ("WORKER", "BYE", to_bytes(name, "name"))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
@@ -204,13 +204,13 @@ def worker_quiet(name: Text, *, timeout: float | None = None) -> Call[str]:
 
     Raises `NoWorker` unless it is alive and announced itself to this node.
     """
-    args = ("WORKER", "QUIET", to_bytes(name))
+    args = ("WORKER", "QUIET", to_bytes(name, "name"))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
 def worker_stop(name: Text, *, timeout: float | None = None) -> Call[str]:
     """Asks a worker to end, as SIGTERM does; raises as `worker_quiet` does."""
-    args = ("WORKER", "STOP", to_bytes(name))
+    args = ("WORKER", "STOP", to_bytes(name, "name"))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
@@ -232,7 +232,7 @@ def worker_list_page(
     if count is not None:
         args += ("COUNT", count)
     if match is not None:
-        args += ("MATCH", to_bytes(match))
+        args += ("MATCH", to_bytes(match, "match"))
     return Call(args=tuple(args), parse=_workers, repeat=True, timeout_s=timeout)
 
 
@@ -325,7 +325,7 @@ def history(
     """
     args: tuple[Arg, ...] = ("HISTORY", step)
     if queue is not None:
-        args += ("QUEUE", to_bytes(queue))
+        args += ("QUEUE", to_bytes(queue, "queue"))
     if from_ms is not None:
         args += ("FROM", from_ms)
     if count is not None:
@@ -359,7 +359,14 @@ def limits_page(
     queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
 ) -> Call[tuple[str, list[KeyRow]]]:
     """One step of a list of keys that tasks wait for: the next cursor, "0" at the end, and keys."""
-    args = ("LIMITS", to_bytes(queue), "COUNT", 100 if count is None else count, "CURSOR", cursor)
+    args = (
+        "LIMITS",
+        to_bytes(queue, "queue"),
+        "COUNT",
+        100 if count is None else count,
+        "CURSOR",
+        cursor,
+    )
     return Call(args=args, parse=_limits, repeat=True, timeout_s=timeout)
 
 

@@ -85,20 +85,20 @@ def schedule_add(
     What follows `missed` is as in `addjob`.
     """
     check_keys("schedule_add", keys, ScheduleKeys.__annotations__)
-    args: list[Arg] = ["SCHEDULE", "ADD", to_bytes(queue), to_bytes(name)]
+    args: list[Arg] = ["SCHEDULE", "ADD", to_bytes(queue, "queue"), to_bytes(name, "name")]
     if cron is not None:
-        args += ("CRON", to_bytes(cron))
+        args += ("CRON", to_bytes(cron, "cron"))
     if every_s is not None:
         args += ("EVERY", seconds("every_s", every_s))
     if tz is not None:
-        args += ("TZ", to_bytes(tz))
+        args += ("TZ", to_bytes(tz, "tz"))
     if missed is not None:
         args += ("MISSED", missed)
     args += job_options(None, None, retry, ttl, None, None, None)
     args += tube_options(pri, None, **keys)
     args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
     add_headers(args, headers)
-    args.append(to_bytes(body))
+    args.append(to_bytes(body, "body"))
     return Call(args=tuple(args), parse=_lower, repeat=True, timeout_s=timeout)
 
 
@@ -106,38 +106,38 @@ def schedule_page(
     queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
 ) -> Call[tuple[str, list[Schedule]]]:
     """One step of a list of schedules: the next cursor, "0" at the end, and schedules."""
-    args: list[Arg] = ["SCHEDULE", "LIST", to_bytes(queue), cursor]
+    args: list[Arg] = ["SCHEDULE", "LIST", to_bytes(queue, "queue"), cursor]
     args += ("COUNT", 100 if count is None else count)
     return Call(args=tuple(args), parse=_schedules, repeat=True, timeout_s=timeout)
 
 
 def schedule_show(queue: Text, name: Text, *, timeout: float | None = None) -> Call[Schedule]:
     """A schedule with the body of its jobs; raises `NoSchedule`."""
-    args = ("SCHEDULE", "SHOW", to_bytes(queue), to_bytes(name))
+    args = ("SCHEDULE", "SHOW", to_bytes(queue, "queue"), to_bytes(name, "name"))
     return Call(args=args, parse=_schedule, repeat=True, timeout_s=timeout)
 
 
 def schedule_pause(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
     """Makes no more jobs until it goes on; False if it was paused already. `NoSchedule`."""
-    args = ("SCHEDULE", "PAUSE", to_bytes(queue), to_bytes(name))
+    args = ("SCHEDULE", "PAUSE", to_bytes(queue, "queue"), to_bytes(name, "name"))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
 def schedule_resume(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
     """Goes on, without the instants of the pause; False if it was not paused. `NoSchedule`."""
-    args = ("SCHEDULE", "RESUME", to_bytes(queue), to_bytes(name))
+    args = ("SCHEDULE", "RESUME", to_bytes(queue, "queue"), to_bytes(name, "name"))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
 def schedule_run(queue: Text, name: Text, *, timeout: float | None = None) -> Call[str | None]:
     """Adds a job of the schedule now and returns its id; None: a job has its unique key."""
-    args = ("SCHEDULE", "RUN", to_bytes(queue), to_bytes(name))
+    args = ("SCHEDULE", "RUN", to_bytes(queue, "queue"), to_bytes(name, "name"))
     return Call(args=args, parse=_id_or_none, timeout_s=timeout)
 
 
 def schedule_drop(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
     """Removes the schedule; jobs that it has made stay. False: there was none of that name."""
-    args = ("SCHEDULE", "DROP", to_bytes(queue), to_bytes(name))
+    args = ("SCHEDULE", "DROP", to_bytes(queue, "queue"), to_bytes(name, "name"))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 

@@ -79,8 +79,8 @@ def stage(
     The attempt is dropped when nothing is staged in it for `ttl_ms`. If a reply is lost, start
     another attempt. The options are those of `addjob`.
     """
-    args: list[Arg] = ["STAGE", to_bytes(txn), to_bytes(attempt), ttl_ms]
-    args += (to_bytes(queue), to_bytes(body))
+    args: list[Arg] = ["STAGE", to_bytes(txn, "txn"), to_bytes(attempt, "attempt"), ttl_ms]
+    args += (to_bytes(queue, "queue"), to_bytes(body, "body"))
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     return Call(args=tuple(args), parse=int, timeout_s=timeout)
 
@@ -98,10 +98,10 @@ def publish(
 
     `ack` (group, epoch, seq) commits a batch of a lease in the same step. All of it, or nothing.
     """
-    args: list[Arg] = ["PUBLISH", to_bytes(app), version]
+    args: list[Arg] = ["PUBLISH", to_bytes(app, "app"), version]
     if ack is not None:
         args += ("ACK", to_bytes(ack[0]), ack[1], ack[2])
-    args.append(to_bytes(txn))
+    args.append(to_bytes(txn, "txn"))
     args += map(to_bytes, attempts)
     return Call(args=tuple(args), parse=int, repeat=True, wait_s=COPIES_S, timeout_s=timeout)
 

@@ -58,7 +58,7 @@ def topic_add(
     all let the `headers` not pass. Options as of `addjob`.
     """
     timeout_ms = whole("timeout_ms", timeout_ms)
-    args: list[Arg] = ["TOPIC", "ADD", to_bytes(topic), to_bytes(body), timeout_ms]
+    args: list[Arg] = ["TOPIC", "ADD", to_bytes(topic, "topic"), to_bytes(body, "body"), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)
     args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
@@ -88,19 +88,19 @@ def topic_subscribe(
 
     With `filters` only jobs that have all these headers, with values that match the patterns.
     """
-    args: list[Arg] = ["TOPIC", "SUBSCRIBE", to_bytes(topic), to_bytes(queue)]
+    args: list[Arg] = ["TOPIC", "SUBSCRIBE", to_bytes(topic, "topic"), to_bytes(queue, "queue")]
     if filters is not None and not isinstance(filters, Mapping):
         raise TypeError(f"filters are patterns by the names of headers, not {filters!r}")
     if filters:
         args.append("FILTER")
         for name, glob in filters.items():
-            args += (name, to_bytes(glob))
+            args += (name, to_bytes(glob, "glob"))
     return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
 
 
 def topic_unsubscribe(topic: Text, queue: Text, *, timeout: float | None = None) -> Call[bool]:
     """Ends a subscription; jobs in the queue stay. False: there was none."""
-    args = ("TOPIC", "UNSUBSCRIBE", to_bytes(topic), to_bytes(queue))
+    args = ("TOPIC", "UNSUBSCRIBE", to_bytes(topic, "topic"), to_bytes(queue, "queue"))
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
@@ -115,7 +115,7 @@ def topic_page(
     args: list[Arg] = ["TOPIC", "LIST", "CURSOR", cursor]
     args += ("COUNT", 100 if count is None else count)
     if topic is not None:
-        args += ("TOPIC", to_bytes(topic))
+        args += ("TOPIC", to_bytes(topic, "topic"))
     return Call(args=tuple(args), parse=_subscriptions, repeat=True, timeout_s=timeout)
 
 

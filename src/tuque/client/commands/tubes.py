@@ -140,7 +140,7 @@ def create(
     vote it is refused, unless it may wait for a lost leader: `alone`, or `failover=False`. One that
     is `implicit` may, too, and goes when it was idle for an hour.
     """
-    args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
+    args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube, "tube"), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
     args += ["ALONE"] * alone + ["IMPLICIT"] * implicit
     options = {
@@ -154,6 +154,14 @@ def create(
     names = {"STORAGEMODE": storage_mode, "ENGINE": engine, "ONCHANGE": on_change}
     args += _given({**options, **names})
     return Call(args=tuple(args), parse=_nothing, repeat=if_not_exists, timeout_s=timeout)
+
+
+def _packed(data: object) -> bytes:
+    """The value as MessagePack. TypeError or OverflowError, which name the argument."""
+    try:
+        return msgspec.msgpack.encode(data)
+    except (TypeError, OverflowError) as err:
+        raise type(err)(f"data is no MessagePack value: {err}") from None
 
 
 def put(
@@ -174,8 +182,8 @@ def put(
     taken first. `ttl`, `ttr`, `delay` are seconds.
     """
     form = "bytes" if isinstance(data, bytes) else "text" if isinstance(data, str) else "msgpack"
-    body = to_bytes(data) if isinstance(data, str | bytes) else msgspec.msgpack.encode(data)
-    args: list[Arg] = ["TUBE", "PUT", to_bytes(tube), body]
+    body = to_bytes(data) if isinstance(data, str | bytes) else _packed(data)
+    args: list[Arg] = ["TUBE", "PUT", to_bytes(tube, "tube"), body]
     if form != "bytes":
         args += ("FORM", form)
     times = {
@@ -198,7 +206,7 @@ def take(
         raise ValueError(f"wait must be 0 or more, or None to wait for ever: {wait}")
     is_blocking = wait is None or wait > 0
     return Call(
-        args=("TUBE", "TAKE", to_bytes(tube), "TIMEOUT", _seconds("wait", wait) or "0"),
+        args=("TUBE", "TAKE", to_bytes(tube, "tube"), "TIMEOUT", _seconds("wait", wait) or "0"),
         parse=_task_of(tube),
         repeat=True,
         wait_s=wait,
@@ -235,7 +243,7 @@ def touch(
     args: list[Arg] = [
         "TUBE",
         "TOUCH",
-        to_bytes(tube),
+        to_bytes(tube, "tube"),
         _number(task),
         _seconds("increment", increment) or "0",
     ]
@@ -259,18 +267,18 @@ def bury(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[Tub
 
 def kick(tube: Text, count: int = 1, *, timeout: float | None = None) -> Call[int]:
     """Makes up to `count` buried tasks READY; returns how many."""
-    return Call(args=("TUBE", "KICK", to_bytes(tube), count), parse=int, timeout_s=timeout)
+    return Call(args=("TUBE", "KICK", to_bytes(tube, "tube"), count), parse=int, timeout_s=timeout)
 
 
 def peek(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
     """The task as it is; changes nothing. NoTask."""
-    args = ("TUBE", "PEEK", to_bytes(tube), _number(task))
+    args = ("TUBE", "PEEK", to_bytes(tube, "tube"), _number(task))
     return Call(args=args, parse=_known_task_of(tube), repeat=True, timeout_s=timeout)
 
 
 def delete(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
     """Removes the task, whoever holds it. NoTask."""
-    args = ("TUBE", "DELETE", to_bytes(tube), _number(task))
+    args = ("TUBE", "DELETE", to_bytes(tube, "tube"), _number(task))
     return Call(args=args, parse=_known_task_of(tube), timeout_s=timeout)
 
 
@@ -278,7 +286,7 @@ def tasks_by_state(
     tube: Text, state: TaskState, *, count: int | None = None, timeout: float | None = None
 ) -> Call[list[TubeTask]]:
     """Up to `count` (100) tasks in that state, smaller `pri` first, then older ones."""
-    args: list[Arg] = ["TUBE", "TASKS", to_bytes(tube), state, *_given({"COUNT": count})]
+    args: list[Arg] = ["TUBE", "TASKS", to_bytes(tube, "tube"), state, *_given({"COUNT": count})]
     read = _known_task_of(tube)
     return Call(
         args=tuple(args), parse=lambda r: list(map(read, r)), repeat=True, timeout_s=timeout
@@ -288,29 +296,31 @@ def tasks_by_state(
 def truncate(tube: Text, *, timeout: float | None = None) -> Call[int]:
     """Removes all tasks, whoever holds them; returns how many."""
     return Call(
-        args=("TUBE", "TRUNCATE", to_bytes(tube)), parse=int, repeat=True, timeout_s=timeout
+        args=("TUBE", "TRUNCATE", to_bytes(tube, "tube")), parse=int, repeat=True, timeout_s=timeout
     )
 
 
 def release_all(tube: Text, *, timeout: float | None = None) -> Call[int]:
     """Releases all taken tasks, whoever holds them; returns how many."""
-    args = ("TUBE", "RELEASEALL", to_bytes(tube))
+    args = ("TUBE", "RELEASEALL", to_bytes(tube, "tube"))
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
 def drop(tube: Text, *, timeout: float | None = None) -> Call[None]:
     """Removes the tube and its tasks; ReplyError while a client waits for a task or holds one."""
-    return Call(args=("TUBE", "DROP", to_bytes(tube)), parse=_nothing, timeout_s=timeout)
+    return Call(args=("TUBE", "DROP", to_bytes(tube, "tube")), parse=_nothing, timeout_s=timeout)
 
 
 def info(tube: Text, *, timeout: float | None = None) -> Call[TubeInfo]:
     """Options and figures of the tube at the node asked: only its leader counts tasks. NoTube."""
-    return Call(args=("TUBE", "INFO", to_bytes(tube)), parse=_info, repeat=True, timeout_s=timeout)
+    return Call(
+        args=("TUBE", "INFO", to_bytes(tube, "tube")), parse=_info, repeat=True, timeout_s=timeout
+    )
 
 
 def statistics(tube: Text, *, timeout: float | None = None) -> Call[TubeStatistics]:
     """Counters of the tube: `tasks` by status, `calls` since the node started."""
-    args = ("TUBE", "STATISTICS", to_bytes(tube))
+    args = ("TUBE", "STATISTICS", to_bytes(tube, "tube"))
     return Call(args=args, parse=_statistics, repeat=True, timeout_s=timeout)
 
 
@@ -318,7 +328,14 @@ def changes(
     tube: Text, after: int = -1, *, count: int | None = None, timeout: float | None = None
 ) -> Call[list[TubeChange]]:
     """Changes after number `after`, oldest first, up to `count` (100) of the 1000 kept."""
-    args: list[Arg] = ["TUBE", "CHANGES", to_bytes(tube), "AFTER", after, *_given({"COUNT": count})]
+    args: list[Arg] = [
+        "TUBE",
+        "CHANGES",
+        to_bytes(tube, "tube"),
+        "AFTER",
+        after,
+        *_given({"COUNT": count}),
+    ]
     return Call(args=tuple(args), parse=_changes, repeat=True, timeout_s=timeout)
 
 
@@ -354,7 +371,7 @@ def tube_cfg(
 
 def identify(uuid: Text | None = None, *, timeout: float | None = None) -> Call[str]:
     """The uuid of the connection's session; with `uuid`, joins that session."""
-    words: tuple[Arg, ...] = () if uuid is None else (to_bytes(uuid),)
+    words: tuple[Arg, ...] = () if uuid is None else (to_bytes(uuid, "uuid"),)
     args = ("TUBE", "IDENTIFY", *words)
     return Call(args=args, parse=to_text, repeat=True, in_session=uuid is None, timeout_s=timeout)
 
@@ -366,7 +383,7 @@ def _given(options: dict[str, Any]) -> list[Arg]:
     args: list[Arg] = []
     for word, value in options.items():
         if value is not None:
-            args += (word, to_bytes(value) if isinstance(value, str) else value)
+            args += (word, to_bytes(value, "value") if isinstance(value, str) else value)
     return args
 
 
@@ -401,7 +418,7 @@ def _about(
     *,
     in_session: bool = False,
 ) -> Call[TubeTask]:
-    args: list[Arg] = ["TUBE", word, to_bytes(tube), _number(task), *(option or [])]
+    args: list[Arg] = ["TUBE", word, to_bytes(tube, "tube"), _number(task), *(option or [])]
     args += _token(task)
     return Call(
         args=tuple(args),
@@ -556,7 +573,7 @@ def revoke(
 
 def grants(tube: Text, *, timeout: float | None = None) -> Call[list[TubeGrant]]:
     """The users and roles that may call the tube over IPROTO."""
-    args = ("TUBE", "GRANTS", to_bytes(tube))
+    args = ("TUBE", "GRANTS", to_bytes(tube, "tube"))
     return Call(args=args, parse=_grants, repeat=True, timeout_s=timeout)
 
 
@@ -574,11 +591,11 @@ def _words(
     truncate: bool,
     prefix: Text | None,
 ) -> tuple[Arg, ...]:
-    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user)]
+    args: list[Arg] = ["TUBE", word, to_bytes(tube, "tube"), to_bytes(user, "user")]
     args += [
         one for one, is_on in (("ROLE", role), ("CALL", call), ("TRUNCATE", truncate)) if is_on
     ]
-    return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
+    return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix, "prefix"))
 
 
 def _grant(row: Reply) -> TubeGrant:
@@ -620,7 +637,7 @@ def tube_drivers(*, timeout: float | None = None) -> Call[list[TubeDriver]]:
 
 def register_tube_driver(name: Text, *, timeout: float | None = None) -> Call[None]:
     """Registers a type that was installed on the node after its start. ReplyError."""
-    args = ("TUBE", "REGISTERDRIVER", to_bytes(name))
+    args = ("TUBE", "REGISTERDRIVER", to_bytes(name, "name"))
     return Call(args=args, parse=_nothing, timeout_s=timeout)
 
 
@@ -693,13 +710,13 @@ class TubeLoss(msgspec.Struct, frozen=True):
 
 def state(tube: Text, *, timeout: float | None = None) -> Call[str]:
     """The state of the tube on its leader: RUNNING, or in transition."""
-    args = ("TUBE", "STATE", to_bytes(tube))
+    args = ("TUBE", "STATE", to_bytes(tube, "tube"))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
 def home(tube: Text, *, timeout: float | None = None) -> Call[HomeInfo]:
     """The leader of the tube, and the lag of its replicas. NoTube."""
-    args = ("TUBE", "HOME", to_bytes(tube))
+    args = ("TUBE", "HOME", to_bytes(tube, "tube"))
     return Call(args=args, parse=_home, repeat=True, timeout_s=timeout)
 
 
@@ -708,7 +725,7 @@ def move(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[None
 
     Returns once it leads. ReplyError says why it does not; then the leader stays.
     """
-    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node))
+    args = ("TUBE", "HOME", to_bytes(tube, "tube"), to_bytes(node, "node"))
     return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
 
 
@@ -717,7 +734,7 @@ def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call
 
     `node` is that node's own id or address. Changes that only the lost leader had are lost.
     """
-    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node), "FORCE")
+    args = ("TUBE", "HOME", to_bytes(tube, "tube"), to_bytes(node, "node"), "FORCE")
     return Call(args=args, parse=_loss, timeout_s=timeout)
 
 

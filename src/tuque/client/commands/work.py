@@ -92,7 +92,7 @@ def start(
     """
     args: list[Arg] = ["START"]
     if worker is not None and ids:
-        args += ("WORKER", to_bytes(worker))
+        args += ("WORKER", to_bytes(worker, "worker"))
     return Call(
         args=(*args, *map(id_bytes, ids)),
         parse=_runs,
@@ -109,7 +109,7 @@ def working(id: JobId, run: Text | None = None, *, timeout: float | None = None)
     The next delivery is due that long from now. With `run` only that one is extended: raises
     `Stale` if it is over, `Cancelled` if the job was cancelled.
     """
-    words: tuple[Arg, ...] = () if run is None else (to_bytes(run),)
+    words: tuple[Arg, ...] = () if run is None else (to_bytes(run, "run"),)
     return Call(
         args=("WORKING", id_bytes(id), *words),
         parse=int,
@@ -122,7 +122,7 @@ def working(id: JobId, run: Text | None = None, *, timeout: float | None = None)
 def progress(id: JobId, run: Text, value: Text, *, timeout: float | None = None) -> Call[str]:
     """Says how far a run is, in at most 4096 bytes; extends it as `working` does."""
     return Call(
-        args=("PROGRESS", id_bytes(id), to_bytes(run), to_bytes(value)),
+        args=("PROGRESS", id_bytes(id), to_bytes(run, "run"), to_bytes(value, "value")),
         parse=to_text,
         repeat=True,
         timeout_s=timeout,
@@ -160,13 +160,13 @@ def fail(
     most 2048 bytes; `detail` is cut after 65536. Raises `TooLate` if the broker has ended the run
     at its time limit.
     """
-    args: list[Arg] = ["FAIL", id_bytes(id), to_bytes(run)]
+    args: list[Arg] = ["FAIL", id_bytes(id), to_bytes(run, "run")]
     if delay is not None:
         args += ("DELAY", seconds("delay", delay))
     if reason is not None:
-        args += ("REASON", to_bytes(reason))
+        args += ("REASON", to_bytes(reason, "reason"))
     if detail is not None:
-        args += ("DETAIL", to_bytes(detail))
+        args += ("DETAIL", to_bytes(detail, "detail"))
     if cause is not None:
         args += ("CAUSE", cause)
     if final:
@@ -182,9 +182,9 @@ def done(
     0 if it had ended before, or if the node does not know it: that node then tells the others. Of
     a task of a tube the leader replies, and 0 means that it had ended.
     """
-    args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run)]
+    args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run, "run")]
     if result is not None:
-        args += ("RESULT", to_bytes(result))
+        args += ("RESULT", to_bytes(result, "result"))
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout, job_id=id_text(id))
 
 
@@ -207,7 +207,7 @@ def cancel(
     """
     args: list[Arg] = ["CANCEL"]
     if reason is not None and ids:
-        args += ("REASON", to_bytes(reason))
+        args += ("REASON", to_bytes(reason, "reason"))
     return Call(
         args=(*args, *map(id_bytes, ids)),
         parse=_cancellings,
@@ -280,7 +280,7 @@ def updatejob(
     """
     args: list[Arg] = ["UPDATEJOB", id_bytes(id)]
     if body is not None:
-        args += ("BODY", to_bytes(body))
+        args += ("BODY", to_bytes(body, "body"))
     if delay is not None:
         args += ("DELAY", seconds("delay", delay))
     if ttl is not None:
@@ -312,7 +312,7 @@ def _on_runs(
 ) -> Call[int]:
     """A call about ids and their runs in turn, which replies with a count."""
     for id, run in runs:
-        words += (id_bytes(id), to_bytes(run))
+        words += (id_bytes(id), to_bytes(run, "run"))
     nothing = None if runs else 0
     return Call(args=tuple(words), parse=int, repeat=True, of_nothing=nothing, timeout_s=timeout)
 

@@ -46,7 +46,7 @@ class Tube:
 
     def __init__(self, client: Client, name: Text) -> None:
         self.client = client
-        self.name = name if isinstance(name, str) else to_text(to_bytes(name))
+        self.name = name if isinstance(name, str) else to_text(to_bytes(name, "name"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.client!r}>"

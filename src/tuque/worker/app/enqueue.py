@@ -42,6 +42,7 @@ SHOWN: Final = 5  # places named by an error
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
 EVERY_MAX_S: Final = 366 * 86_400.0
+MISSED: Final = ("skip", "one", "all")  # what becomes of instants that were missed (U9.1)
 # a schedule cannot be added as it is; the others can
 REFUSED: Final = (ReplyError, TypeError, ValueError)
 
@@ -77,6 +78,14 @@ class Planned:
                 f"schedule {self.name}: every_s is from {EVERY_MIN_S} to {EVERY_MAX_S:.0f} "
                 f"seconds, not {self.every_s}"
             )
+        if self.cron is not None and len(str(self.cron).split()) not in (5, 6):
+            raise ValueError(
+                f"schedule {self.name}: cron has five fields, or six with the seconds first, not "
+                f"{self.cron!r}"
+            )
+        if self.missed not in MISSED:
+            words = ", ".join(MISSED)
+            raise ValueError(f"schedule {self.name}: missed is one of {words}, not {self.missed!r}")
         if self.tz is not None and self.cron is None:
             raise TypeError(f"schedule {self.name}: tz needs cron")
         options = self.call.options
