@@ -20,7 +20,7 @@ def test_walks_are_clean(profile: str) -> None:
 
 def test_a_tube_of_which_no_voter_has_a_copy_gets_a_leader() -> None:
     """A voter that is left knows its name only, a node without a vote has the one copy (T21.5)."""
-    result = walk(727)
+    result = walk(20)
     assert (result.error, result.seen["forced tubes"]) == ("", 1)
 
 
