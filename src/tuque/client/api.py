@@ -198,6 +198,11 @@ def to_bytes(value: Text, what: str = "") -> bytes:
     return value.encode("utf-8", "surrogateescape")
 
 
+def texts(**values: Text) -> list[bytes]:
+    """`to_bytes` of each argument, which an error names."""
+    return [to_bytes(value, name) for name, value in values.items()]
+
+
 def to_text(value: bytes) -> str:
     """UTF-8; bytes that are not UTF-8 survive a round trip through `to_bytes`."""
     return value.decode("utf-8", "surrogateescape")

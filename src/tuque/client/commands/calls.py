@@ -28,6 +28,7 @@ from tuque.client.api import (
     Text,
     id_bytes,
     id_text,
+    texts,
     to_bytes,
     to_text,
     work_of,
@@ -342,12 +343,7 @@ def addjob(
     `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
     """
     check_keys("addjob", keys, KeyWords.__annotations__)
-    args: list[Arg] = [
-        "ADDJOB",
-        to_bytes(queue, "queue"),
-        to_bytes(body, "body"),
-        whole("timeout_ms", timeout_ms),
-    ]
+    args: list[Arg] = ["ADDJOB", *texts(queue=queue, body=body), whole("timeout_ms", timeout_ms)]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += ["ASYNC"] if asynchronous else []
     args += tube_options(pri, utube, **keys)

@@ -202,11 +202,8 @@ def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
 # ---- The vote of this node, and those of others (SPEC T24)
 
 
-def is_up(n: Node, tube: Tube) -> bool:
-    """[T24] Whether this node leads the tube, or asks for votes, where it stands (T24.2)."""
-    epoch, node_id = stand_of(tube)
-    if node_id != n.node_id:
-        return False
+def is_up(tube: Tube, epoch: i64) -> bool:
+    """[T24] Whether this node, which votes for itself, leads or asks for votes (T24.2)."""
     if tube.seat is not None and tube.seat.asked_epoch == epoch:
         return True
     return tube.is_mine and tube.is_won and tube.epoch == epoch
@@ -215,7 +212,7 @@ def is_up(n: Node, tube: Tube) -> bool:
 def stand_at(n: Node, tube: Tube) -> StandAt:
     """The entry about the tube."""
     epoch, node_id = stand_of(tube)
-    is_leader = is_up(n, tube)
+    is_leader = node_id == n.node_id and is_up(tube, epoch)
     settled: i64 = 0
     seat = tube.seat
     if is_leader and seat is not None and seat.settled_epoch == epoch:
@@ -232,7 +229,12 @@ def tell_stands(n: Node, t: Tubes, tubes: list[Tube]) -> None:
             stands.append(stand_at(n, tube))
     if len(stands) > 0:
         for slot in nodes_open(n, t):
-            say(n, slot, TubeStands(False, stands))
+            send_votes(n, slot, stands)
+
+
+def send_votes(n: Node, slot: i64, votes: list[StandAt], is_all: bool = False) -> None:
+    """[T24] Send these to one node (T24.2); `is_all`: it has all of this node now."""
+    say(n, slot, TubeStands(is_all, votes))
 
 
 def tell_all_stands(n: Node, t: Tubes, slot: i64) -> None:
@@ -241,9 +243,9 @@ def tell_all_stands(n: Node, t: Tubes, slot: i64) -> None:
     for tube in t.by_name.values():
         stands.append(stand_at(n, tube))
         if len(stands) >= TOLD_STANDS:
-            say(n, slot, TubeStands(False, stands))
+            send_votes(n, slot, stands)
             stands = []
-    say(n, slot, TubeStands(True, stands))
+    send_votes(n, slot, stands, True)
 
 
 def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
@@ -258,11 +260,12 @@ def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
         if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
             continue
         on_stand(n, t, slot, tube, at)
-        if at.node == n.node_id and not is_up(n, tube):
-            if stand_of(tube)[1] != n.peers[slot].node_id:
-                answers.append(stand_at(n, tube))
+        if at.node == n.node_id:
+            own = stand_at(n, tube)
+            if not own.is_up and own.node != n.peers[slot].node_id:
+                answers.append(own)
     if len(answers) > 0:
-        say(n, slot, TubeStands(False, answers))
+        send_votes(n, slot, answers)
 
 
 def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
@@ -283,13 +286,14 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         vote.settled_epoch = at.epoch
         vote.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    is_own = vote.voted_node == sender and stand_of(tube) == (vote.voted_epoch, sender)
+    epoch, node_id = stand_of(tube)
+    is_own = vote.voted_node == node_id == sender and vote.voted_epoch == epoch
     if is_own and at.epoch < vote.voted_epoch:
         given_up = vote.voted_epoch  # T25.4: it has lost its disk since
     # The word of the node that this one votes for is not replaced by the word of another node
     # (T25.4). Else heartbeats would renew a promise that binds this node to nobody.
     is_newer = vote.resigned_epoch <= given_up and not has_given_up(tube)
-    if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
+    if not at.is_up and (sender == node_id or is_newer):
         vote.resigned_epoch = given_up
         vote.resigned_node = sender
         b.look_ms = 0

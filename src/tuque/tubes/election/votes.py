@@ -194,8 +194,9 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     if b.voters is None:
         return
     for tube in t.by_name.values():
-        if tube.seat is not None:
-            tube.seat.standing &= ~bit
+        vote = tube.seat
+        if vote is not None:
+            vote.standing &= ~bit
     b.is_renewed = True
 
 

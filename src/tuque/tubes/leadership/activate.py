@@ -181,10 +181,7 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     tube.epoch = epoch
     tube.followers = {}
     tube.is_won = False
-    seat = tube.seat
-    if seat is not None and seat.asked_epoch <= epoch:
-        seat.asked_epoch = 0  # T24.1: it asked for votes under an epoch that another node won
-        seat.standing = 0
+    tube.end_candidacy(epoch)
     t.ballots.moved.append(tube)
     send_away(n, t, tube)
 

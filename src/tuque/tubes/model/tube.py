@@ -290,6 +290,13 @@ class Tube(Queue):
         self.overtaken: Overtaken | None = None  # it led until another one did (T21.4)
         self.heard_ms: i64 = 0  # when the leader was last heard from
 
+    def end_candidacy(self, epoch: i64) -> None:
+        """[T24] Another node leads under that epoch: this one asks for no votes below (T24.1)."""
+        vote = self.seat
+        if vote is not None and vote.asked_epoch <= epoch:
+            vote.asked_epoch = 0
+            vote.standing = 0
+
     def set_policy(self, policy: Policy) -> None:
         """Let core ask the policy about this queue."""
         self.policy = policy
