@@ -110,7 +110,7 @@ def test_a_task_leaves_its_tube_for_the_cost_of_a_search(
         assert reply is not None
         lines.append(sum(count for _, count in spent))
     _, spent = run(world, "TUBE", "TAKE", "t", "TIMEOUT", 0)
-    most = 2 * sorted(lines)[1_000] + 100  # compiled modules have no lines; a collection has some
+    most = 2 * sorted(lines)[1_000] + 100  # compiled modules have no lines
     assert max(lines) <= most >= sum(count for _, count in spent)
     world.check()
 

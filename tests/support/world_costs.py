@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ SOURCES: Final = tuple(tuque.__path__)
 
 @contextmanager
 def costs(world: World) -> Iterator[list[tuple[int, int]]]:
-    """Of each turn of node 0 meanwhile: the units of work it counted, and its lines of Python."""
+    """Of each turn of node 0 meanwhile: the units of work it counted, and its lines of Python.
+
+    Nothing of other tests is collected meanwhile: what ends then has lines, too.
+    """
     spent: list[tuple[int, int]] = []
     n, lines = world.n, 0
 
@@ -38,9 +42,13 @@ def costs(world: World) -> Iterator[list[tuple[int, int]]]:
 
     before = sys.gettrace()
     world.lab.after_turn = on_turn
+    was_enabled = gc.isenabled()
+    gc.disable()
     sys.settrace(on_call)
     try:
         yield spent
     finally:
         sys.settrace(before)
+        if was_enabled:
+            gc.enable()
         world.lab.after_turn = None
