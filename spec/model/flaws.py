@@ -121,16 +121,16 @@ KNOWN: Final[dict[str, tuple[str, int]]] = {
     "leavers_never_stand": ("leavers_never_stand", 10),
     "force_takes_older": ("force_takes_older", 63),
     "grows_unseen": ("grows_unseen", 208),
-    "lost_disk_confirms": ("lost_disk_confirms", 144),
+    "lost_disk_confirms": ("lost_disk_confirms", 1122),
     "asker_confirms": ("asker_confirms", 5),
     "force_repeats_epoch": ("force_repeats_epoch", 255),
     "own_timeout": ("own_timeout", 117),
-    "lame_votes_count": ("", 20323),
     "vote_echoes_all": ("vote_echoes_all", 2403),
     "vote_not_durable": ("vote_not_durable", 18),
     "confirms_without_right": ("", 22530),
 }
 
 # Looked for in long runs, but no failure if they are not found: `given_to_one` is found by a walk
-# with a script (tests/tubes/test_leadership_model.py), `any_number` is argued only.
-RARE: Final = ("given_to_one", "any_number")
+# with a script (tests/tubes/test_leadership_model.py), `any_number` is argued only. Three voters do
+# not need `lame_votes_count` since a loser votes for the leader of its epoch (T24.1).
+RARE: Final = ("given_to_one", "any_number", "lame_votes_count")

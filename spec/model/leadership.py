@@ -167,7 +167,8 @@ def on_word(w: Cluster, x: Node, m: Pulse, word: Word) -> None:
     has_led = view.role == LEADS or (copy.leader == x.id and copy.copy == copy.led)
     is_sure = not m.asking or w.flaw == "asker_confirms"
     has_right = m.right == x.disk.list.voters.get(src, 0)  # T28.5
-    is_sure = is_sure and (has_right or w.flaw == "confirms_without_right")
+    is_loose = w.flaw in ("confirms_without_right", "lost_disk_confirms")
+    is_sure = is_sure and (has_right or is_loose)
     if has_led and word.got[0] == copy.copy and is_sure:
         at = (src, 0 if w.flaw == "lost_disk_confirms" else m.disk)
         view.got[at] = max(view.got.get(at, 0), min(word.got[1], len(copy.log)))
