@@ -125,7 +125,7 @@ KNOWN: Final[dict[str, tuple[str, int]]] = {
     "asker_confirms": ("asker_confirms", 5),
     "force_repeats_epoch": ("force_repeats_epoch", 255),
     "own_timeout": ("own_timeout", 117),
-    "vote_echoes_all": ("vote_echoes_all", 2403),
+    "vote_echoes_all": ("vote_echoes_all", 4211),
     "vote_not_durable": ("vote_not_durable", 18),
     "confirms_without_right": ("", 22530),
 }
