@@ -14,7 +14,7 @@ from tuque.client.api import Hello, NodeInfo
 from tuque.client.commands import calls
 from tuque.client.retry import Tries
 from tuque.client.routing.nodes import REST_S, Route
-from tuque.client.transport.face import Slots
+from tuque.client.transport.face import Claim, Slots
 from tuque.client.url import Address, parse, settings
 from tuque.errors import (
     Closed,
@@ -79,46 +79,66 @@ def test_hello_teaches_other_nodes_and_who_is_bad() -> None:
     assert not route.has_better_than(B, 0.2)
 
 
+class Line:
+    """A connection that only knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def return_good(slots: Slots[Line], claim: Claim[Line]) -> None:
+    if claim.slot is not None and claim.has_slot:
+        claim.slot.link = claim.slot.use() or Line()
+        claim.slot.is_good = True
+    slots.give(claim)
+
+
 def test_slots_are_handed_to_who_waits_longest() -> None:
-    slots: Slots[str, str] = Slots(2)
-    assert slots.take() == (True, None)
-    assert slots.take() == (True, None)
-    assert slots.take() == (False, None)
-    slots.wait("first")
-    slots.wait("second")
-    assert slots.give("conn") == "first"
-    assert slots.take() == (False, None)
-    assert slots.leave("second")
-    assert not slots.leave("first")
-    assert slots.give("conn") is None
-    assert slots.take() == (True, "conn")
-    assert slots.give(None) is None
-    assert (slots.in_use, slots.drain()) == (1, [])
+    slots: Slots[Line] = Slots(2)
+    one, two, first, second, late = [Claim[Line]() for _ in range(5)]
+    assert slots.take(one)
+    assert slots.take(two)
+    for claim in (first, second):
+        assert not slots.take(claim)
+        slots.wait(claim)
+    return_good(slots, one)
+    assert first.slot is not None
+    line = first.slot.use()
+    assert line is not None
+    assert not slots.take(late)
+    slots.give(second)
+    slots.give(first)
+    assert line.is_closed
+    return_good(slots, two)
+    assert slots.take(late)
+    assert late.slot is not None
+    assert late.slot.use() is not None
+    slots.give(first)
+    assert (slots.open_count, slots.close_idle()) == (1, 0)
 
 
-@given(st.lists(st.sampled_from(["take", "good", "bad", "leave"]), max_size=60))
-def test_slots_never_exceed_their_limit(steps: list[str]) -> None:
-    slots: Slots[int, int] = Slots(3)
-    held, waiting, made = 0, [], 0
-    for step in steps:
+@given(st.lists(st.tuples(st.sampled_from(["take", "good", "bad", "dies"]), st.integers(0, 9))))
+def test_slots_go_to_the_oldest_calls_that_live(steps: list[tuple[str, int]]) -> None:
+    slots: Slots[Line] = Slots(3)
+    live: list[Claim[Line]] = []
+    for step, at in steps:
         if step == "take":
-            taken, _ = slots.take()
-            if taken:
-                held += 1
-            else:
-                made += 1
-                slots.wait(made)
-                waiting.append(made)
-        elif step == "leave" and waiting:
-            assert slots.leave(waiting.pop())
-        elif step in ("good", "bad") and held:
-            waiter = slots.give(7 if step == "good" else None)
-            if waiter is None:
-                held -= 1
-            else:
-                assert waiter == waiting.pop(0)
-        assert held == slots.in_use <= 3
-        assert held == 3 or not waiting
+            live.append(Claim())
+            if not slots.take(live[-1]):
+                slots.wait(live[-1])
+        elif live:
+            claim = live.pop(at % len(live))
+            if step == "good":
+                return_good(slots, claim)
+            elif step == "bad":
+                slots.give(claim)
+            del claim
+        slots.admit()
+        assert [one.has_slot for one in live] == [at < 3 for at in range(len(live))]
+        assert slots.open_count <= 3
 
 
 def tries(*, repeat: bool, attempts: int | None = None, down_s: float | None = None) -> Tries:

@@ -22,7 +22,9 @@ from quick import is_quick
 from tuque import Client, aio
 from tuque.client.aio.runner import Pool as AsyncPool
 from tuque.client.sync.runner import Pool
-from tuque.client.transport.sockets import Waiter
+from tuque.client.transport.face import Claim
+from tuque.client.transport.sockets import Link
+from tuque.client.transport.streams import Link as AsyncLink
 from tuque.errors import NoNode, Timeout
 from until import until
 
@@ -145,14 +147,16 @@ def test_an_aio_client_moves_to_another_loop(node: ScriptedNode) -> None:
 
 def test_a_slot_granted_too_late_is_passed_on() -> None:
     pool = Pool(1)
-    pool.take(0.0)
-    late = Waiter()
-    pool._slots.wait(late)
-    pool.give(None)
-    pool._leave(late)
-    assert pool.take(0.0) is None
+    first, late, after, more = [Claim[Link]() for _ in range(4)]
+    pool.take(first, 0.0)
     with pytest.raises(Timeout):
-        pool.take(0.0)
+        pool.take(late, 0.0)
+    pool.give(first)
+    assert late.has_slot
+    pool.give(late)
+    pool.take(after, 0.0)
+    with pytest.raises(Timeout):
+        pool.take(more, 0.0)
 
 
 @pytest.mark.parametrize("kind", [Pool, AsyncPool])
@@ -168,17 +172,25 @@ def test_a_slot_may_come_back_while_its_thread_takes_another(kind: type[Pool]) -
 def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) -> None:
     async def race() -> None:
         pool = AsyncPool(1)
-        await pool.take(0.0)
-        waiting = asyncio.create_task(pool.take(time.monotonic() + 10))
+        first, second, after, more = [Claim[AsyncLink]() for _ in range(4)]
+
+        async def call() -> None:
+            try:
+                await pool.take(second, time.monotonic() + 10)
+            finally:
+                pool.give(second)
+
+        await pool.take(first, 0.0)
+        waiting = asyncio.create_task(call())
         await asyncio.sleep(0)
-        steps: list[Callable[[], object]] = [lambda: pool.give(None), waiting.cancel]
+        steps: list[Callable[[], object]] = [lambda: pool.give(first), waiting.cancel]
         for step in steps if granted_first else reversed(steps):
             step()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert await pool.take(time.monotonic() + 1) is None
+        await pool.take(after, time.monotonic() + 1)
         with pytest.raises(Timeout):
-            await pool.take(0.0)
+            await pool.take(more, 0.0)
 
     asyncio.run(race())
 

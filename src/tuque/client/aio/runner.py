@@ -20,8 +20,10 @@ from tuque.client.transport.face import (
     PROOF_S,
     SHORTEST_WAIT_S,
     SLICE_S,
+    Claim,
     Face,
     Sent,
+    Slot,
     Slots,
     greeting,
     log,
@@ -51,50 +53,42 @@ class Pool:
     """Slots for connections; waits for a free one in order, up to a deadline."""
 
     def __init__(self, limit: int | None) -> None:
-        self._slots: Slots[Link, Waiter] = Slots(limit)
+        self._slots: Slots[Link] = Slots(limit)
         self._lock = threading.RLock()  # never held over a wait; the collector may call back here
 
-    async def take(self, deadline_s: float) -> Link | None:
-        """A slot, with an idle connection if there is one; Timeout if none becomes free in time."""
+    async def take(self, claim: Claim[Link], deadline_s: float) -> Slot[Link]:
+        """A slot for the claim, which the caller gives back; Timeout if none is free in time."""
         with self._lock:
-            taken, link = self._slots.take()
-            if taken:
-                return link
-            waiter = Waiter()
-            self._slots.wait(waiter)
-        try:
-            return await waiter.wait(deadline_s)
-        except BaseException as e:
-            self._leave(waiter)
-            if isinstance(e, TimeoutError):
-                raise Timeout("all connections of this client stayed busy", retryable=True) from e
-            raise
+            if not self._slots.take(claim):
+                claim.waiter = Waiter()
+                self._slots.wait(claim)
+        while not claim.has_slot:
+            assert isinstance(claim.waiter, Waiter)
+            if not await claim.waiter.wait(deadline_s):
+                raise Timeout("all connections of this client stayed busy", retryable=True)
+            with self._lock:
+                self._slots.admit()
+        assert claim.slot is not None
+        return claim.slot
 
-    def give(self, link: Link | None) -> None:
-        """Returns a slot, and the connection if it may be used again."""
+    def give(self, claim: Claim[Link]) -> None:
+        """Takes back what the claim has, if anything, and closes a connection that is not good."""
         with self._lock:
-            while (waiter := self._slots.give(link)) is not None:
-                if waiter.grant(link):
-                    return
+            self._slots.give(claim)
+
+    def put(self, slot: Slot[Link]) -> None:
+        """Takes in an idle connection that was made elsewhere; only if there is no limit."""
+        with self._lock:
+            self._slots.put(slot)
 
     def close_idle(self) -> int:
         """Closes the idle connections; returns how many."""
         with self._lock:
-            idle = self._slots.drain()
-        for link in idle:
-            link.close()
-        return len(idle)
+            return self._slots.close_idle()
 
     @property
     def open_count(self) -> int:
-        return self._slots.in_use + len(self._slots.idle)
-
-    def _leave(self, waiter: Waiter) -> None:
-        """Stops waiting; a slot that came at the last moment goes to the next caller."""
-        with self._lock:
-            self._slots.leave(waiter)
-        if waiter.is_granted:
-            self.give(waiter.link)
+        return self._slots.open_count
 
 
 # ---- runner
@@ -232,28 +226,33 @@ class Runner(Face):
         lost = len(asked)  # replies from here on: an earlier one may have been lost
         while len(replies) < len(asked):
             had: Address | None = None
+            pause_s: float | None = None
             at = at or self._home_of(asked)
             pool = self._pool_of(at, may_block)
+            claim: Claim[Link] = Claim()
             try:
-                link = await self._take(pool, tries.search_until_s, at)
+                slot, link = await self._take(pool, claim, tries.search_until_s, at)
                 had = link.address
                 tries.logged_in(link)
-                await self._converse(pool, link, asked, replies, tries.deadline_s, lost, sent)
-                continue
+                await self._converse(slot, link, asked, replies, tries.deadline_s, lost, sent)
             except Error as e:
                 if had is not None and isinstance(e, ConnectionError):
                     lost = min(lost, len(replies))
                 pause_s = self._pause_s(tries, e, had, asked, at)
                 at = self._next_at(tries, e)
-            await asyncio.sleep(pause_s)
-            asked = self._left_of(asked, tries.deadline_s, time.monotonic())
+            finally:
+                claim.is_over = True  # a signal handler may raise in `give`, but not before this
+                pool.give(claim)
+            if pause_s is not None:
+                await asyncio.sleep(pause_s)
+                asked = self._left_of(asked, tries.deadline_s, time.monotonic())
         for call, reply in zip(asked[lost:], replies[lost:], strict=True):
             if not call.reads:
                 tries.mark(reply)
 
     async def _converse(
         self,
-        pool: Pool,
+        slot: Slot[Link],
         link: Link,
         asked: list[Call[Any]],
         replies: list[Reply],
@@ -261,11 +260,10 @@ class Runner(Face):
         lost: int,
         sent: Sent,
     ) -> None:
-        """Sends the unanswered calls over one connection, and returns that to the pool.
+        """Sends the unanswered calls over the slot's connection, which is good after the last one.
 
         Those from `lost` on may have been executed before.
         """
-        is_good = False
         first = len(replies)
         try:
             in_session = any(call.in_session for call in asked)
@@ -275,7 +273,8 @@ class Runner(Face):
                 sent.count = max(sent.count, len(replies) + len(batch))
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 await link.exchange([call.args for call in batch], replies, until_s)
-            is_good = True
+            link.used_s = time.monotonic()
+            slot.is_good = not self._is_closed
             if in_session:
                 self._sign(asked, replies, link.session)
         except ConnectionError as e:
@@ -286,10 +285,6 @@ class Runner(Face):
             raise
         finally:
             self._after_loss(asked, replies, max(first, lost))
-            if not is_good or self._is_closed:
-                link.close()
-            link.used_s = time.monotonic()
-            pool.give(link if is_good and not self._is_closed else None)
         if self._refused(link.address, link.session, asked, replies, time.monotonic()):
             raise replies.pop()
 
@@ -318,7 +313,14 @@ class Runner(Face):
         self._check_open()
         self._check_owner()
         deadline_s = time.monotonic() + self.settings.timeout_s
-        return await (self._connect(deadline_s) if at is None else self._visit(at, deadline_s))
+        slot: Slot[Link] = Slot()
+        try:
+            if at is None:
+                return await self._connect(slot, deadline_s)
+            return await self._visit(slot, at, deadline_s)
+        except BaseException:
+            slot.drop()
+            raise
 
     def _pool_of(self, at: Address | None, may_block: bool) -> Pool:
         """The pool for a call: of the node in use, or of a tube's leader."""
@@ -330,23 +332,24 @@ class Runner(Face):
             pools = self._elsewhere.setdefault(at, new)
         return pools[may_block]
 
-    async def _take(self, pool: Pool, deadline_s: float, at: Address | None) -> Link:
-        """A connection to a tube's leader, or to the node in use, with a slot of the pool."""
-        link = await pool.take(deadline_s)
-        try:
-            if link is not None:
-                wanted = at or self._route.current
-                if link.address == wanted and await self._is_usable(link):
-                    return link
-                if at is None and link.address == wanted:
-                    self._on_stale(link.address)
-                link.close()
-                pool.close_idle()
-            until_s = self._search_by_s(deadline_s)
-            return await (self._connect(until_s) if at is None else self._visit(at, until_s))
-        except BaseException:
-            pool.give(None)
-            raise
+    async def _take(
+        self, pool: Pool, claim: Claim[Link], deadline_s: float, at: Address | None
+    ) -> tuple[Slot[Link], Link]:
+        """A slot of the pool, and its connection to a tube's leader, or to the node in use."""
+        slot = await pool.take(claim, deadline_s)
+        link = slot.use()
+        if link is not None:
+            wanted = at or self._route.current
+            if link.address == wanted and await self._is_usable(link):
+                return slot, link
+            if at is None and link.address == wanted:
+                self._on_stale(link.address)
+            slot.drop()
+            pool.close_idle()
+        until_s = self._search_by_s(deadline_s)
+        if at is None:
+            return slot, await self._connect(slot, until_s)
+        return slot, await self._visit(slot, at, until_s)
 
     async def _is_usable(self, link: Link) -> bool:
         """[U14] Whether an idle connection is there; one not used lately proves it (U14.1).
@@ -364,19 +367,20 @@ class Runner(Face):
             return False
         return True
 
-    async def _visit(self, at: Address, deadline_s: float) -> Link:
+    async def _visit(self, slot: Slot[Link], at: Address, deadline_s: float) -> Link:
         """A new connection to the leader of a tube."""
         try:
             now_s = time.monotonic()
             login_by_s = now_s + self.settings.login_timeout_s
-            link, _ = await self._open(at, self._connect_by_s(deadline_s, now_s), login_by_s)
+            until_s = self._connect_by_s(deadline_s, now_s)
+            link, _ = await self._open(slot, at, until_s, login_by_s)
         except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
         self._on_home_reached(at)
         return link
 
-    async def _connect(self, deadline_s: float) -> Link:
+    async def _connect(self, slot: Slot[Link], deadline_s: float) -> Link:
         """A new connection to the first usable node."""
         tried: set[Address] = set()
         causes: list[Error] = []
@@ -390,14 +394,14 @@ class Runner(Face):
             tried.add(address)
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
-                link, hello = await self._open(address, until_s, login_by_s)
+                link, hello = await self._open(slot, address, until_s, login_by_s)
             except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue
             self._on_connected(address, hello)
             if self._route.has_better_than(address, now_s):
-                link.close()
+                slot.drop()
                 self._on_leaving(address, now_s)
                 continue
             return link
@@ -405,29 +409,31 @@ class Runner(Face):
     async def _move(self) -> None:
         """Moves to the node that creates most of the jobs fetched; stays unless that is well."""
         start = self._follow.take(time.monotonic())
+        slot: Slot[Link] = Slot()
         try:
             asked = admin.hello(timeout=LIMIT_S)
             told = asked.read(await self._ask_one(asked))
             address = self._route.other(told, start, time.monotonic())
             if address is None:
                 return
-            link, hello = await self._open(address, time.monotonic() + LIMIT_S)
+            _, hello = await self._open(slot, address, time.monotonic() + LIMIT_S)
+            if not self._on_moved(address, hello, start):
+                slot.drop()
+                return
         except Error as e:
             log.debug("cannot move to the node %s...: %s", start, e)
             return
-        if not self._on_moved(address, hello, start):
-            link.close()
-            return
-        old = await self._blocking.take(INFINITE)  # this pool has no limit
-        if old is not None:
-            old.close()
-        self._blocking.give(link)
+        except BaseException:
+            slot.drop()
+            raise
+        self._blocking.close_idle()
+        self._blocking.put(slot)
 
     async def _open(
-        self, address: Address, deadline_s: float, login_by_s: float = 0.0
+        self, slot: Slot[Link], address: Address, deadline_s: float, login_by_s: float = 0.0
     ) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it; `login_by_s`: of a node that lets log-ins wait."""
-        link = await self._dial(address, deadline_s)
+        slot.link = link = await self._dial(address, deadline_s)
         link.on_cancel, link.on_order = self._on_cancel, self._on_order
         asked = greeting(self.settings, hears=link.hears)
         replies: list[Reply] = []

@@ -16,6 +16,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import hiredis
@@ -136,7 +137,8 @@ class Conn:
             None  # of a worker's name and the order
         )
         self._keeps_pushed = False
-        self._reader = values(self._reply_error)
+        # No method of this object: a cycle would leave it to the collector, with its socket.
+        self._reader = values(partial(reply_error, node=self.node))
 
     def pack(self, commands: Iterable[tuple[Arg, ...]]) -> bytes:
         """The bytes of the commands, whose replies are due from now on."""
@@ -188,9 +190,6 @@ class Conn:
         if isinstance(error, TimeoutError):
             return Timeout(f"{due} from {self.node} in time", node=self.node)
         return self.closed(error.strerror or str(error))
-
-    def _reply_error(self, text: str) -> ReplyError:
-        return reply_error(text, node=self.node)
 
     def _next(self) -> Reply:
         try:

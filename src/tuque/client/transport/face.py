@@ -7,9 +7,11 @@ import inspect
 import logging
 import random
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.commands import admin
@@ -537,53 +539,169 @@ def as_method(
 #
 # A slot is the right to one connection. A freed slot goes straight to the longest waiter, so that
 # newcomers cannot overtake it. Knows neither threads nor loops: callers bring lock and wait.
+#
+# [U14] A signal handler may raise between any two steps (U14.8). So each slot itself names its
+# claim, and is free once that is over, or was collected. The lists only spare a search.
 
 
-C = TypeVar("C")
-W = TypeVar("W")
+class Closes(Protocol):
+    """A connection."""
+
+    def close(self) -> object:
+        """Ends it; more than once does no harm."""
 
 
-class Slots(Generic[C, W]):
-    """At most `limit` slots (None: no limit), and their idle connections."""
+class Wakes(Protocol):
+    """How to wake who waits."""
+
+    def wake(self) -> object:
+        """Ends the wait; more than once does no harm."""
+
+
+C = TypeVar("C", bound=Closes)
+
+
+class Slot(Generic[C]):
+    """The right to one connection, and that connection, if there is one."""
+
+    def __init__(self) -> None:
+        self.link: C | None = None
+        self.is_good = False  # the connection is idle, and the next call may use it
+        self.claim: weakref.ref[Claim[C]] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no call has it."""
+        claim = None if self.claim is None else self.claim()
+        return claim is None or claim.is_over
+
+    def use(self) -> C | None:
+        """The idle connection, if any, for its call; what another call has left is closed."""
+        if not self.is_good:
+            self.drop()
+        self.is_good = False
+        return self.link
+
+    def drop(self) -> None:
+        """Closes the connection, if there is one."""
+        self.is_good = False
+        if self.link is not None:
+            self.link.close()
+        self.link = None
+
+
+class Claim(Generic[C]):
+    """A call's claim to a slot. It ends with `is_over`, or with this object."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.slot: Slot[C] | None = None  # this claim has it once the slot names it
+        self.waiter: Wakes | None = None
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether a slot is the claim's."""
+        claim = None if self.slot is None else self.slot.claim
+        return claim is not None and claim() is self
+
+
+class Slots(Generic[C]):
+    """At most `limit` slots (None: no limit), each of a call or with an idle connection."""
 
     def __init__(self, limit: int | None) -> None:
-        self.in_use = 0
-        self.idle: list[C] = []
         self._limit = limit
-        self._waiters: deque[W] = deque()
+        self._all: set[Slot[C]] = set()
+        self._idle: dict[Slot[C], None] = {}  # the latest is the last
+        self._waiting: deque[weakref.ref[Claim[C]]] = deque()
 
-    def take(self) -> tuple[bool, C | None]:
-        """A slot with the latest idle connection, if any; (False, None) if all are taken."""
-        if self._limit is not None and self.in_use >= self._limit:
-            return False, None
-        self.in_use += 1
-        return True, self.idle.pop() if self.idle else None
+    @property
+    def open_count(self) -> int:
+        """Slots of calls, and idle connections."""
+        return sum(slot.link is not None or not slot.is_free for slot in list(self._all))
 
-    def wait(self, waiter: W) -> None:
-        """Queues up for the next free slot."""
-        self._waiters.append(waiter)
-
-    def leave(self, waiter: W) -> bool:
-        """Stops waiting; False if it is no longer in the queue."""
-        try:
-            self._waiters.remove(waiter)
-        except ValueError:
+    def take(self, claim: Claim[C]) -> bool:
+        """Gives the claim a slot, of the latest idle connection if any; False: it must wait."""
+        self.admit()
+        slot = None if self._waiting else self._free()
+        if slot is None:
             return False
+        _hand(slot, claim)
         return True
 
-    def give(self, conn: C | None) -> W | None:
-        """Returns a slot, with its connection if that is still good.
+    def wait(self, claim: Claim[C]) -> None:
+        """Queues up for the next free slot."""
+        self._waiting.append(weakref.ref(claim))
 
-        The returned waiter, if any, must be handed both.
-        """
-        if self._waiters:
-            return self._waiters.popleft()
-        self.in_use -= 1
-        if conn is not None:
-            self.idle.append(conn)
-        return None
+    def admit(self) -> None:
+        """Hands free slots to those who have waited longest."""
+        while self._waiting:
+            first = self._waiting[0]
+            claim = first()
+            if claim is not None and not claim.is_over:
+                slot = claim.slot if claim.has_slot else self._free()
+                if slot is None:
+                    return
+                _hand(slot, claim)
+                if claim.waiter is not None:
+                    claim.waiter.wake()
+            self._forget(first)
 
-    def drain(self) -> list[C]:
-        """Removes and returns the idle connections; the caller closes them."""
-        drained, self.idle = self.idle, []
-        return drained
+    def give(self, claim: Claim[C]) -> None:
+        """Ends a claim: its slot, if it has one, goes to the next, with its good connection."""
+        claim.is_over = True
+        if self._waiting:
+            self._forget(weakref.ref(claim))
+        slot = claim.slot
+        if slot is not None and claim.has_slot:
+            if not slot.is_good or self._is_over():
+                slot.drop()
+                self._all.discard(slot)
+            slot.claim = None
+            if slot.is_good:
+                self._idle[slot] = None
+        self.admit()
+
+    def put(self, slot: Slot[C]) -> None:
+        """Takes in another slot, whose connection is good; only if there is no limit."""
+        slot.is_good = True
+        self._all.add(slot)
+        self._idle[slot] = None
+
+    def close_idle(self) -> int:
+        """Closes the connections that no call has; returns how many."""
+        found = [slot for slot in list(self._all) if slot.is_free]
+        count = sum(slot.link is not None for slot in found)
+        for slot in found:
+            slot.drop()
+            self._all.discard(slot)
+            self._idle.pop(slot, None)
+        return count
+
+    def _free(self) -> Slot[C] | None:
+        """A slot that no call has, if there is one, or may be one more."""
+        while self._idle:
+            slot = self._idle.popitem()[0]
+            if slot.is_free and slot in self._all:
+                return slot
+        for slot in list(self._all):  # of a call that an exception ended between two steps
+            if slot.is_free:
+                return slot
+        if self._limit is not None and len(self._all) >= self._limit:
+            return None
+        slot = Slot()
+        self._all.add(slot)
+        return slot
+
+    def _is_over(self) -> bool:
+        """Whether a signal handler's call has made one slot too many."""
+        return self._limit is not None and len(self._all) > self._limit
+
+    def _forget(self, waiting: weakref.ref[Claim[C]]) -> None:
+        with suppress(ValueError):  # it is no longer in the queue
+            self._waiting.remove(waiting)
+
+
+def _hand(slot: Slot[C], claim: Claim[C]) -> None:
+    """Makes a free slot the claim's."""
+    claim.slot = slot
+    slot.claim = weakref.ref(claim)

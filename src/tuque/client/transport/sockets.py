@@ -32,6 +32,7 @@ RECEIVE_BYTES = 65536
 KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
 PROBES: Final = 3
 PROBE_S: Final = 15  # between two probes
+CHECK_S: Final = 1.0  # a waiter checks itself: an exception may have ended who was to wake it
 
 
 def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
@@ -127,9 +128,14 @@ class Link(Wire, Conn):
         """Connects to a node; ConnectionError says why it failed."""
         timeout_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
         try:
-            return cls(address, dial(address, tls, timeout_s))
+            sock = dial(address, tls, timeout_s)
         except OSError as e:
             raise connect_error(address, e) from e
+        try:
+            return cls(address, sock)
+        except BaseException:
+            sock.close()
+            raise
 
     def exchange(
         self, commands: list[tuple[Arg, ...]], replies: list[Reply], deadline_s: float
@@ -189,21 +195,23 @@ class Link(Wire, Conn):
 
 
 class Waiter:
-    """A thread waiting for a slot of a pool, and the connection that comes with it."""
+    """A thread that waits for a slot of a pool.
+
+    A lock, not an Event: that is Python, so a signal handler could end it halfway by raising.
+    """
 
     def __init__(self) -> None:
-        self.link: Link | None = None
-        self.is_granted = False
-        self._granted = threading.Event()
+        self._gate = threading.Lock()
+        self._gate.acquire()
 
-    def grant(self, link: Link | None) -> bool:
-        """Hands the slot over; False if nobody waits any more."""
-        self.link, self.is_granted = link, True
-        self._granted.set()
+    def wake(self) -> None:
+        if self._gate.locked():
+            self._gate.release()
+
+    def wait(self, deadline_s: float) -> bool:
+        """Waits until woken, or it is time to check anyway; False once the time is over."""
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        self._gate.acquire(timeout=min(left_s, CHECK_S))
         return True
-
-    def wait(self, deadline_s: float) -> Link | None:
-        """The connection, once the slot was handed over; TimeoutError if it was not in time."""
-        if not self._granted.wait(max(0.0, deadline_s - time.monotonic())):
-            raise TimeoutError
-        return self.link

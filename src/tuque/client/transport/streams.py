@@ -208,26 +208,23 @@ class Link(Conn, asyncio.Protocol):
 
 
 class Waiter:
-    """A task waiting for a slot of a pool, and the connection that comes with it."""
+    """A task that waits for a slot of a pool."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
-        self.is_granted = False
-        self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def grant(self, link: Link | None) -> bool:
-        """Hands the slot over; False if nobody waits any more."""
-        if self._granted.done():  # it was cancelled
+    def wake(self) -> None:
+        if not self._woken.done():  # else it was cancelled, and gives the slot back
+            self._woken.set_result(None)
+
+    async def wait(self, deadline_s: float) -> bool:
+        """Waits until woken; False once the time is over."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline_s - time.monotonic())):
+                await self._woken
+        except TimeoutError:
             return False
-        self.link, self.is_granted = link, True
-        self._granted.set_result(None)
         return True
-
-    async def wait(self, deadline_s: float) -> Link | None:
-        """The connection, once the slot was handed over; TimeoutError if it was not in time."""
-        async with asyncio.timeout(max(0.0, deadline_s - time.monotonic())):
-            await self._granted
-        return self.link
 
 
 def _limit(deadline_s: float) -> asyncio.Timeout:
