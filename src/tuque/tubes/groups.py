@@ -489,7 +489,7 @@ def renew(t: Tubes, tube: Tube, task: Task, entry: Entry | None) -> None:
     task.entry = entry
     driver.joined(task)
     driver.named(task)
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
 
 
 def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> None:

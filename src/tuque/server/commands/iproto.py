@@ -12,7 +12,7 @@ from tuque.core.model.task import Task
 from tuque.core.queues.deliver import serve_ready
 from tuque.server.access.login import Place, host_of, note_failure
 from tuque.server.access.rights import BEGUN, OK, may_call, note_call
-from tuque.server.access.tenant import no_room, refusal
+from tuque.server.access.tenant import no_room, over_queues, refusal
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.commands.jobs import over_memory
 from tuque.server.commands.tubes import RUNS
@@ -561,9 +561,11 @@ def call(s: Server, w: Wired, request: Request) -> None:
 
 
 def put_of_tenant(call: IprotoCall, account: Account, args: list[Value], tube: Tube) -> None:
-    """[N11] A put, if the quotas of the user's tenant leave room (N11.2)."""
+    """[N11] A put, if the quotas of the user's tenant leave room (N11.2, N11.9)."""
     size = len(args[0].raw()) if len(args) > 0 else 0
-    refused = refusal(call.s, account, 1, size, True)
+    refused = over_queues(call.s, account, [tube.name])  # N11.9
+    if refused is None:
+        refused = refusal(call.s, account, 1, size, True)
     if refused is not None:
         raise IprotoError(E_PROC, refused)
     run_method(call, args, tube)

@@ -215,6 +215,11 @@ class Tubes(Policy):
         else:
             self.puts_of.pop(client, None)
 
+    def charge(self, tube: Tube, size: i64) -> None:
+        """The tube holds so many bytes more besides its tasks: its tenant's count too (N11.9)."""
+        self.bytes_used += size
+        tube.tally.owner.tube_bytes += size
+
     def session_of_number(self, number: i64) -> Session | None:
         """The session of that number, unless it has ended."""
         last = self.last_session
