@@ -205,10 +205,7 @@ class Journal:
     # The reserve (SPEC J6.10)
 
     def find_reserve(self, is_new: bool) -> None:
-        """Look for the reserve of an earlier start; delete one that is not wanted.
-
-        A journal that is not new and has none has used it (J6.9).
-        """
+        """Look for the reserve; a journal that is not new and has none has used it (J6.9)."""
         path = f"{self.path}/{RESERVE}"
         self.has_reserve = self.disk.exists(path)
         self.is_reserve_used = self.reserve_bytes > 0 and not self.has_reserve and not is_new
