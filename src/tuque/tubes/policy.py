@@ -66,7 +66,7 @@ from tuque.tubes.leadership.controller import (
 from tuque.tubes.leadership.restore import restore_task
 from tuque.tubes.leadership.switchover import on_standstill
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import needs_copies, needs_home, synced
+from tuque.tubes.log.leader import needs_copies, needs_home, synced, unheard_refusal
 from tuque.tubes.log.results import shows
 from tuque.tubes.log.send import tell_copies, trace_key
 from tuque.tubes.model.errors import TubeError
@@ -107,6 +107,10 @@ class TubePolicy(Tubes):
     def tube_of(self, task: Task) -> Tube:
         """The live task's tube."""
         return self.by_name[task.queue]
+
+    def unheard(self, n: Node) -> Refusal | None:
+        """[T15] Why this node may not say that there is no such tube (T15.5)."""
+        return unheard_refusal(n, self)
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
         """[T1] Why ADDJOB to a tube is refused (T1.2); raises what only a tube refuses."""

@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import IDLE, look_into
+from tuque.server.replies.errors import IDLE, core_words, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -37,6 +37,7 @@ from tuque.server.replies.waiting import hold_back_wired
 from tuque.server.state.client import GUEST, LongCommand, Put, Take, User, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.users import Account
+from tuque.tubes.log.leader import unheard_refusal
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -543,6 +544,9 @@ def call(s: Server, w: Wired, request: Request) -> None:
             raise denied(w, word)
     tube = t.by_name.get(w.own(name.tube)) if name.is_method else None
     if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
+        unheard = unheard_refusal(s.n, t) if tube is None else None
+        if unheard is not None:
+            raise IprotoError(E_LOADING, core_words(unheard).partition(b" ")[2])  # T15.5
         raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
     args = request.arguments(ARGS_MAX)
     if p is None:

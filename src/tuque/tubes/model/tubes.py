@@ -158,6 +158,7 @@ class Tubes(Policy):
         self.ports: dict[int, int] = {}  # other nodes', by slot
         self.read_only: i64 = 0  # slots of nodes that may lead no tube
         self.heard: i64 = 0  # slots that have sent their catalog on this link
+        self.has_met = False  # a node has sent its catalog since the start
         self.lease_ms: i64 = FAR  # lease on all tubes led here
         self.round: i64 = 0  # the latest heartbeats of this node that were looked at
         self.changed: list[Tube] = []  # with changes to send to followers
