@@ -166,6 +166,9 @@ class Threads:
     def scanned(self, name: str, **options: Any) -> list[Any]:
         return list(getattr(self.client, name)(**options))
 
+    def first(self, found: Any) -> Any:
+        return next(found)
+
     def close(self) -> None:
         self.client.close()
 
@@ -201,6 +204,9 @@ class Loop:
             return [item async for item in found]
 
         return self._runner.run(gather(getattr(self.client, name)(**options)))
+
+    def first(self, found: Any) -> Any:
+        return self._runner.run(anext(found))
 
     def close(self) -> None:
         if not self.client._is_closed:

@@ -224,6 +224,23 @@ def test_tubes_of_two_homes_are_refused_at_once(
     assert asked(node, b"GETJOB") == asked(other_node, b"GETJOB") == 1
 
 
+def test_a_watch_begins_at_what_the_leader_knows(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    """T16.5 Each node numbers its own notices."""
+
+    def leader(words: Words) -> bytes:
+        assert words[1] == b"CHANGES"
+        number = 42 if words[4] == b"41" else 41
+        return b"*1\r\n*5\r\n:%d\r\n+put\r\n:7\r\n+READY\r\n:1\r\n" % number
+
+    node.answers["TUBE"] = refusal(other_node.port)
+    other_node.answers["TUBE"] = leader
+    client = connect(node.url)
+    assert client.first(client.client.tube("t").watch()).seq == 42
+    assert asked(node, b"TUBE", b"INFO") == 0, "a follower has other numbers"
+
+
 def test_two_nodes_that_name_each_other_end_with_the_retries(
     node: ScriptedNode, other_node: ScriptedNode, connect: Connect
 ) -> None:

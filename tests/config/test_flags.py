@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,36 @@ def test_check_config_takes_good_files(tmp_path: Path) -> None:
     words = ["--cluster-secret-file", "secret", "--users-file", "users"]
     good = run("--check-config", "--dir", str(tmp_path), *words)
     assert (good.exit_code, good.output) == (0, "the configuration is good\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("logfile", "taken"),
+        ("logfile", "none/log"),
+        ("logfile", "pipe"),
+        ("logfile", "file/log"),
+        ("events-dir", "file"),
+        ("events-dir", "file/events"),
+        ("audit-dir", "file/audit"),
+        ("appenddirname", "file"),
+    ],
+)
+def test_check_config_names_what_cannot_be_written(tmp_path: Path, option: str, value: str) -> None:
+    """C1.14 It names a logfile, and directories of the journal, events and audit, that cannot be
+    written, and makes none.
+    """
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "taken").mkdir()
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    before = sorted(tmp_path.rglob("*"))
+    words = ["--dir", str(tmp_path), "--appendonly", "yes", "--events", "yes", "--set", "audit=yes"]
+    bad = run("--check-config", *words, "--set", f"{option}={value}")
+    assert bad.exit_code == 1 and f"tuque server: {option}: " in bad.stderr
+    assert str(tmp_path / value) in bad.stderr
+    good = run("--check-config", *words, "--set", f"{option}=new")
+    assert good.exit_code == 0, good.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_warnings_do_not_stop(tmp_path: Path) -> None:

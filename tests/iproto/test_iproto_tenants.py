@@ -99,3 +99,20 @@ def test_quotas_hold_on_this_door() -> None:
     assert code == 32 and "tenant 'tenant-a' has 1 jobs at this node" in text
     assert world.iproto().log_in("ann", "pw").code == 32
     world.check()
+
+
+def test_full_tubes_take_no_task_on_this_door() -> None:
+    """N11.9 Its tubes count with their keys, limits and rates; while all are as much, the tubes
+    take no task.
+    """
+    world = world_of()
+    ann, bob = as_user(world, "ann"), as_user(world, "bob")
+    for conn in (ann, bob):
+        assert conn.call("queue.create_tube", "t", "tasks") is not None
+    world.n.base_bytes = 0
+    world.n.limits.memory_bytes = 4 * int(world.n.book.owners[b"tenant-a"].tube_bytes)
+    code, text = heard(ann, "queue.tube.t:put", "x")
+    assert code == 32 and "QUOTA tenant 'tenant-a' has queues of" in text
+    world.n.limits.memory_bytes = 1 << 20
+    assert ann.call("queue.tube.t:put", "x") is not None
+    world.check()

@@ -374,6 +374,23 @@ def test_jobs_of_schedules_are_adds_of_the_tenant(world: World) -> None:
     assert world.value("QLEN one/t") == 20
 
 
+def test_a_schedule_makes_no_job_in_full_tubes(world: World) -> None:
+    """N11.9 Its tubes count with their keys, limits and rates; while all are as much, the tubes
+    take no task.
+    """
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one")
+    world("TUBE CREATE one/t tasks")
+    assert world("SCHEDULE ADD one/t n EVERY 1 MISSED skip body") == b"+ADDED\r\n"
+    owner = world.n.book.owners[b"one"]
+    world.n.base_bytes = 0
+    world("CONFIG SET maxmemory", 4 * int(owner.queue_bytes + owner.tube_bytes))
+    later(world, 3_000)
+    assert world.value("QLEN one/t") == 0
+    world("CONFIG SET maxmemory 1mb")
+    later(world, 2_000)
+    assert world.value("QLEN one/t") > 0
+
+
 def test_run_now_counts_the_bytes_of_the_body(world: World) -> None:
     """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and TOPIC
     ADD by its users are refused if there would be more

@@ -124,6 +124,29 @@ def test_the_reserve_is_not_for_jobs(make_world: MakeWorld, least: str) -> None:
     assert world.run("ADDJOB", "q", "b", 0).startswith(b"D-")
 
 
+def test_a_start_after_the_use_of_the_reserve_takes_no_jobs(make_world: MakeWorld) -> None:
+    """J6.9 So it is, whatever `disk-free-min`, from the use of the reserve until it is written
+    again (J6.10), also over a restart.
+    """
+    world = make_world(disk_free_min="0", disk_reserve="64kb")
+    world.pass_ms(2_000)
+    world.disk().full(30_000)
+    added = [world.run("ADDJOB", "q", "b" * 10_000, 0) for _ in range(10)]
+    ids = [one for one in added if one != DISKFULL]
+    assert 0 < len(ids) < 10 and world.info("persistence")["journal_reserve"] == "0"
+    for _ in range(2):
+        world.kill(0)
+        world.start(0)
+        assert world.run("ADDJOB", "q", "b", 0) == DISKFULL
+    assert sorted(world.get("q", count=10)) == sorted(ids)
+    assert world.run("ACKJOB", *ids) == len(ids)
+    world.disk().well()
+    world.kill(0)
+    world.start(0)
+    assert isinstance(world.run("ADDJOB", "q", "b", 0), bytes)
+    assert world.info("persistence")["journal_reserve"] == "1"
+
+
 def test_a_start_that_needs_the_reserve_takes_no_jobs(make_world: MakeWorld) -> None:
     """J6.10 When a write, or the start, finds the disk full, it is deleted and the write
     repeated: ends of jobs and one rewrite still fit.

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import stat
 import sys
 import time
 from pathlib import Path
@@ -33,6 +32,7 @@ from tuque.server.config.identity import (
     IdentityError,
     check_places,
     close_to_others,
+    file_refusal,
     open_identity,
     readable_secrets,
 )
@@ -159,8 +159,9 @@ def open_log(cfg: Config) -> None:
     if cfg.logfile:
         path = in_dir(cfg, cfg.logfile)
         try:
-            if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
-                raise OSError(0, "it is a pipe, and to open it would wait for a reader")
+            why = file_refusal(path)
+            if why:
+                raise OSError(0, why)
             handler = LogFile(path)
             close_to_others(path)
         except OSError as error:

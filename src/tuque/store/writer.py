@@ -139,12 +139,13 @@ class Journal:
         self.synced_seq = seq
         self.find_number()
         m = self.manifest
+        is_new = m.snapshot == "" and len(m.segments) == 0
         if len(m.segments) > 0:
             last = m.segments[len(m.segments) - 1]
             if self.disk.size(f"{self.path}/{last}") <= HEADER_BYTES:
                 m.segments.pop()  # no frames in it: keep no row of empty files
                 m.salts.pop()
-        self.find_reserve()
+        self.find_reserve(is_new)
         try:
             self.begin(now_ms)
         except OSError as e:
@@ -203,10 +204,11 @@ class Journal:
 
     # The reserve (SPEC J6.10)
 
-    def find_reserve(self) -> None:
-        """Look for the reserve of an earlier start; delete one that is not wanted."""
+    def find_reserve(self, is_new: bool) -> None:
+        """Look for the reserve; a journal that is not new and has none has used it (J6.9)."""
         path = f"{self.path}/{RESERVE}"
         self.has_reserve = self.disk.exists(path)
+        self.is_reserve_used = self.reserve_bytes > 0 and not self.has_reserve and not is_new
         if self.has_reserve and self.disk.size(path) != self.reserve_bytes:
             self.spend_reserve()
             self.is_reserve_used = False

@@ -125,7 +125,7 @@ def enter_member(
     n: Node, t: Tubes, tube: Tube, entry: Entry, body: bytes, pri: i64, ttr_ms: i64, at_ms: i64
 ) -> Task:
     """A task of the group: DELAYED, and looked at at that instant."""
-    id = n.ids.make_task(i64(whole_s(MAX_MS)), tube.tally.owner.name, tube.mark)
+    id = n.ids.make_task(i64(whole_s(MAX_MS)), stats.tenant_of(tube.name), tube.mark)
     task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, pri, BYTES)
     task.entry = entry
     task.created_ms = n.now_ms
@@ -489,7 +489,7 @@ def renew(t: Tubes, tube: Tube, task: Task, entry: Entry | None) -> None:
     task.entry = entry
     driver.joined(task)
     driver.named(task)
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
 
 
 def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> None:

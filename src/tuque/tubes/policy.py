@@ -23,6 +23,7 @@ from tuque.core.model.errors import (
     Refusal,
 )
 from tuque.core.model.job import AddSpec, Job, Update
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.model.work import Life, Outcome
 from tuque.core.msgs.bus import (
@@ -36,6 +37,7 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
+from tuque.core.node.tables import owners
 from tuque.core.work import rules
 from tuque.core.work.rules import BACK, DIED
 from tuque.tubes.election.membership import gives_vote_up
@@ -64,7 +66,7 @@ from tuque.tubes.leadership.controller import (
 from tuque.tubes.leadership.restore import restore_task
 from tuque.tubes.leadership.switchover import on_standstill
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import needs_copies, needs_home, synced
+from tuque.tubes.log.leader import needs_copies, needs_home, synced, unheard_refusal
 from tuque.tubes.log.results import shows
 from tuque.tubes.log.send import tell_copies, trace_key
 from tuque.tubes.model.errors import TubeError
@@ -105,6 +107,10 @@ class TubePolicy(Tubes):
     def tube_of(self, task: Task) -> Tube:
         """The live task's tube."""
         return self.by_name[task.queue]
+
+    def unheard(self, n: Node) -> Refusal | None:
+        """[T15] Why this node may not say that there is no such tube (T15.5)."""
+        return unheard_refusal(n, self)
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
         """[T1] Why ADDJOB to a tube is refused (T1.2); raises what only a tube refuses."""
@@ -576,12 +582,15 @@ class TubePolicy(Tubes):
         """Assert that tubes, sessions and tasks agree (T3.4, T7.1, T8.4, T11.3)."""
         held: i64 = 0
         used: i64 = 0
+        of_tenants: dict[bytes, int] = {}
         tasks: i64 = 0
         waiting: i64 = 0  # bytes of puts
         for name, tube in self.by_name.items():
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
             used += tube.bytes_used()
+            tenant = tenant_of(name)
+            of_tenants[tenant] = of_tenants.get(tenant, 0) + int(tube.bytes_used())
             puts: i64 = 0
             for putter in tube.putters:
                 if not putter.is_over:
@@ -593,6 +602,8 @@ class TubePolicy(Tubes):
             if isinstance(job, Task):
                 tasks -= 1
         assert tasks == 0, "tasks without a tube"
+        for owner in owners(n):
+            assert owner.tube_bytes == of_tenants.get(owner.name, 0), "tubes of a tenant"
         for number, session in self.sessions.items():
             assert session.number == number and self.by_uuid[session.uuid] is session
             held -= len(session.taken)

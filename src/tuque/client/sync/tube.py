@@ -105,8 +105,8 @@ class Tube:
         A gap in their `seq` means that between two polls more changed than the node keeps.
         """
         if after is None:
-            info = self.info()
-            after = info.changes - 1
+            known = self.changes(count=1000)  # the leader answers: others count their own
+            after = known[-1].seq if known else -1
         seen = after
         while True:
             found = self.changes(seen, count=1000)

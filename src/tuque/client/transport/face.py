@@ -252,7 +252,7 @@ class Face:
         """True if the only call was refused, and another node, or time, will help."""
         self._homes.note(asked, replies)
         for reply in replies:
-            if isinstance(reply, Leaving | Conflict):
+            if isinstance(reply, Leaving | Conflict | Loading):
                 self._on_leaving(address, now_s, reply)
                 break
         if self._is_full(address, asked, replies, now_s):
@@ -461,12 +461,14 @@ class Face:
             log.info("node %s, a leader of tubes, is usable again", address)
 
     def _on_leaving(
-        self, address: Address, now_s: float, reply: Leaving | Conflict | None = None
+        self, address: Address, now_s: float, reply: Leaving | Conflict | Loading | None = None
     ) -> None:
         self._homes.forget(address)
-        if self._route.on_failed(address, now_s, LEAVING_REST_S):
+        rest_s = REST_S if isinstance(reply, Loading) else LEAVING_REST_S
+        if self._route.on_failed(address, now_s, rest_s):
             why = "is leaving the cluster" if isinstance(reply, Leaving) else "asks to be avoided"
             why = "says that another node has its id" if isinstance(reply, Conflict) else why
+            why = "has just started" if isinstance(reply, Loading) else why
             log.warning("node %s %s: looking for another one", address, why)
 
 

@@ -137,7 +137,8 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
     if spec.has_pri or spec.has_utube:
         return Refusal(PRI_OF_QUEUE, (queue,))  # T1.2
     if len(spec.keys) > 0:
-        return Refusal(NO_KEYS)  # T40.5
+        unheard = None if n.policy is None else n.policy.unheard(n)  # T15.5
+        return Refusal(NO_KEYS) if unheard is None else unheard  # T40.5
     if spec.replicate > 1 and spec.retry_s == 0:
         return Refusal(AMO_ONE_COPY)  # R1.3
     if spec.delay_ms >= spec.ttl_s * 1000:

@@ -398,6 +398,15 @@ TAKEN_TASKS: Final = 205
 _is(TAKEN_TASKS, b"ERR", b"There are taken tasks in the tube")
 NO_TUBE: Final = 206
 _is(NO_TUBE, b"NOTUBE", b"Tube not found")
+TUBES_UNHEARD: Final = 290
+_is(
+    TUBES_UNHEARD,
+    b"LOADING",
+    (
+        b"this node has started, and has not heard all tubes of other nodes yet: nothing was "
+        b"done, try again soon"
+    ),
+)
 UNKNOWN_TYPE: Final = 207
 _is(UNKNOWN_TYPE, b"ERR", b"Unknown tube type %s")
 EXISTS: Final = 208

@@ -85,10 +85,10 @@ class Owner:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self.queues: i64 = 0  # with a tally
+        self.queues: i64 = 0  # in the table, or with jobs
         self.queue_bytes: i64 = 0  # that queues cost without their jobs
         self.bare_bytes: i64 = 0  # of them, queues that only waits have made
-        self.tube_bytes: i64 = 0  # of tubes without their tasks; the shell counts them
+        self.tube_bytes: i64 = 0  # of its tubes without their tasks
         self.jobs: i64 = 0  # in the table, in any state
         self.bytes: i64 = 0  # of their bodies
 
@@ -272,14 +272,14 @@ class Book:
         self.adds_of_more = Histogram()
 
     def of(self, name: bytes) -> Tally:
-        """The tally of that name, which there is; without a look-up if it was asked for last."""
+        """That of the name, which there is; without a look-up if it was asked for last."""
         if name is not self.near_name:
             self.near = self.tallies[name]
             self.near_name = name
         return self.near
 
     def make(self, name: bytes) -> Tally:
-        """A tally for that name, which has none."""
+        """One for that name, which has none."""
         tenant = tenant_of(name)
         owner = self.nobody
         if len(tenant) > 0:

@@ -185,6 +185,10 @@ class Policy(Placement):
         """Why ADDJOB is refused; None if it is not. The policy may raise reasons of its own."""
         raise AssertionError("no policy")
 
+    def unheard(self, n: Node) -> Refusal | None:
+        """Why a name that is none here may be that of a tube; None: it is none."""
+        raise AssertionError("no policy")
+
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """ADDJOB, accepted: returns the new task."""
         raise AssertionError("no policy")

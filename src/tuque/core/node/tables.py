@@ -23,6 +23,7 @@ from tuque.core.model.job import (
 )
 from tuque.core.model.stats import (
     TALLY_BYTES,
+    Owner,
     Tally,
     count_as,
     tenant_of,
@@ -186,7 +187,7 @@ def leave_queue(n: Node, q: Queue) -> None:
 
 
 def tally_of(n: Node, name: bytes) -> Tally:
-    """The tally of that queue, made if absent."""
+    """That of the queue, made if absent."""
     if name is n.book.near_name:
         return n.book.near
     tally = n.book.tallies.get(name)
@@ -232,11 +233,16 @@ def check_tallies(n: Node) -> None:
         sums[1] += tally.at_work
     assert len(counts) == 0, "jobs without a tally"
     jobs: i64 = 0
-    for owner in [n.book.nobody, *n.book.owners.values()]:
+    for owner in owners(n):
         assert owner.bytes == bodies.get(owner.name, 0), "bodies of a tenant"
         jobs += owner.jobs
     assert jobs == len(n.job_list), "jobs of tenants"
     assert sums == [n.book.total.delayed, n.book.total.at_work], "jobs of the node"
+
+
+def owners(n: Node) -> list[Owner]:
+    """What each tenant has, and what is of none."""
+    return [n.book.nobody, *n.book.owners.values()]
 
 
 def check_table(n: Node) -> None:

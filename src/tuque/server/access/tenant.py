@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from tuque.core.leases.leases import make_room
 from tuque.core.model.job import BODYLESS, Job
 from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
-from tuque.core.model.stats import Owner, tenant_of
+from tuque.core.model.stats import Owner
 from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES
 from tuque.core.node.tables import bare_size, headers_bytes, held_by, review_bare
@@ -19,7 +19,6 @@ from tuque.core.tables.staged import FAIR, share_of
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import Tenant
 from tuque.server.users.users import Account
-from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError
 from tuque.wire.commands.commands import BEFORE_VALUES, Unit
 from tuque.wire.commands.rows import BODIES
@@ -215,21 +214,16 @@ def check_growth(
         raise ArgError(MANY_BYTES % (tenant.name, int(held), int(tenant.bytes)))
 
 
-def count_tubes(s: Server) -> None:
-    """[N11] Count what the tubes of each tenant cost without their tasks (N11.9)."""
-    if s.n.policy is None or len(s.acl.tenants) == 0:
-        return
-    sums: dict[bytes, int] = {}
-    for name, tube in tubes_of(s.n).by_name.items():
-        tenant = tenant_of(name)
-        sums[tenant] = sums.get(tenant, 0) + int(tube.bytes_used())
-    for tenant in s.acl.tenants:
-        owner_of(s.n, tenant).tube_bytes = sums.get(tenant, 0)
-
-
 def owner_of(n: Node, tenant: bytes) -> Owner:
     """What the tenant's queues hold."""
     return n.book.owners.get(tenant, NOTHING)
+
+
+def is_full(s: Server, tenant: bytes) -> bool:
+    """[N11] Whether the tenant's tubes take no task (N11.9)."""
+    most: i64 = s.n.limits.memory_bytes // FAIR
+    owner = owner_of(s.n, tenant)
+    return 0 < most <= owner.queue_bytes + owner.tube_bytes
 
 
 def check_queues(s: Server, account: Account | None, names: list[bytes]) -> None:

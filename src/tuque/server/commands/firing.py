@@ -14,7 +14,7 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
-from tuque.server.access.tenant import over_owned
+from tuque.server.access.tenant import is_full, over_owned
 from tuque.server.log.log import log, say_once
 from tuque.server.state.server import Server
 from tuque.tubes.entries.schedule import (
@@ -293,7 +293,7 @@ def no_room(s: Server, tube: Tube, task: Task, plan: ScheduleEntry, evicts: bool
     tenant = s.acl.tenants.get(tube.tally.owner.name)
     if tenant is None:
         return ""
-    if over_owned(s, tenant, 1, len(task.body)) is not None:
+    if over_owned(s, tenant, 1, len(task.body)) is not None or is_full(s, tenant.name):
         return "the tenant has as much as it may"
     if is_busy(n, tube, plan) or tenant.wait_ms(n.now_ms) == 0:  # N11.3
         return ""

@@ -293,7 +293,7 @@ def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
     if not least <= len(args) <= most or (word == b"ADD" and (len(args) - first_of(args)) % 2 != 0):
         raise wrong(b"GROUP %s takes %s" % (word, NEEDS[word]))
     t = tubes_of(s.n)
-    tube = tube_named(t, args[2])
+    tube = tube_named(s.n, t, args[2])
     needs_home(s.n, t, tube)
     groups.driver_of(tube)  # T50.1
     if word == b"CREATE":

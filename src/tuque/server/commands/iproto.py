@@ -12,7 +12,7 @@ from tuque.core.model.task import Task
 from tuque.core.queues.deliver import serve_ready
 from tuque.server.access.login import Place, host_of, note_failure
 from tuque.server.access.rights import BEGUN, OK, may_call, note_call
-from tuque.server.access.tenant import no_room, refusal
+from tuque.server.access.tenant import no_room, over_queues, refusal
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.commands.jobs import over_memory
 from tuque.server.commands.tubes import RUNS
@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import IDLE, look_into
+from tuque.server.replies.errors import IDLE, core_words, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -37,6 +37,7 @@ from tuque.server.replies.waiting import hold_back_wired
 from tuque.server.state.client import GUEST, LongCommand, Put, Take, User, Wired
 from tuque.server.state.server import Server
 from tuque.server.users.users import Account
+from tuque.tubes.log.leader import unheard_refusal
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -543,6 +544,9 @@ def call(s: Server, w: Wired, request: Request) -> None:
             raise denied(w, word)
     tube = t.by_name.get(w.own(name.tube)) if name.is_method else None
     if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
+        unheard = unheard_refusal(s.n, t) if tube is None else None
+        if unheard is not None:
+            raise IprotoError(E_LOADING, core_words(unheard).partition(b" ")[2])  # T15.5
         raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
     args = request.arguments(ARGS_MAX)
     if p is None:
@@ -561,9 +565,11 @@ def call(s: Server, w: Wired, request: Request) -> None:
 
 
 def put_of_tenant(call: IprotoCall, account: Account, args: list[Value], tube: Tube) -> None:
-    """[N11] A put, if the quotas of the user's tenant leave room (N11.2)."""
+    """[N11] A put, if the quotas of the user's tenant leave room (N11.2, N11.9)."""
     size = len(args[0].raw()) if len(args) > 0 else 0
-    refused = refusal(call.s, account, 1, size, True)
+    refused = over_queues(call.s, account, [tube.name])  # N11.9
+    if refused is None:
+        refused = refusal(call.s, account, 1, size, True)
     if refused is not None:
         raise IprotoError(E_PROC, refused)
     run_method(call, args, tube)

@@ -3,14 +3,15 @@
 from typing import Final
 
 from tuque.core.model.errors import NO_LIMITS
+from tuque.server.replies.errors import core_words
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
-from tuque.tubes.log.leader import needs_home
+from tuque.tubes.log.leader import needs_home, unheard_refusal
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.tables import OF_LIMIT, OF_RATE
 from tuque.tubes.policy import tubes_of
-from tuque.wire.commands.arguments import ranged, twice, wrong_option
+from tuque.wire.commands.arguments import ArgError, ranged, twice, wrong_option
 
 WORDS: Final = (b"COUNT", b"CURSOR")
 COUNT: Final = 100
@@ -28,6 +29,9 @@ def cmd_limits(s: Server, c: Client, args: list[bytes]) -> None:
     t = tubes_of(s.n)
     tube = t.by_name.get(args[1])
     if tube is None:
+        unheard = unheard_refusal(s.n, t)
+        if unheard is not None:
+            raise ArgError(core_words(unheard))  # T15.5
         raise TubeError(NO_LIMITS, (args[1],))  # T47.4
     needs_home(s.n, t, tube)
     driver = tube.driver

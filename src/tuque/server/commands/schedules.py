@@ -153,7 +153,7 @@ def cmd_schedule(s: Server, c: Client, args: list[bytes]) -> None:
     if not least <= len(args) <= most:
         raise wrong(b"SCHEDULE %s takes %s" % (word, NEEDS[word]))
     t = tubes_of(s.n)
-    tube = tube_named(t, args[2])
+    tube = tube_named(s.n, t, args[2])
     needs_home(s.n, t, tube)
     if word == b"ADD":
         add(s, c, t, tube, args)

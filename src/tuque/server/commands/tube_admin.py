@@ -573,7 +573,7 @@ def subscribe(call: TubeCall) -> None:
     call.n.work += len(call.options.names) // LOOKS
     found: list[Tube] = []
     for name in call.options.names:
-        found.append(tube_named(call.t, name))
+        found.append(tube_named(call.n, call.t, name))
         needs_home(call.n, call.t, found[-1])
     new = {tube.name for tube in found if tube.name not in c.watched}
     if len(c.watched) + len(new) > WATCHED_MAX:

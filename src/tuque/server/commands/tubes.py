@@ -217,7 +217,7 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
     call = RespCall(s, p, c)
     p.read_words(args, call)
     if call.tube is not None and (p.is_home or p.is_known):
-        call.go_to(tube_named(call.t, call.tube))
+        call.go_to(tube_named(call.n, call.t, call.tube))
     if p.is_growing:
         check_growth(s)
     call.join_session()

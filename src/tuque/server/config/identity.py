@@ -241,6 +241,44 @@ def check_places(cfg: Config) -> None:
             raise ConfigError(name, path, allowed)
 
 
+def check_written(cfg: Config) -> None:
+    """[C1] Refuse a log and directories that the start could not write (C1.14); makes none."""
+    if cfg.logfile:
+        path = in_dir(cfg, cfg.logfile)
+        why = file_refusal(path)
+        if why:
+            raise ConfigError("logfile", path, f"a file this user can write ({why})")
+    wanted = {"appenddirname": cfg.appendonly, "events_dir": cfg.events, "audit_dir": cfg.audit}
+    for name, is_wanted in wanted.items():
+        path = in_dir(cfg, getattr(cfg, name))
+        why = directory_refusal(path) if is_wanted else ""
+        if why:
+            allowed = f"a directory that the server can write ({why})"
+            raise ConfigError(name.replace("_", "-"), path, allowed)
+
+
+def file_refusal(path: str) -> str:
+    """Why the file cannot be opened to write; "": it can, or can be made."""
+    if not os.path.exists(path):
+        above = os.path.dirname(path)
+        return directory_refusal(above) if os.path.exists(above) else os.strerror(errno.ENOENT)
+    if os.path.isdir(path):
+        return os.strerror(errno.EISDIR)
+    if stat.S_ISFIFO(os.stat(path).st_mode):
+        return "it is a pipe, and to open it would wait for a reader"
+    return "" if os.access(path, os.W_OK) else os.strerror(errno.EACCES)
+
+
+def directory_refusal(path: str) -> str:
+    """Why no file can be made in the directory; "": it can, or the directory can be made."""
+    path = os.path.abspath(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        return os.strerror(errno.ENOTDIR)
+    return "" if os.access(path, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
 FILES = (
     "users_file",
     "iproto_users_file",

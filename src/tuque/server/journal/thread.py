@@ -214,6 +214,8 @@ class JournalThread:
         self.durable_seq = self.journal.synced_seq
         self.room.had_reserve = self.journal.has_reserve
         self.error = self.journal.error
+        if self.journal.is_reserve_used:
+            self.room.watch(self.clock())  # no job comes before it is known whether there is room
         self.is_started = True
         if self.threaded:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)

@@ -12,7 +12,6 @@ from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_m
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
-from tuque.server.access.tenant import count_tubes
 from tuque.server.commands.firing import check_groups, run_schedules
 from tuque.server.commands.tube_leaders import reply_leaders, send_watchers_away
 from tuque.server.journal.thread import Note
@@ -31,7 +30,6 @@ STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
-TUBES_MS = 1_000  # between two counts of what tubes cost
 MEMORY_MS = 5_000  # between two log lines about memory
 QUIET_MS = 60_000  # without a drop: the memory is no longer short
 EVICT_PER_ROUND = 1_000  # records dropped in one round
@@ -76,9 +74,6 @@ def run_housekeeping(s: Server) -> None:
     if s.bus is not None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
-    if now_ms >= s.tubes_ms:
-        s.tubes_ms = now_ms + TUBES_MS
-        count_tubes(s)  # N11.9
     if memory_level(s.n) > 0:
         make_room(s.n, EVICT_PER_ROUND)  # M3.5
     on_memory_level(s.n)

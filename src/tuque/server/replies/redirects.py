@@ -12,10 +12,10 @@ from tuque.core.model.job_id import is_job_id
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.errors import TUBE_HOME
-from tuque.server.replies.errors import READ_ONLY, iproto_words, resp_words
+from tuque.server.replies.errors import READ_ONLY, core_words, iproto_words, resp_words
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
-from tuque.tubes.log.leader import needs_home, refusal_of
+from tuque.tubes.log.leader import needs_home, refusal_of, unheard_refusal
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
@@ -27,11 +27,12 @@ HOME: Final = TUBE_HOME.encode()
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
 
-def tube_named(t: Tubes, name: bytes) -> Tube:
+def tube_named(n: Node, t: Tubes, name: bytes) -> Tube:
     """The tube of that name; `-NOTUBE` if there is none (T15.5)."""
     tube = t.by_name.get(name)
     if tube is None:
-        raise ArgError(NO_SUCH % name)
+        unheard = unheard_refusal(n, t)
+        raise ArgError(NO_SUCH % name if unheard is None else core_words(unheard))
     return tube
 
 

@@ -14,7 +14,7 @@ from tuque.logtext import facts
 from tuque.server.access.change import OPEN_DOOR, on_bell, opens_door
 from tuque.server.bus.handshaking import Handshaking
 from tuque.server.config.config import check_dir, cluster_secrets, in_dir
-from tuque.server.config.identity import check_places
+from tuque.server.config.identity import check_places, check_written
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.audit import Audit
@@ -235,6 +235,7 @@ def check_files(cfg: Config) -> None:
     """[C1] Read the files that options name as the start does (C1.14). Raises ConfigError."""
     check_dir(cfg)
     check_places(cfg)
+    check_written(cfg)
     cluster_secrets(cfg)
     if cfg.users_file:
         accounts_of(cfg)

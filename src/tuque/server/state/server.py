@@ -203,7 +203,6 @@ class Server:
         self.thinned_seen: i64 = 0
         self.large_told: i64 = 0  # results that were too large, logged
         self.dropped_ms: i64 = 0  # when it is said how many; 0: none since the last line
-        self.tubes_ms: i64 = 0  # when the tubes of tenants are counted again
         self.large_ms: i64 = 0  # no further line about large ones before
 
     def begin_doors(self, node: Node) -> None:

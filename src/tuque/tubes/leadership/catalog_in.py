@@ -86,6 +86,7 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
         say(n, slot, told(t, False, tubes))  # T17.6: these have the names now
     if m.is_all:
         t.heard |= bit
+        t.has_met = True
     t.must_look = True
 
 

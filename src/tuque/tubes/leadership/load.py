@@ -170,7 +170,7 @@ def begin_out(t: Tubes, tube: Tube) -> None:
     old = tube.driver
     factory = t.drivers.get(tube.type)
     tube.driver = Absent() if factory is None else factory()
-    t.bytes_used += tube.driver.bytes_used - old.bytes_used
+    t.charge(tube, tube.driver.bytes_used - old.bytes_used)
     if tube.shift is None:
         t.shifting.append(tube)
     tube.shift = Shift(list(tube.tasks), False)

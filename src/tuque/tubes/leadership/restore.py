@@ -458,7 +458,7 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
         assert task.status == BURIED
         tube.buried += 1
         tube.graves.add(task)
-    t.bytes_used += tube.driver.bytes_used - used
+    t.charge(tube, tube.driver.bytes_used - used)
     t.watch(tube)
 
 

@@ -8,6 +8,7 @@ changes leaders, and starts and stops tubes.
 from mypy_extensions import i64
 
 from tuque.core.model import errors as why
+from tuque.core.model.errors import TUBES_UNHEARD, Refusal
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
 from tuque.core.node.peers import answered_ms_of, are_expected, count_of, slots_of
@@ -258,9 +259,26 @@ def knows_all(n: Node, t: Tubes) -> bool:
     return catalogs(n, t) == 1 + count_of(others_of(n))
 
 
+def unheard_refusal(n: Node, t: Tubes) -> Refusal | None:
+    """[T15] Why this node may not say that there is no such tube (T15.5); None: it may."""
+    if len(n.peers) <= 1:
+        return None
+    is_late = n.now_ms >= n.topics.begun_ms + n.limits.node_timeout_ms
+    if is_late and (t.has_met or len(t.by_name) > 0):
+        return None
+    linked = n.linked & ~1
+    is_informed = catalogs(n, t) > 1 and senders(t, linked) == count_of(linked)
+    return None if is_informed else Refusal(TUBES_UNHEARD)
+
+
 def catalogs(n: Node, t: Tubes) -> i64:
     """How many nodes have sent their catalogs, this one included."""
-    return 1 + count_of(t.heard & others_of(n))
+    return 1 + senders(t, others_of(n))
+
+
+def senders(t: Tubes, slots: i64) -> i64:
+    """How many of these nodes have sent their catalogs."""
+    return count_of(t.heard & slots)
 
 
 def has_heard_since(n: Node, t: Tubes) -> bool:

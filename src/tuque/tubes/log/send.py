@@ -63,7 +63,7 @@ def trace(n: Node, tube: Tube, number: i64, what: i64) -> None:
     assert isinstance(t, Tubes)
     trail = tube.trail
     if tube.trail_end != tube.seq - 1:  # no follower needs earlier changes
-        t.bytes_used -= TRAIL_BYTES * len(trail)
+        t.charge(tube, -TRAIL_BYTES * len(trail))
         trail = []
         tube.trail = trail
         tube.trail_base = tube.seq - 1
@@ -71,7 +71,7 @@ def trace(n: Node, tube: Tube, number: i64, what: i64) -> None:
     entry = number * 4 + what
     if len(trail) < TRAIL_MAX:
         trail.append(entry)
-        t.bytes_used += TRAIL_BYTES
+        t.charge(tube, TRAIL_BYTES)
     else:
         trail[(tube.seq - 1 - tube.trail_base) % TRAIL_MAX] = entry
     if tube.seq >= tube.seq_reserved:

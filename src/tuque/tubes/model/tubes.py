@@ -158,6 +158,7 @@ class Tubes(Policy):
         self.ports: dict[int, int] = {}  # other nodes', by slot
         self.read_only: i64 = 0  # slots of nodes that may lead no tube
         self.heard: i64 = 0  # slots that have sent their catalog on this link
+        self.has_met = False  # a node has sent its catalog since the start
         self.lease_ms: i64 = FAR  # lease on all tubes led here
         self.round: i64 = 0  # the latest heartbeats of this node that were looked at
         self.changed: list[Tube] = []  # with changes to send to followers
@@ -214,6 +215,11 @@ class Tubes(Policy):
             self.puts_of[client] = left
         else:
             self.puts_of.pop(client, None)
+
+    def charge(self, tube: Tube, size: i64) -> None:
+        """The tube holds so many bytes more besides its tasks: its tenant's count too (N11.9)."""
+        self.bytes_used += size
+        tube.tally.owner.tube_bytes += size
 
     def session_of_number(self, number: i64) -> Session | None:
         """The session of that number, unless it has ended."""

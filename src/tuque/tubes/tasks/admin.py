@@ -218,7 +218,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
         watch_idle(n, t)
     n.ids.add_tube(tube.name)
     n.keys.of_tubes[tube.name] = {}
-    t.bytes_used += tube.bytes_used()
+    t.charge(tube, tube.bytes_used())
 
 
 def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
@@ -292,8 +292,8 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
     del t.by_name[tube.name]
     n.ids.drop_tube(tube.name)
     n.keys.of_tubes.pop(tube.name, None)
+    t.charge(tube, -tube.bytes_used())
     leave_queue(n, tube)
-    t.bytes_used -= tube.bytes_used()
     tube.policy = None
     if len(tube.waiters) > 0 or tube.plain > 0 or tube.pause != 0:
         q = get_queue(n, tube.name)
@@ -610,7 +610,7 @@ def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
             driver.enter(task)
         elif task.status == TAKEN:
             driver.held(task)
-    t.bytes_used += driver.bytes_used - tube.driver.bytes_used
+    t.charge(tube, driver.bytes_used - tube.driver.bytes_used)
     tube.driver = driver
 
 

@@ -174,7 +174,7 @@ def first_of(t: Tubes, tube: Tube) -> Task | None:
     driver = tube.driver
     used = driver.bytes_used
     task = driver.first()
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
     return task
 
 
@@ -184,7 +184,7 @@ def keys_loaded(t: Tubes, tube: Tube) -> None:
     if isinstance(driver, Tasks):
         used = driver.bytes_used
         driver.loaded()
-        t.bytes_used += driver.bytes_used - used
+        t.charge(tube, driver.bytes_used - used)
 
 
 def keys_tick(n: Node, t: Tubes) -> None:
@@ -201,7 +201,7 @@ def keys_tick(n: Node, t: Tubes) -> None:
             used = driver.bytes_used
             driver.now_ms = n.now_ms
             room = driver.wake(room)
-            t.bytes_used += driver.bytes_used - used
+            t.charge(tube, driver.bytes_used - used)
             t.watch(tube)
         if tube.length > 0 and len(tube.waiters) > 0:
             mark_ready(n, tube)

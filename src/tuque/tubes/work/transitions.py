@@ -205,7 +205,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
             mark_ready(n, tube)  # its sub-queue, or its LIMIT, may have more
     if driver.alarm_ms < tube.alarm_ms:
         t.watch(tube)
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
 
 
 def disown(t: Tubes, task: Task) -> None:
@@ -242,7 +242,7 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
 def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
     """Keep a notice of the change for pollers, subscribers and the tube's callback (T12)."""
     status = i64(task.status)
-    t.bytes_used += tube.note(event, task.number, status, n.now_ms)
+    t.charge(tube, tube.note(event, task.number, status, n.now_ms))
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
         seq = tube.change_seq - 1
         change = Change(seq, options.EVENTS[event], task.number, status, n.now_ms)
@@ -306,7 +306,7 @@ def reprice(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> Task:
         task.status = DONE
         tube.graves.remove(task)
         tube.graves.add(fresh)
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
     swap_job(n, task, fresh)
     tube.tasks[fresh.number] = fresh
     session = t.session_of_number(fresh.owner) if fresh.owner != 0 else None
@@ -376,7 +376,7 @@ def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """Remove the task from the tube."""
     change(n, t, tube, task, DONE)
     if tube.driver.has_keys:
-        end_keys(t, tube.driver, task)
+        end_keys(t, tube, task)
     task.state = ACKED
     del tube.tasks[task.number]
     n.job_bytes -= TASK_BYTES
@@ -573,17 +573,18 @@ def enter(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
         used = driver.bytes_used
         driver.joined(task)
         driver.named(task)
-        t.bytes_used += driver.bytes_used - used
+        t.charge(tube, driver.bytes_used - used)
         if task.entry is not None:
             enter_life(n, task)
 
 
-def end_keys(t: Tubes, driver: Driver, task: Task) -> None:
+def end_keys(t: Tubes, tube: Tube, task: Task) -> None:
     """The task is gone: free its unique key (T44.2)."""
+    driver = tube.driver
     assert isinstance(driver, Tasks)
     used = driver.bytes_used
     driver.ended(task)
-    t.bytes_used += driver.bytes_used - used
+    t.charge(tube, driver.bytes_used - used)
 
 
 def clamp(asked_ms: i64, default_ms: i64) -> i64:
