@@ -415,14 +415,33 @@ def test_who_is_reachable(make_world: Make) -> None:
 
 
 def test_heartbeats_answer_each_other(make_world: Make) -> None:
-    """K4.1 A heartbeat goes over each link ten times per `cluster-node-timeout`, every 100 ms to 1
-    s, with a rising number and the newest number received from that peer."""
+    """K4.1 A heartbeat goes over each link ten times per `cluster-node-timeout`, the shortest of
+    the linked nodes, every 100 ms to 1 s, with a rising number and the newest received from that
+    peer."""
     world = met(make_world, 2)
     before = members(world, 0).sent
     world.pass_ms(2000)
     assert 18 <= members(world, 0).sent - before <= 21
     n = world.node(0).core
     assert n.round - 3 <= n.peers[world.slot(0, 1)].echoed_round <= n.round
+
+
+def test_heartbeats_are_in_time_for_the_most_impatient(make_world: Make) -> None:
+    """K4.1 A heartbeat goes over each link ten times per `cluster-node-timeout`, the shortest of
+    the linked nodes, every 100 ms to 1 s, with a rising number and the newest received from that
+    peer."""
+    world = met(make_world, 2)
+    for number, timeout_ms in ((0, 10_000), (1, 800)):
+        members(world, number).timeout_ms = timeout_ms
+    world.pass_ms(2_000)
+    for _ in range(30):
+        world.pass_ms(100)
+        assert not member(world, 1, 0).is_suspected
+    world.kill(1)
+    before = members(world, 0).sent
+    world.cut(0, 1)
+    assert members(world, 0).beat_every_ms() == 1_000, "it is not linked any more"
+    assert members(world, 0).sent == before
 
 
 def test_forgetting_spreads_and_stays(make_world: Make) -> None:

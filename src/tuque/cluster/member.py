@@ -50,6 +50,7 @@ class Member:
         self.heard_ms: i64 = now_ms  # its latest heartbeat, or when it became known
         self.said_ms: i64 = 0  # this node's first unanswered heartbeat
         self.round: i64 = 0  # of its latest heartbeat
+        self.timeout_ms: i64 = 0  # its `cluster-node-timeout`, as it told; 0: not known
         self.dial_ms: i64 = now_ms  # earliest next dial
         self.backoff_ms: i64 = DIAL_MIN_MS
         self.linked_ms: i64 = 0  # since when the latest link is up
@@ -64,6 +65,8 @@ class Member:
         self.is_loading = m.flags & LOADING != 0
         self.is_suspected = False
         self.is_failed = False
+        if m.timeout > 0:
+            self.timeout_ms = m.timeout
 
     def is_forgotten(self) -> bool:
         """Whether it was removed from the cluster."""

@@ -197,8 +197,12 @@ class Members:
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
     def beat_every_ms(self) -> i64:
-        """Time between heartbeats, in ms."""
-        every_ms = self.timeout_ms // 10
+        """[K4] Time between heartbeats, in ms: none is late for a linked node (K4.1)."""
+        shortest_ms = self.timeout_ms
+        for one in self.by_id.values():
+            if one.is_linked and 0 < one.timeout_ms < shortest_ms:
+                shortest_ms = one.timeout_ms
+        every_ms = shortest_ms // 10
         if every_ms < BEAT_MIN_MS:
             return BEAT_MIN_MS
         return every_ms if every_ms < BEAT_MAX_MS else BEAT_MAX_MS
@@ -219,7 +223,7 @@ class Members:
             if one.is_linked:
                 self.look_at(one, now_ms)
                 news = gossip if one.duplicate_ms == 0 else gossip_of_duplicate(one, gossip)  # K1.3
-                beat = Heartbeat(self.n.round, one.round, flags, self.port, news)
+                beat = self.heartbeat(one, flags, news)
                 if say(self.n, one.slot, beat):
                     self.sent += 1
                     if one.said_ms == 0:
@@ -231,6 +235,10 @@ class Members:
         if self.lease_ms != promise_ms(self.n, tubes_of(self.n).ballots):
             self.is_changed = True  # T25.5
         return self.to_dial(now_ms)
+
+    def heartbeat(self, one: Member, flags: i64, news: list[Gossip]) -> Heartbeat:
+        """The next heartbeat for that node."""
+        return Heartbeat(self.n.round, one.round, flags, self.port, news, int(self.timeout_ms))
 
     def own_flags(self) -> i64:
         """This node's flags in heartbeats."""

@@ -389,6 +389,7 @@ class Heartbeat(Message, tag=21):
     flags: Number  # LEAVING, LOADING and FAILING of the sender, see cluster/member.py
     port: Port  # where its clients connect
     nodes: list[Gossip]
+    timeout: Times = 0  # `cluster-node-timeout` of the sender, ms; 0: not told
 
     def check(self) -> bool:
         """Whether each is a possible node: it goes into nodes.conf."""
