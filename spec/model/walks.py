@@ -15,6 +15,7 @@ from spec.model.lists import (
     force,
     hear_list,
     is_heard,
+    is_known,
     look_at_growth,
     look_at_move,
     look_at_own,
@@ -83,6 +84,7 @@ class Walk:
         self.steps = 0
         self.rounds = rng.choice([1, 2, 4])  # of messages in a tick
         self.cut: set[tuple[int, int]] = set()
+        self.ended: set[int] = set()  # nodes whose links have ended in this round
         self.olds: dict[int, list[Disk]] = {}
         self.broken: int | None = None  # its disk was old or lost; one at a time
         self.broken_of = 0  # by whose list it voted then
@@ -187,6 +189,7 @@ class Walk:
                     continue
             kept.append(m)
         w.wire = kept
+        self.ended = set()
         rng.shuffle(events)
         for event in events:
             if isinstance(event, Node):
@@ -199,7 +202,7 @@ class Walk:
     def deliver(self, m: Message) -> None:
         """A message comes."""
         x = self.w.nodes[m.dst]
-        if not x.is_up or x.is_paused:
+        if not x.is_up or x.is_paused or x.id in self.ended:
             return
         elections, before = self.judge.elections, x.safe
         if isinstance(m, Pulse):
@@ -359,6 +362,7 @@ class Walk:
         x.is_up = x.is_paused = False
         x.due = []
         self.w.wire = [m for m in self.w.wire if m.dst != x.id]  # its links end
+        self.ended.add(x.id)
         if is_power:
             x.disk = x.safe.twin()
             x.is_dirty = False
@@ -505,6 +509,8 @@ def any_changes(w: Cluster, x: Node) -> list[tuple[int, bool]]:
     voters = x.disk.list.voters
     found = [(v, False) for v in voters] if len(voters) > 1 else []
     ready = [v for v in x.disk.known if v not in voters and standing_by(w, x, v)]
+    tubes = [key for key, copy in x.disk.tubes.items() if copy.family == x.disk.list.family]
+    ready = [v for v in ready if not any(is_known(w.nodes[v], key) for key in tubes)]  # T28.1
     return found + [(v, True) for v in ready] * 2
 
 
