@@ -126,3 +126,19 @@ def _forked(how: str) -> int:
 @app.task(queue="q", keep_s=60, attempts=1)
 def notes(text: str) -> None:
     note(text)
+
+
+@app.task(queue="q", keep_s=60, attempts=1)
+def breaks_output(how: str) -> str:
+    if how == "closed":
+        assert sys.__stdout__ is not None
+        sys.__stdout__.close()
+        sys.stdout = sys.__stdout__
+    elif how == "no stream":
+        sys.stdout = object()  # type: ignore[assignment]  # that is the test
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        sys.stdout = os.fdopen(writer, "w")
+        sys.stdout.write("nobody reads this")
+    return how

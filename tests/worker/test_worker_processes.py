@@ -53,6 +53,18 @@ def test_a_task_ends_processes_of_other_kinds(
     run_some(start_worker, pool, method, 1)
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_task_may_break_standard_output(start_worker: StartWorker, pool: str) -> None:
+    """U13.7 Standard output, or errors, that a task left closed or broken leads nowhere from the
+    end of its run on: neither that run nor the exit code of the worker differs for it.
+    """
+    worker = start_worker("-c", "1", "--pool", pool, app="process_tasks:app")
+    for how in ("no stream", "closed", "broken pipe"):
+        assert tasks.breaks_output.enqueue(how).result(60) == how
+    worker.signal(SIGTERM)
+    worker.ends(0)
+
+
 def test_no_task_keeps_heartbeats_from_being_sent(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:

@@ -32,7 +32,13 @@ from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.child import SIGNALS, reopen_logs, set_up_log
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.pools.processes import FORKS, handlers, signals_blocked, unblock_signals
+from tuque.worker.pools.processes import (
+    FORKS,
+    flush_output,
+    handlers,
+    signals_blocked,
+    unblock_signals,
+)
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, CrashTable
 from tuque.worker.run.jobs import WorkerSettings
@@ -455,9 +461,8 @@ def _run(main: Coroutine[Any, Any, Ended]) -> Ended:
 
 def _leave(is_clean: bool, code: int) -> None:
     """Ends the process, without waiting for threads whose jobs were requeued."""
+    flush_output()
     if is_clean:
         sys.exit(code)
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)

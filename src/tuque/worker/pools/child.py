@@ -28,7 +28,13 @@ from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
-from tuque.worker.pools.processes import FORKS, guard, handlers, unblock_signals
+from tuque.worker.pools.processes import (
+    FORKS,
+    flush_output,
+    guard,
+    handlers,
+    unblock_signals,
+)
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
@@ -233,7 +239,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
             HALTS.ended()
             if call.control.is_cancelled and signal.getsignal(signal.SIGTERM) is _ignore:
                 os.killpg(0, signal.SIGTERM)  # what the task had started (U13.4)
-            sys.stdout.flush()
+            flush_output()
             try:
                 with lock:
                     sock.sendall(frame(msgspec.msgpack.encode(outcome)))

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -38,6 +39,18 @@ CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say 
 Handler = Callable[[int, FrameType | None], object] | int | None
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def flush_output() -> None:
+    """[U13] Flushes standard output and errors; replaces what a task left unusable (U13.7)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        try:
+            if stream is not None:
+                stream.flush()
+        except Exception:  # closed, a pipe without a reader, an object of the task
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w"))
 
 
 # ---- Forks of tasks: multiprocessing, os.fork (SPEC U13.1)
