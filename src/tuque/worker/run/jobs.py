@@ -133,6 +133,7 @@ class InFlight:
         "about",
         "again",
         "asked_at",
+        "before",
         "call",
         "has_place",
         "is_apart",
@@ -148,8 +149,10 @@ class InFlight:
         "verdict",
     )
 
-    def __init__(self, job: Delivery) -> None:
+    def __init__(self, job: Delivery, before: str = "") -> None:
+        """`before`: the token of the run that it has since the previous process."""
         self.job = job
+        self.before = before
         self.about = about(job)
         self.call: Call | None = None
         self.limits = Limits(1, Backoff())
@@ -169,6 +172,12 @@ class InFlight:
     def attempt(self) -> int | None:
         """[U2] The number of its attempt, if the worker counts them (U2.6)."""
         return None if self.job.of else self.about.number
+
+    @property
+    def known_run(self) -> str:
+        """[U2] What RELEASE must name: also a run that waits to run again, apart (U2.14)."""
+        before = self.before if self.again is None else ""  # else that run is over
+        return self.run or before or UNBEGUN
 
     @property
     def delivery(self) -> int:

@@ -48,7 +48,7 @@ from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.jobs import AT_WORK, InFlight
 from tuque.worker.run.link import Link, pause
-from tuque.worker.run.stats import JobLog
+from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
 from tuque.worker.workflow.create import is_too_big
 
 log: Final = logging.getLogger("tuque.worker")
@@ -222,9 +222,10 @@ class Sender:
             self._starts.popleft()
         again = {*too_big, *untaken}
         for some, answer in zip(said, answers, strict=False):
-            for one in some:
+            is_count = isinstance(answer, int) and isinstance(some[0], Release)  # not whose
+            for at, one in enumerate(some):
                 if not again or one not in again:
-                    self._on_ended(one, answer)
+                    self._on_ended(one, int(at < answer) if is_count else answer)
         for job_ids, found in zip(begun, answers[len(said) :], strict=True):
             self._take_runs(job_ids, found)
         if not self._untaken and not self._untaken_starts:
@@ -423,8 +424,9 @@ class Reporter:
             if other is not None:
                 self._refused(held, ended, other, answer)
                 return
-        if held is None or held.outcome is None:
-            pass  # it did not run here
+        if held is None or held.outcome is None:  # it did not run here, or not to its end
+            if held is not None and isinstance(ended, Release):
+                self._story.counts[GIVEN_BACK if answer == 1 else GONE] += 1
         elif isinstance(ended, Fail):
             self._on_failed(held, held.outcome, ended, answer)
         elif isinstance(ended, Release) and held.outcome.kind == "retry":

@@ -25,7 +25,8 @@ import msgspec
 
 from tuque import aio
 from tuque.client.api import Job, JobInfo
-from tuque.client.commands.work import UNBEGUN, Result
+from tuque.client.commands.work import UNBEGUN, Result, Run
+from tuque.errors import ReplyError
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
 from tuque.worker.pools.processes import (
@@ -239,7 +240,7 @@ async def _with_limits(
     client: aio.Client, found: list[tuple[Entry, Job]], worker: str
 ) -> list[tuple[Entry, Job]]:
     """Asks how many attempts the jobs have; leaves out runs that the broker has ended meanwhile."""
-    ours = []
+    ours: list[tuple[Entry, Job]] = []
     pipeline = client.pipeline()
     for _, job in found:
         pipeline.result(job.id)
@@ -248,8 +249,19 @@ async def _with_limits(
         if not isinstance(result, Result) or entry.run == UNBEGUN:
             ours.append((entry, job))
         elif entry.state != ENDED or is_at_work(result, worker):
+            if not entry.run and is_at_work(result, worker):
+                entry = await _with_run(client, entry, worker)
             ours.append((entry, msgspec.structs.replace(job, of=result.of)))
     return ours
+
+
+async def _with_run(client: aio.Client, entry: Entry, worker: str) -> Entry:
+    """[U2] The run that began when the process ended: its token did not arrive (U2.14)."""
+    try:
+        (run,) = await client.start(entry.job_id, worker=worker)
+    except ReplyError:
+        return entry
+    return entry._replace(run=run.run) if isinstance(run, Run) else entry
 
 
 def is_at_work(result: Result, worker: str) -> bool:

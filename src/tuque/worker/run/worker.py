@@ -17,7 +17,7 @@ from zlib import crc32
 
 from tuque import aio
 from tuque.client.api import Job
-from tuque.client.commands.work import UNBEGUN, Run
+from tuque.client.commands.work import Run
 from tuque.errors import Error, ReplyError, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.app.decisions import (
@@ -63,7 +63,7 @@ from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.registration import Registration, worker_name
 from tuque.worker.run.report import Reporter, sealed
 from tuque.worker.run.stats import DONE as JOBS_DONE
-from tuque.worker.run.stats import FAILED, GIVEN_BACK, GONE, JobLog
+from tuque.worker.run.stats import FAILED, GONE, JobLog
 from tuque.worker.run.supervise import inherited, jobs_of
 
 log: Final = logging.getLogger("tuque.worker")
@@ -311,7 +311,7 @@ class Worker:
         for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
             self._box.drop(gone)
         for entry, job in sorted(jobs, key=lambda found: found[0].state == WAITS):
-            held = self._received(job)
+            held = self._received(job, entry.run)
             if entry.outcome is not None:  # U2.14
                 if entry.is_result_lost:
                     held.lose_result(entry.outcome, self._box.ended)
@@ -408,10 +408,10 @@ class Worker:
         else:
             self._line_up(held)
 
-    def _received(self, job: Job) -> InFlight:
+    def _received(self, job: Job, before: str = "") -> InFlight:
         """A delivery with its call and limits, or with a verdict."""
         self._taken += 1
-        held = self._held[job.id] = InFlight(job)
+        held = self._held[job.id] = InFlight(job, before)
         unknown = prepare(held, self._tasks, self._keys, self._settings.time_limit_s)
         if unknown is not None:
             held.verdict = self._not_here(held, unknown.why, unknown.keep_s)
@@ -447,14 +447,14 @@ class Worker:
     def _give_back_unbegun(self, held: InFlight, delay_s: float | None = None) -> None:
         """Gives back a job that did not begin; it is none of --max-jobs."""
         self._unbegun += 1
-        self.story.counts[GIVEN_BACK] += 1
-        self._report(held, Release(held.job.id, UNBEGUN, delay_s))
+        self._report(held, Release(held.job.id, held.known_run, delay_s))
 
     def _note(self, held: InFlight, state: bytes) -> None:
         """Updates the table for the next process."""
         if self._box is not None and held.call is not None:
             queue = crc32(held.job.queue.encode())
-            self._box.put(held.job.id, held.delivery, state, run=held.run, queue=queue)
+            run = held.run or held.before
+            self._box.put(held.job.id, held.delivery, state, run=run, queue=queue)
 
     def held_of(self, job_id: str) -> InFlight | None:
         """The job, if it is held."""
@@ -585,8 +585,7 @@ class Worker:
             facts("job_start_refused", run=held, reason=err),
             extra=of_job(held.about),
         )
-        self.story.counts[GIVEN_BACK] += 1
-        self._report(held, Release(job_id, UNBEGUN, REFUSED_S))
+        self._report(held, Release(job_id, held.known_run, REFUSED_S))
 
     def _forget(self, held: InFlight) -> None:
         """Drops a job that did not begin: the broker has it otherwise."""
@@ -639,8 +638,7 @@ class Worker:
         """Ends a job whose task does not run here."""
         held.since = time.monotonic()
         if verdict.kind == "retry" and not is_at_most_once(held.job.id):
-            self.story.counts[GIVEN_BACK] += 1
-            self._report(held, Release(held.job.id, held.run or UNBEGUN, verdict.delay_s))
+            self._report(held, Release(held.job.id, held.known_run, verdict.delay_s))
         else:
             self._ended(held, verdict)
 
@@ -680,7 +678,7 @@ class Worker:
         if self._box is not None and held.outcome is not None:
             self._box.end(held.job.id, held.outcome)  # U2.14
         elif self._box is not None:
-            self._box.drop(held.job.id)
+            self._box.mark(held.job.id, WAITS)  # the next process may have to give it back
         held.state = SETTLING
         held.report = report
         self._heart.release(held.job.id)
@@ -736,8 +734,7 @@ class Worker:
                 held.call = None  # no hook is told of a run
             self._conclude(held, Outcome("failed", why))
             return
-        self.story.counts[GIVEN_BACK] += 1
-        self._report(held, Release(held.job.id, held.run or UNBEGUN))
+        self._report(held, Release(held.job.id, held.known_run))
 
     # Stopping
 
