@@ -33,6 +33,7 @@ from tuque.client.api import (
     to_text,
     work_of,
 )
+from tuque.client.retry import own
 from tuque.errors import ProtocolError
 
 # ---- The options of a new job as words of its command
@@ -299,7 +300,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """The typed result of a reply other than an error; ProtocolError if it is malformed."""
         try:
             return self.parse(reply)
-        except (TypeError, ValueError, LookupError, AttributeError) as e:
+        except own(TypeError, ValueError, LookupError, AttributeError) as e:
             shown = repr(reply)[:200]
             raise ProtocolError(f"unexpected answer to {self.name}: {shown}") from e
 
