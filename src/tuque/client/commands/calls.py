@@ -191,13 +191,16 @@ def seconds(name: str, value: float) -> Arg:
 
 
 def whole(name: str, value: int) -> int:
-    """The argument `name` as a whole number; TypeError for anything else."""
+    """The argument `name` as a whole number of 64 bits; else TypeError or ValueError."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"{name} must be a whole number of 64 bits, not {value!r}")
+    return found
 
 
 # ---- calls

@@ -34,7 +34,7 @@ from tuque.client.transport.face import (
     read_greeting,
 )
 from tuque.client.transport.sockets import Link, Waiter
-from tuque.client.url import Address, Settings
+from tuque.client.url import Address, Settings, check_call
 from tuque.errors import (
     Closed,
     Conflict,
@@ -107,6 +107,8 @@ class Runner(Face):
         on_cancel: Callable[[str, str], object] | None = None,
         on_order: Callable[[str, str], object] | None = None,
     ) -> None:
+        check_call("on_cancel", on_cancel)
+        check_call("on_order", on_order)
         self._on_cancel = on_cancel
         self._on_order = on_order
         self._forks = -1
