@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import linecache
 import opcode
+import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +24,7 @@ import tuque.client
 from lab import RealServer
 from tuque import Client
 from tuque.client.transport import sockets
-from tuque.errors import ReplyError, Timeout
+from tuque.errors import Closed, NoNode, ReplyError, Timeout
 from until import until
 
 HOME = str(Path(tuque.client.__file__).parent)
@@ -50,12 +52,18 @@ def is_safe(frame: FrameType) -> bool:
     return (line.startswith("with ") and not begins_with) or line.startswith("claim.is_over =")
 
 
-def is_interrupted(call: Callable[[], object], number: int, kept: list[Stop] | None = None) -> bool:
+def is_interrupted(
+    call: Callable[[], object],
+    number: int,
+    kept: list[Exception] | None = None,
+    raised: Exception | None = None,
+) -> bool:
     """Raises at that line, counted from 1, of the client's code; False if there are fewer.
 
     `kept` gets the exception, whose traceback keeps what the call had.
     """
     left = number
+    stop = raised or Stop()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
@@ -64,16 +72,19 @@ def is_interrupted(call: Callable[[], object], number: int, kept: list[Stop] | N
         if event == "line" and not is_safe(frame):
             left -= 1
             if left == 0:
-                raise Stop
+                raise stop
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         call()
-    except Stop as stop:
+    except type(stop) as ended:
+        assert ended is stop, f"another one at line {number}"
         if kept is not None:
             kept.append(stop)
+        else:
+            stop.__traceback__ = None  # which has `trace`, and so the exception
         return True
     finally:
         sys.settrace(before)
@@ -132,7 +143,7 @@ def test_who_waits_gets_the_place_of_a_call_that_ends_at_any_line(
     """U14.8 the call ends, and its place in the pool is free for the next one."""
     monkeypatch.setattr(sockets, "CHECK_S", 0.02)
     waits: list[Future[str]] = []
-    kept: list[Stop] = []
+    kept: list[Exception] = []
     with Client(node.url, max_connections=1) as client, ThreadPoolExecutor(1) as threads:
 
         def answer(words: list[bytes]) -> bytes:
@@ -160,7 +171,7 @@ def test_who_waits_may_end_at_any_line(node: ScriptedNode) -> None:
     its place in the pool is free for the next one.
     """
     opened = threading.Event()
-    kept: list[Stop] = []
+    kept: list[Exception] = []
     node.answers["QLEN"] = lambda words: b":1\r\n" if opened.wait(10) else None
 
     def wait(client: Client) -> None:
@@ -178,6 +189,91 @@ def test_who_waits_may_end_at_any_line(node: ScriptedNode) -> None:
         assert held.result(10) == 1
         assert client.ping() == "PONG"
         assert node.connections == 1
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, Closed])
+@pytest.mark.parametrize("name", ["get_that_waits", "on_a_new_connection"])
+def test_an_error_of_the_handler_is_none_of_the_connection(
+    node: ScriptedNode, name: str, kind: type[Exception]
+) -> None:
+    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
+    the client does not try again.
+    """
+    node.answers["GETJOB"] = NO_JOB
+    with Client(node.url) as client:
+        for number in itertools.count(1):
+            is_over = not is_interrupted(lambda: CALLS[name](client), number, None, kind("stop"))
+            assert client.ping(timeout=5) == "PONG"
+            if is_over:
+                break
+    assert number > 100
+
+
+@pytest.fixture
+def alarms() -> Iterator[Callable[[Exception, float], None]]:
+    """Sets a handler of SIGALRM that raises the exception, after that many seconds."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def after(error: Exception, delay_s: float) -> None:
+        def end(*_: object) -> None:
+            raise error
+
+        signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, delay_s)
+
+    yield after
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        OSError,
+        TimeoutError,
+        ConnectionResetError,
+        BrokenPipeError,
+        InterruptedError,
+        BlockingIOError,
+        Timeout,
+        Closed,
+        NoNode,
+    ],
+)
+def test_an_alarm_ends_a_call_that_waits(
+    node: ScriptedNode, alarms: Callable[[Exception, float], None], kind: type[Exception]
+) -> None:
+    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
+    the client does not try again.
+    """
+    node.answers["GETJOB"] = node.SILENCE
+    error = kind("time is over")
+    with Client(node.url, max_connections=1) as client:
+        for delay_s in (0.0001, 0.0005, 0.001, 0.01, 0.1):
+            with pytest.raises(kind) as caught:
+                alarms(error, delay_s)
+                client.getjob("nothing", timeout_ms=2000, timeout=1)
+            assert caught.value is error
+            assert client.ping() == "PONG"
+        assert node.count("GETJOB") <= 5
+
+
+def test_an_alarm_ends_a_connect_that_waits(
+    alarms: Callable[[Exception, float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
+    the client does not try again.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        place = full.getsockname()
+        two = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place)] * 2
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: two)
+        error = TimeoutError("time is over")
+        with socket.create_connection(place), Client(f"tuque://two:{place[1]}") as client:
+            with pytest.raises(TimeoutError) as caught:
+                alarms(error, 0.1)
+                client.ping(timeout=1)
+            assert caught.value is error
 
 
 SIGNALS = """

@@ -27,6 +27,7 @@ from tuque.client.commands.calls import seconds, whole
 from tuque.client.transport.conn import Conn
 from tuque.client.url import settings
 from tuque.errors import ConfigError
+from tuque.worker import App
 
 ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
 NO_TIMES: tuple[Any, ...] = (math.nan, math.inf, "5", timedelta(seconds=5), True)
@@ -209,3 +210,49 @@ def test_both_clients_and_pipelines_refuse_it_before_they_connect() -> None:
 
     with pytest.raises(ValueError, match=said):
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize("make", [Client, aio.Client])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"retry": 3}, "retry must be a tuque.Retry, not 3"),
+        ({"name": 5}, "name must be a str, not 5"),
+        ({"name": b"x"}, "name must be a str, not b'x'"),
+        ({"follow": "no"}, "follow must be True or False, not 'no'"),
+        ({"discover": "no"}, "discover must be True or False, not 'no'"),
+        ({"on_cancel": 5}, "on_cancel must be a function, not 5"),
+        ({"on_order": 5}, "on_order must be a function, not 5"),
+    ],
+)
+def test_an_argument_of_a_client_is_checked_at_once(
+    make: Any, words: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        make("tuque://127.0.0.1:1", **words)
+
+
+@pytest.mark.parametrize("version", [b"x", 1.5])
+def test_the_version_of_an_app_is_checked_at_once(version: Any) -> None:
+    with pytest.raises(TypeError, match=f"^version must be a str, not {re.escape(repr(version))}$"):
+        App("tuque://127.0.0.1:1", version=version)
+
+
+def test_a_whole_number_over_64_bits_is_refused_by_name() -> None:
+    for build in (
+        lambda value: calls.addjob("q", "x", timeout_ms=value),
+        lambda value: calls.getjob("q", timeout_ms=value),
+    ):
+        build(2**63 - 1)
+        with pytest.raises(ValueError, match="^timeout_ms must be a whole number of 64 bits, not"):
+            build(2**63)
+
+
+def test_a_lone_surrogate_is_refused_by_name() -> None:
+    for name, build in (
+        ("queue", lambda text: calls.addjob(text, "x")),
+        ("body", lambda text: calls.addjob("q", text)),
+    ):
+        build("\udcff")  # a byte that is not UTF-8
+        with pytest.raises(ValueError, match=rf"^{name}: .* as UTF-8: '\\ud800'$"):
+            build("\ud800")

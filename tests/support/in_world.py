@@ -22,6 +22,7 @@ import pytest
 
 from sim.engine.network import End
 from sim.machines.kernel import CLIENTS, place_of
+from tuque.client.transport import sockets
 from world import World
 from world_wires import RawWire
 
@@ -44,9 +45,7 @@ def within(world: World) -> Iterator[None]:
             ("sleep", lambda s: world.pass_ms(max(1, int(s * 1000)))),
         ):
             patch.setattr(time, name, in_this_thread(here, getattr(time, name)))
-        patch.setattr(
-            socket, "create_connection", in_this_thread(connect, socket.create_connection)
-        )
+        patch.setattr(sockets, "connected", in_this_thread(connect, sockets.connected))
         yield
 
 

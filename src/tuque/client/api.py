@@ -187,7 +187,8 @@ QueueStat = TypedDict(
 
 
 def to_bytes(value: Text, what: str = "") -> bytes:
-    """UTF-8; undecodable bytes from `to_text` are restored. TypeError for what is no text.
+    """UTF-8; undecodable bytes from `to_text` are restored. TypeError for what is no text,
+    ValueError for a lone surrogate.
 
     The error names the argument, `what`.
     """
@@ -195,7 +196,11 @@ def to_bytes(value: Text, what: str = "") -> bytes:
         return value
     if not isinstance(value, str):
         raise TypeError(f"{what}{': ' * bool(what)}text or bytes are needed, not {value!r}")
-    return value.encode("utf-8", "surrogateescape")
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        of = f"{what}: " if what else ""
+        raise ValueError(f"{of}the text cannot be written as UTF-8: {value!a}") from None
 
 
 def texts(**values: Text) -> list[bytes]:

@@ -21,6 +21,7 @@ from tuque.client.commands import (
     work,
 )
 from tuque.client.commands.calls import Call
+from tuque.client.retry import own
 from tuque.client.transport.face import as_method
 from tuque.errors import Error, ProtocolError, ReplyError
 
@@ -256,5 +257,5 @@ def _read(call: Call[Any], reply: Reply) -> Any:
         return reply
     try:
         return call.read(reply)
-    except ProtocolError as e:
+    except own(ProtocolError) as e:
         return e

@@ -1,10 +1,13 @@
-"""Decides whether and when a failed call is retried; reads no clock."""
+"""Decides whether and when a failed call is retried, and whose failure it is; reads no clock."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
-from typing import TYPE_CHECKING
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -28,6 +31,34 @@ from tuque.errors import (
 if TYPE_CHECKING:
     from tuque.client.transport.conn import Conn
     from tuque.client.url import Address
+
+E = TypeVar("E", bound=BaseException)
+
+# ---- Whose failure it is
+
+
+def own(*kinds: type[E]) -> tuple[type[E], ...]:
+    """[U14] For `except own(OSError):`, which leaves alone what a signal handler raises (U14.8)."""
+    error = sys.exception()
+    at = None if error is None else error.__traceback__
+    while at is not None:
+        if _is_handler(at.tb_frame):
+            return ()
+        at = at.tb_next
+    return kinds
+
+
+def _is_handler(frame: FrameType) -> bool:
+    """Whether it is that of a signal handler: it has got the frame that it interrupted."""
+    if frame.f_back is None:
+        return False
+    names, rest, _, found = inspect.getargvalues(frame)
+    given = [found.get(name) for name in names]
+    given += found.get(rest, ()) if rest else ()
+    return any(one is frame.f_back for one in given)
+
+
+# ---- Retries
 
 # nothing was done, and time or another node will help
 NOT_NOW = (Conflict, Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)

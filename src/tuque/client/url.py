@@ -212,7 +212,20 @@ def _yes_or_no(key: str, text: str) -> bool:
     return text == "yes"
 
 
+def check_call(name: str, value: object) -> None:
+    """TypeError unless the argument `name` is None, or can be called."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
+
+
 def _checked(found: Settings) -> Settings:
+    if not isinstance(found.retry, Retry):
+        raise TypeError(f"retry must be a tuque.Retry, not {found.retry!r}")
+    if not isinstance(found.name, str):
+        raise TypeError(f"name must be a str, not {found.name!r}")
+    for key, choice in (("follow", found.follow), ("discover", found.discover)):
+        if not isinstance(choice, bool):
+            raise TypeError(f"{key} must be True or False, not {choice!r}")
     for key in FILES:
         if getattr(found, key) and not found.tls:
             raise ConfigError(f"{key} is for TLS: the URL must start with tuques://")

@@ -30,7 +30,7 @@ from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobG
 from tuque.client.commands.operate import KeyRow, WorkerInfo
 from tuque.client.commands.schedules import Schedule
 from tuque.client.commands.topics import Subscription, topic_page
-from tuque.client.retry import Retry
+from tuque.client.retry import Retry, own
 from tuque.client.transport.face import as_method
 from tuque.client.url import settings
 from tuque.errors import NoTube, ReplyError
@@ -512,7 +512,7 @@ class Client(Runner):
             return there
         try:
             return (await self.run(tubes.statistics(queue)))["tasks"]["buried"]
-        except NoTube:
+        except own(NoTube):
             return max(there, await self.run(calls.qlen(queue)))
 
     async def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> AsyncIterator[T]:
@@ -521,7 +521,7 @@ class Client(Runner):
         while True:
             try:
                 following, items = await self.run(page(cursor))
-            except ReplyError:
+            except own(ReplyError):
                 if cursor == "0" or self._route.current == node:
                     raise
                 following, items = "0", []

@@ -12,6 +12,7 @@ from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, to_text
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
+from tuque.client.retry import own
 from tuque.client.routing.nodes import LIMIT_S
 from tuque.client.transport.conn import INFINITE, Lineage, joining, why_closed
 from tuque.client.transport.face import (
@@ -33,7 +34,7 @@ from tuque.client.transport.face import (
     read_greeting,
 )
 from tuque.client.transport.streams import Link, Waiter
-from tuque.client.url import Address, Settings
+from tuque.client.url import Address, Settings, check_call
 from tuque.errors import (
     Closed,
     Conflict,
@@ -106,6 +107,8 @@ class Runner(Face):
         on_cancel: Callable[[str, str], object] | None = None,
         on_order: Callable[[str, str], object] | None = None,
     ) -> None:
+        check_call("on_cancel", on_cancel)
+        check_call("on_order", on_order)
         self._on_cancel = on_cancel
         self._on_order = on_order
         self._forks = -1
@@ -125,7 +128,7 @@ class Runner(Face):
             slice_s = min(SLICE_S, ends_s - time.monotonic())
             try:
                 reply = await self._ask_one(call.waiting(slice_s))
-            except Timeout:  # the link died silently: continue the wait on another one
+            except own(Timeout):  # the link died silently: continue the wait on another one
                 if time.monotonic() + SHORTEST_WAIT_S > ends_s:
                     raise
                 continue
@@ -156,7 +159,7 @@ class Runner(Face):
             refusal = replies[next(iter(refused.values()))[0]]
             try:
                 pause_s = tries.pause_s(refusal, sent=True, now_s=time.monotonic())
-            except TubeHome:
+            except own(TubeHome):
                 return
             await asyncio.sleep(pause_s)
             await self._ask_places(refused, asked, replies)
@@ -185,7 +188,7 @@ class Runner(Face):
         sent = Sent()
         try:
             await self._ask(asked, replies, at, sent)
-        except Error as e:
+        except own(Error) as e:
             if not replies and not is_part and sent.count in (0, len(asked)):
                 raise
             replies += no_answers(e, asked, len(replies), sent.count)
@@ -195,7 +198,7 @@ class Runner(Face):
         replies: list[Reply] = []
         try:
             await self._ask([call], replies)
-        except Error as e:
+        except own(Error) as e:
             if call.ends_connection and isinstance(e, Closed):
                 return None
             e.job_id = e.job_id or call.job_id
@@ -235,7 +238,7 @@ class Runner(Face):
                 had = link.address
                 tries.logged_in(link)
                 await self._converse(slot, link, asked, replies, tries.deadline_s, lost, sent)
-            except Error as e:
+            except own(Error) as e:
                 if had is not None and isinstance(e, ConnectionError):
                     lost = min(lost, len(replies))
                 pause_s = self._pause_s(tries, e, had, asked, at)
@@ -277,7 +280,7 @@ class Runner(Face):
             slot.is_good = not self._is_closed
             if in_session:
                 self._sign(asked, replies, link.session)
-        except ConnectionError as e:
+        except own(ConnectionError) as e:
             refusal = self._stopped(link.address, asked, replies, first)
             if refusal is not None:
                 raise refusal from None
@@ -363,7 +366,7 @@ class Runner(Face):
             return True
         try:
             await link.exchange([("PING",)], [], now_s + PROOF_S)
-        except ConnectionError:
+        except own(ConnectionError):
             return False
         return True
 
@@ -374,7 +377,7 @@ class Runner(Face):
             login_by_s = now_s + self.settings.login_timeout_s
             until_s = self._connect_by_s(deadline_s, now_s)
             link, _ = await self._open(slot, at, until_s, login_by_s)
-        except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
+        except own(ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
         self._on_home_reached(at)
@@ -395,7 +398,7 @@ class Runner(Face):
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
                 link, hello = await self._open(slot, address, until_s, login_by_s)
-            except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
+            except own(ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue
@@ -420,7 +423,7 @@ class Runner(Face):
             if not self._on_moved(address, hello, start):
                 slot.drop()
                 return
-        except Error as e:
+        except own(Error) as e:
             log.debug("cannot move to the node %s...: %s", start, e)
             return
         except BaseException:
@@ -446,7 +449,7 @@ class Runner(Face):
             await link.exchange([call.args for call in asked], replies, deadline_s)
             link.login_s = time.monotonic() - began_s if first else 0.0
             return link, read_greeting(asked, replies)
-        except ConnectionError as e:
+        except own(ConnectionError) as e:
             link.close()
             raise why_closed(first, e) from None
         except BaseException:

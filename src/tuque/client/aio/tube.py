@@ -17,6 +17,7 @@ from tuque.client.api import Reply, Text, to_bytes, to_text
 from tuque.client.commands import tubes
 from tuque.client.commands.calls import Call, number
 from tuque.client.commands.tubes import TubeChange, TubeTask
+from tuque.client.retry import own
 from tuque.client.transport.conn import raise_errors, subscribing
 from tuque.client.transport.face import as_method
 from tuque.client.transport.streams import Link
@@ -159,7 +160,7 @@ class Changes:
         client = self._tube.client
         try:
             return await self._subscribed(await client.dedicated())
-        except TubeHome as e:
+        except own(TubeHome) as e:
             return await self._subscribed(await client.dedicated(client.home_to_try(e)))
 
     async def _subscribed(self, link: Link) -> Link:

@@ -33,6 +33,7 @@ from tuque.client.api import (
     to_text,
     work_of,
 )
+from tuque.client.retry import own
 from tuque.errors import ProtocolError
 
 # ---- The options of a new job as words of its command
@@ -190,13 +191,16 @@ def seconds(name: str, value: float) -> Arg:
 
 
 def whole(name: str, value: int) -> int:
-    """The argument `name` as a whole number; TypeError for anything else."""
+    """The argument `name` as a whole number of 64 bits; else TypeError or ValueError."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"{name} must be a whole number of 64 bits, not {value!r}")
+    return found
 
 
 # ---- calls
@@ -299,7 +303,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """The typed result of a reply other than an error; ProtocolError if it is malformed."""
         try:
             return self.parse(reply)
-        except (TypeError, ValueError, LookupError, AttributeError) as e:
+        except own(TypeError, ValueError, LookupError, AttributeError) as e:
             shown = repr(reply)[:200]
             raise ProtocolError(f"unexpected answer to {self.name}: {shown}") from e
 

@@ -28,7 +28,7 @@ from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobG
 from tuque.client.commands.operate import KeyRow, WorkerInfo
 from tuque.client.commands.schedules import Schedule
 from tuque.client.commands.topics import Subscription, topic_page
-from tuque.client.retry import Retry
+from tuque.client.retry import Retry, own
 from tuque.client.sync.runner import Runner
 from tuque.client.sync.tube import Tube
 from tuque.client.transport.face import as_method
@@ -508,7 +508,7 @@ class Client(Runner):
             return there
         try:
             return (self.run(tubes.statistics(queue)))["tasks"]["buried"]
-        except NoTube:
+        except own(NoTube):
             return max(there, self.run(calls.qlen(queue)))
 
     def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> Iterator[T]:
@@ -517,7 +517,7 @@ class Client(Runner):
         while True:
             try:
                 following, items = self.run(page(cursor))
-            except ReplyError:
+            except own(ReplyError):
                 if cursor == "0" or self._route.current == node:
                     raise
                 following, items = "0", []

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import hiredis
 
 from tuque.client.api import Arg, Reply, to_bytes, to_text
+from tuque.client.retry import own
 from tuque.errors import (
     Closed,
     ConnectionError,
@@ -85,7 +86,7 @@ def pack(command: tuple[Arg, ...] | list[bytes]) -> bytes:
     words = tuple([str(word) if isinstance(word, NUMBERS) else word for word in command])
     try:
         packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # stub: 1-tuple
-    except TypeError:
+    except own(TypeError):
         raise TypeError(_unsent(command)) from None
     return packed
 
@@ -194,7 +195,7 @@ class Conn:
     def _next(self) -> Reply:
         try:
             return self._reader.gets()
-        except ProtocolError as e:
+        except own(ProtocolError) as e:
             raise ProtocolError(f"{self.node} does not speak RESP: {e}", node=self.node) from None
 
 

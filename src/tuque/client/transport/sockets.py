@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from tuque.client.api import Arg, Reply
+from tuque.client.retry import own
 from tuque.client.transport.conn import (
     INFINITE,
     SHORTEST_CONNECT_S,
@@ -41,7 +42,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> sock
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     else:
         with named_host():
-            sock = socket.create_connection(address, timeout_s)
+            sock = connected(address, timeout_s)
     try:
         if address.port == 0:
             sock.settimeout(timeout_s)
@@ -56,12 +57,37 @@ def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> sock
     return sock
 
 
+def connected(address: Address, timeout_s: float) -> socket.socket:
+    """Connects to the first address of a host that answers.
+
+    `socket.create_connection` would go on to the next one when a signal handler raises.
+    """
+    failed: OSError | None = None
+    for family, kind, proto, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        sock: socket.socket | None = None
+        try:
+            sock = socket.socket(family, kind, proto)
+            sock.settimeout(timeout_s)
+            sock.connect(place)
+            return sock
+        except BaseException as e:
+            if sock is not None:
+                sock.close()
+            if not isinstance(e, own(OSError)):
+                raise
+            failed = failed or e
+    try:
+        raise failed or OSError("no address of the host")
+    finally:
+        failed = None  # else its traceback, which has this frame, would have it
+
+
 @contextmanager
 def named_host() -> Iterator[None]:
     """A host that cannot be a name is one that nobody knows: an OSError, as of any other."""
     try:
         yield
-    except UnicodeError:
+    except own(UnicodeError):
         raise socket.gaierror(socket.EAI_NONAME, "no name of a host") from None
 
 
@@ -129,7 +155,7 @@ class Link(Wire, Conn):
         timeout_s = max(SHORTEST_CONNECT_S, deadline_s - time.monotonic())
         try:
             sock = dial(address, tls, timeout_s)
-        except OSError as e:
+        except own(OSError) as e:
             raise connect_error(address, e) from e
         try:
             return cls(address, sock)
@@ -152,7 +178,7 @@ class Link(Wire, Conn):
                     self._limit(deadline_s)
         except Error:
             raise
-        except OSError as e:
+        except own(OSError) as e:
             raise self.failed(e, "no answer") from e
 
     def next_pushed(self, deadline_s: float) -> list[Reply]:
@@ -163,7 +189,7 @@ class Link(Wire, Conn):
                 self.feed(self._received())
         except Error:
             raise
-        except OSError as e:
+        except own(OSError) as e:
             raise self.failed(e, "nothing") from e
         return self.pushed.popleft()
 
@@ -177,7 +203,7 @@ class Link(Wire, Conn):
         try:
             while self.has_input():
                 self.feed(self._received())  # an error if it holds more than pushed messages
-        except (Error, OSError):
+        except own(Error, OSError):
             return True
         return False
 

@@ -172,6 +172,8 @@ class App(Hooks):
             self._url = broker
         else:
             raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
+        if not isinstance(version, str):
+            raise TypeError(f"version must be a str, not {version!r}")
         self.queue = queue
         self.version = version
         self.tasks: dict[str, Task[..., Any]] = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.work import Cancelling, Result
+from tuque.client.retry import own
 from tuque.errors import (
     ConnectionError,
     Error,
@@ -111,7 +112,7 @@ class Patience:
         while True:
             try:
                 found = ask()
-            except Error as err:
+            except own(Error) as err:
                 if not self.asks_again(err):
                     raise
             else:
@@ -124,7 +125,7 @@ class Patience:
         while True:
             try:
                 found = await ask()
-            except Error as err:
+            except own(Error) as err:
                 if not self.asks_again(err):
                     raise
             else:

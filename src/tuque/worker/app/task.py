@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
 from tuque.client.pipeline import unhurried
+from tuque.client.retry import own
 from tuque.errors import Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.app.codec import Envelope
@@ -182,7 +183,7 @@ class Task(Step[P, R]):
                 deque(batch.fill(pipeline), 0)
                 try:
                     answers: list[Any] | Error = pipeline.execute(raise_on_error=False)
-                except Error as err:
+                except own(Error) as err:
                     answers = err
                 deque(batch.take(answers), 0)
             return batch.handles(follower)
@@ -201,7 +202,7 @@ class Task(Step[P, R]):
                 await unhurried(batch.fill(pipeline))
                 try:
                     answers: list[Any] | Error = await pipeline.execute(raise_on_error=False)
-                except Error as err:
+                except own(Error) as err:
                     answers = err
                 await unhurried(batch.take(answers))
             return batch.handles(follower)

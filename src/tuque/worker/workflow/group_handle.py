@@ -13,6 +13,7 @@ import msgspec
 from tuque.client.api import plain_id, url_id
 from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobGroup
 from tuque.client.commands.work import Result, State
+from tuque.client.retry import own
 from tuque.errors import (
     Error,
     JobCancelled,
@@ -154,7 +155,7 @@ class AnyGroupHandle(Generic[R]):
                 patience.answered()
             except NoJobGroup:
                 return None
-            except Error as err:
+            except own(Error) as err:
                 if not patience.asks_again(err):
                     raise
             time.sleep(wait_s)
@@ -172,7 +173,7 @@ class AnyGroupHandle(Generic[R]):
                 patience.answered()
             except NoJobGroup:
                 return None
-            except Error as err:
+            except own(Error) as err:
                 if not patience.asks_again(err):
                     raise
             await asyncio.sleep(wait_s)
