@@ -196,8 +196,8 @@ def test_who_waits_may_end_at_any_line(node: ScriptedNode) -> None:
 def test_an_error_of_the_handler_is_none_of_the_connection(
     node: ScriptedNode, name: str, kind: type[Exception]
 ) -> None:
-    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
-    the client does not try again.
+    """U14.8 The call raises that exception, also an OSError or an error of Tuque, and is not tried
+    again.
     """
     node.answers["GETJOB"] = NO_JOB
     with Client(node.url) as client:
@@ -243,8 +243,8 @@ def alarms() -> Iterator[Callable[[Exception, float], None]]:
 def test_an_alarm_ends_a_call_that_waits(
     node: ScriptedNode, alarms: Callable[[Exception, float], None], kind: type[Exception]
 ) -> None:
-    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
-    the client does not try again.
+    """U14.8 The call raises that exception, also an OSError or an error of Tuque, and is not tried
+    again.
     """
     node.answers["GETJOB"] = node.SILENCE
     error = kind("time is over")
@@ -261,8 +261,8 @@ def test_an_alarm_ends_a_call_that_waits(
 def test_an_alarm_ends_a_connect_that_waits(
     alarms: Callable[[Exception, float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """U14.8 The exception comes out of the call as it is, also an OSError or an error of Tuque, and
-    the client does not try again.
+    """U14.8 The call raises that exception, also an OSError or an error of Tuque, and is not tried
+    again.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         place = full.getsockname()
