@@ -45,6 +45,7 @@ DEPTH_MAX: Final = 64  # of arrays in arrays
 MARKS: Final = b"+-:$=!*~>%_#,"  # first bytes of a RESP reply
 NUMBERS: Final = (int, float)  # a tuple: half the time of a union
 NOTHING: Final = object()  # no whole reply has come yet
+ROOM: Final = 64  # connections, before those that were collected are looked for
 
 # ---- Forks: what a client has opened is of its own process
 
@@ -63,14 +64,28 @@ class Lineage:
     """
 
     forks = 0
-    links: Final[weakref.WeakSet[Held]] = weakref.WeakSet()  # that are open
+    links: Final[dict[int, weakref.ref[Held]]] = {}  # that are open, and some that were collected
+    numbers: Final = itertools.count()
+    room = ROOM
+
+    @classmethod
+    def hold(cls, link: Held) -> None:
+        """Notes a connection. Collecting one runs no code: a signal handler could raise there."""
+        if len(cls.links) >= cls.room:
+            for number, one in list(cls.links.items()):
+                if one() is None:
+                    cls.links.pop(number, None)
+            cls.room = 2 * len(cls.links) + ROOM
+        cls.links[next(cls.numbers)] = weakref.ref(link)
 
 
 def _begin_fork() -> None:
     """Else the node would not see the end of the parent's connections, and hold its tasks."""
     Lineage.forks += 1
-    for link in list(Lineage.links):
-        link.leave()
+    for one in list(Lineage.links.values()):
+        link = one()
+        if link is not None:
+            link.leave()
     Lineage.links.clear()
 
 

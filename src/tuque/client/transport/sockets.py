@@ -116,7 +116,7 @@ class Wire:
         self._sock = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        Lineage.links.add(self)
+        Lineage.hold(self)
 
     def send(self, data: bytes, limit_s: float | None) -> None:
         """Sends everything; `limit_s` bounds this, and each wait for bytes from now on."""

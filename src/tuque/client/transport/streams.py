@@ -167,7 +167,7 @@ class Link(Conn, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        Lineage.links.add(self)
+        Lineage.hold(self)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         sock = transport.get_extra_info("socket")
         if sock is None:
