@@ -45,7 +45,8 @@ class Judge:
         won = self.won[copy.key]
         top = self.w.nodes[won[max(won)]]
         view = top.views.get(copy.key)
-        if max(won) > copy.copy and view is not None and view.role == LEADS:
+        leads = top.is_up and view is not None and view.role == LEADS  # else by FORCE it is dead
+        if max(won) > copy.copy and leads and view is not None:
             if view.epoch == max(won) and not answered.issubset(top.disk.tubes[copy.key].log):
                 raise BrokenError(f"{x.id} answers in epoch {copy.copy} after {max(won)} began")
 
