@@ -102,8 +102,8 @@ def test_quotas_hold_on_this_door() -> None:
 
 
 def test_full_tubes_take_no_task_on_this_door() -> None:
-    """N11.9 Its tubes count with their keys, limits and rates; while all are as much, the tubes
-    take no task.
+    """N11.9 Its tubes count with their keys, limits and rates; at that quarter they take no
+    task.
     """
     world = world_of()
     ann, bob = as_user(world, "ann"), as_user(world, "bob")

@@ -375,8 +375,8 @@ def test_jobs_of_schedules_are_adds_of_the_tenant(world: World) -> None:
 
 
 def test_a_schedule_makes_no_job_in_full_tubes(world: World) -> None:
-    """N11.9 Its tubes count with their keys, limits and rates; while all are as much, the tubes
-    take no task.
+    """N11.9 Its tubes count with their keys, limits and rates; at that quarter they take no
+    task.
     """
     world("ACL SETUSER ann on nopass +@all ~* tenant:one")
     world("TUBE CREATE one/t tasks")

@@ -276,8 +276,8 @@ def test_workers(world: World) -> None:
 
 
 def test_keys_of_rates(world: World) -> None:
-    """N11.9 Its tubes count with their keys, limits and rates; while all are as much, the tubes
-    take no task.
+    """N11.9 Its tubes count with their keys, limits and rates; at that quarter they take no
+    task.
     """
     root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
     assert ann("TUBE", "CREATE", "t", "tasks") == b"OK"

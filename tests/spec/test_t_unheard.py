@@ -39,9 +39,8 @@ def answers(world: World, i: int = 2) -> set[str]:
 
 
 def test_a_node_without_its_journal_does_not_deny_a_tube(world: World) -> None:
-    """T15.5 (cluster) For `cluster-node-timeout` after its start, or after its journal is loaded,
-    and as long as it has met no node and knows no tube, a node that knows other nodes says so only
-    when one of them has sent it its tubes, and so has each that is linked
+    """T15.5 This ends `cluster-node-timeout` after the start, or after the journal is loaded; but
+    not while the node has met no other one and knows no tube.
     """
     world.restart(2, "lost")
     assert world.at(2)("TUBE", "PUT", "t", "x") == LOADING
@@ -58,7 +57,9 @@ def test_a_node_without_its_journal_does_not_deny_a_tube(world: World) -> None:
 
 
 def test_a_node_that_has_started_waits_for_all_that_are_linked(world: World) -> None:
-    """T15.5 when one of them has sent it its tubes, and so has each that is linked"""
+    """T15.5 Until another node, and each that is linked, has sent its tubes, it answers
+    `-LOADING
+    """
     other = ("TUBE", "INFO", "other")
     world.restart(2)
     assert str(world.at(2)(*other)).startswith("LOADING")
@@ -73,8 +74,8 @@ def test_a_node_that_has_started_waits_for_all_that_are_linked(world: World) -> 
 
 
 def test_a_client_turns_to_another_node(world: World) -> None:
-    """T15.5 else `-LOADING this node has started, and has not heard all tubes of other nodes yet:
-    nothing was done, try again soon`
+    """T15.5 it answers `-LOADING this node has started, and has not heard all tubes of other nodes
+    yet: nothing was done, try again soon`
     """
     world.restart(2, "lost")
     for number in range(10):  # each begins at one of the nodes

@@ -225,7 +225,7 @@ def test_one_that_lost_votes_for_the_winner_of_its_epoch() -> None:
 
 
 def test_one_that_gets_a_vote_and_does_not_lead_answers() -> None:
-    """T24.2 One that gets a vote and neither leads nor asks answers with its own."""
+    """T24.2 If a node gets a vote but neither leads nor asks, it answers with its own."""
     world = VotesWorld(3)
     assert not world.move(0, 1)
     world.settle()

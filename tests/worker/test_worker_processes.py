@@ -55,8 +55,9 @@ def test_a_task_ends_processes_of_other_kinds(
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_task_may_break_standard_output(start_worker: StartWorker, pool: str) -> None:
-    """U13.7 Standard output, or errors, that a task left closed or broken leads nowhere from the
-    end of its run on: neither that run nor the exit code of the worker differs for it.
+    """U13.7 If a task leaves standard output or standard error closed or broken, the worker sends
+    what is written there to the null device after the run. Neither the run nor the exit code of the
+    worker changes.
     """
     worker = start_worker("-c", "1", "--pool", pool, app="process_tasks:app")
     for how in ("no stream", "closed", "broken pipe"):

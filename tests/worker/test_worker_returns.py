@@ -46,8 +46,8 @@ def has_all_back(client: Client, worker: Program) -> None:
 def test_suspects_go_back_if_the_worker_was_stopped_before_they_wait(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """U2.14 A job whose run waits to run apart has that run at the broker: RELEASE names it, also
-    from the process after.
+    """U2.14 RELEASE names the run that the broker has of a job, also of one that waits to run
+    apart, and from the next process.
     """
     worker = two_that_run(start_worker, did, pool)
     (child,) = children_of(worker.process.pid)
@@ -61,8 +61,8 @@ def test_suspects_go_back_if_the_worker_was_stopped_before_they_wait(
 def test_suspects_go_back_while_they_wait(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    """U2.14 A job whose run waits to run apart has that run at the broker: RELEASE names it, also
-    from the process after.
+    """U2.14 RELEASE names the run that the broker has of a job, also of one that waits to run
+    apart, and from the next process.
     """
     worker = two_that_run(start_worker, did)
     for _ in range(2):  # the second time the process before had not begun them itself
@@ -77,8 +77,8 @@ def test_suspects_go_back_while_they_wait(
 def test_a_run_whose_token_did_not_arrive_is_known_to_the_next_process(
     node: RealServer, client: Client
 ) -> None:
-    """U2.14 A job whose run waits to run apart has that run at the broker: RELEASE names it, also
-    from the process after.
+    """U2.14 RELEASE names the run that the broker has of a job, also of one that waits to run
+    apart, and from the next process.
     """
     tasks.until_file.enqueue("x", "never")
     (job,) = client.getjob("q")
@@ -97,7 +97,7 @@ def test_a_run_whose_token_did_not_arrive_is_known_to_the_next_process(
 def test_only_what_the_broker_took_back_is_given_back(
     client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
-    """U2.14 `given back` in the log are those that the broker took back."""
+    """U2.14 The log counts as `given back` only what the broker took back."""
     handles = [tasks.until_file.enqueue(str(at), "go") for at in range(3)]
     worker = start_worker("-c", "1", "--prefetch", "2")
     until(lambda: did() == ["begin 0"] and client.qlen("q") == 0)

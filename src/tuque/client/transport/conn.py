@@ -45,7 +45,7 @@ DEPTH_MAX: Final = 64  # of arrays in arrays
 MARKS: Final = b"+-:$=!*~>%_#,"  # first bytes of a RESP reply
 NUMBERS: Final = (int, float)  # a tuple: half the time of a union
 NOTHING: Final = object()  # no whole reply has come yet
-ROOM: Final = 64  # connections, before those that were collected are looked for
+ROOM: Final = 64  # connections noted before the first sweep for collected ones
 
 # ---- Forks: what a client has opened is of its own process
 

@@ -272,14 +272,14 @@ class Book:
         self.adds_of_more = Histogram()
 
     def of(self, name: bytes) -> Tally:
-        """That of the name, which there is; without a look-up if it was asked for last."""
+        """The counts of that name, which exist; no look-up for the name that was asked for last."""
         if name is not self.near_name:
             self.near = self.tallies[name]
             self.near_name = name
         return self.near
 
     def make(self, name: bytes) -> Tally:
-        """One for that name, which has none."""
+        """New counts for that name, which has none."""
         tenant = tenant_of(name)
         owner = self.nobody
         if len(tenant) > 0:

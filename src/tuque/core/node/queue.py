@@ -186,7 +186,7 @@ class Policy(Placement):
         raise AssertionError("no policy")
 
     def unheard(self, n: Node) -> Refusal | None:
-        """Why a name that is none here may be that of a tube; None: it is none."""
+        """Why an unknown name may be that of a tube elsewhere; None: it is not."""
         raise AssertionError("no policy")
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:

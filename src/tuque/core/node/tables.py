@@ -187,7 +187,7 @@ def leave_queue(n: Node, q: Queue) -> None:
 
 
 def tally_of(n: Node, name: bytes) -> Tally:
-    """That of the queue, made if absent."""
+    """The counts of that queue, made if absent."""
     if name is n.book.near_name:
         return n.book.near
     tally = n.book.tallies.get(name)

@@ -107,13 +107,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   the token of the current take (0: none), job id, and form of the body: `bytes`, `text`, or
   `msgpack`, one MessagePack value as Tarantool clients send it; PUT checks that it is one
   (`-ERR the body is not one MessagePack value`).
-- T15.5 No such tube: `-NOTUBE Tube '<name>' not found`. (cluster) For `cluster-node-timeout` after
-  its start, or after its journal is loaded, and as long as it has met no node and knows no tube, a
-  node that knows other nodes says so only when one of them has sent it its tubes, and so has each
-  that is linked: else `-LOADING this node has started, and has not heard all tubes of other nodes
-  yet: nothing was done, try again soon`, over IPROTO error 116. Texts of T13 get the first word
+- T15.5 No such tube: `-NOTUBE Tube '<name>' not found`. Texts of T13 get the first word
   `NOTTAKEN`, `NOTASK`, `NOTUBE`, `WRONGTUBE` (a type that cannot do this, or another type) or
   `PAUSED` where one applies, else `ERR`.
+  (cluster) A node that has just started may not know all tubes. Until another node, and each that
+  is linked, has sent its tubes, it answers `-LOADING this node has started, and has not heard all
+  tubes of other nodes yet: nothing was done, try again soon`, over IPROTO error 116. This ends
+  `cluster-node-timeout` after the start, or after the journal is loaded; but not while the node has
+  met no other one and knows no tube.
 - T15.6 CREATE and PUT are refused for memory as M2.3 and C3.5 say. While the node leaves, the
   reply is `-LEAVING This node is leaving the cluster, please connect to a different one`; a TAKE
   that waits or would wait gets it too. A PUT that waits for room continues to wait.
