@@ -623,7 +623,8 @@ class Slots(Generic[C]):
 
     def take(self, claim: Claim[C]) -> bool:
         """Gives the claim a slot, of the latest idle connection if any; False: it must wait."""
-        self.admit()
+        if self._waiting:
+            self.admit()
         slot = None if self._waiting else self._free()
         if slot is None:
             return False
@@ -661,7 +662,8 @@ class Slots(Generic[C]):
             slot.claim = None
             if slot.is_good:
                 self._idle[slot] = None
-        self.admit()
+        if self._waiting:
+            self.admit()
 
     def put(self, slot: Slot[C]) -> None:
         """Takes in another slot, whose connection is good; only if there is no limit."""
