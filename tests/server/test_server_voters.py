@@ -16,7 +16,7 @@ from until import until
 from world import World
 from world_machines import name_of
 
-FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")
+FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes", "--tube-voters", 4)
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_sync_copies() -> None:
     assert resp_words(e.value).startswith(b"NOREPL Not enough reachable nodes")
     with pytest.raises(TubeError) as e:
         world.make(0, name=b"u", sync=4)
-    assert text_of(e.value) == b"SYNC must be from 1 to the number of nodes, which is 3"
+    assert text_of(e.value) == b"SYNC must be from 1 to the number of nodes with copies, which is 3"
     with pytest.raises(TubeError) as e:
         world.make(0, name=b"u", sync=2, temporary=True)
     assert text_of(e.value) == b"a temporary tube has no copies: SYNC must be 1"

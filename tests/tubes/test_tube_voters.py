@@ -6,9 +6,11 @@ import pytest
 from test_tube_votes_random import Walk
 from tubes_world import TIMEOUT_MS, VotesWorld
 
+from tuque.core.msgs.bus import AnyMessage, TubeCopy
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, force_voters
 from tuque.tubes.election.voters import may_vouch, set_willing
+from tuque.tubes.log.send import ENDS
 from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.voter_state import FORCE_GAP, IN_FORCE, Voters
@@ -48,6 +50,12 @@ def lab_of(count: int, off: int) -> VotesWorld:
     return world
 
 
+def lack_the_end(_a: int, _b: int, message: AnyMessage) -> None:
+    """No node hears that a replica is complete."""
+    if isinstance(message, TubeCopy):
+        message.flags &= ~ENDS
+
+
 def test_a_node_joins_by_itself() -> None:
     """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
     does not leave is added, up to 7 voters.
@@ -73,11 +81,12 @@ def test_a_node_joins_by_itself() -> None:
 def test_a_node_that_is_not_even_waits() -> None:
     """T28.4 has all of every such tube"""
     world = lab_of(4, off=3)
-    world.tube(3).is_complete = False
-    world.pass_ms(1_000)
+    world.lab.editor = lack_the_end
     is_willing(world, 3, True)
-    world.pass_ms(4_000)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert world.tube(3).is_kept
     assert names(world, 1) == [0, 1, 2]
+    world.lab.editor = None
     world.isolate(3)
     world.link()
     world.pass_ms(4_000)

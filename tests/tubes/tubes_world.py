@@ -385,8 +385,9 @@ class VotesWorld(TubesWorld):
     """Nodes that vote about the leaders of their tubes, and one tube that a majority has."""
 
     def __init__(self, count: int = 3, makes: bool = True, off: int = -1, **options: Any) -> None:
-        """`off`: it has `tube-failover no`."""
+        """`off`: it has `tube-failover no`. All others vote, if `tube_voters` is not said."""
         only = {off: {"tube_failover": False}} if off >= 0 else {}
+        options.setdefault("tube_voters", max(3, count))
         super().__init__(count, True, tube_failover=True, only=only, **options)
         if makes:
             self.pass_ms(TIMEOUT_MS + 1_000)  # what each promised at its start is over

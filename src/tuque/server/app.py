@@ -223,6 +223,7 @@ def prepare_tubes(s: Server) -> None:
     t = tubes_of(s.n)
     t.port = s.cfg.iproto_port
     t.ballots.is_on = s.cfg.tube_failover and s.cfg.appendonly  # T23.2
+    t.ballots.wanted = s.cfg.tube_voters  # T28.4
     t.ballots.asks_all = s.cfg.failover_disks == "ask"  # T29.3
     set_read_only(s.n, t, s.cfg.read_only)
 

@@ -506,7 +506,7 @@ _is(
 TEMPORARY_SYNC: Final = 235
 _is(TEMPORARY_SYNC, b"ERR", b"a temporary tube has no copies: SYNC must be 1")
 BAD_SYNC: Final = 236
-_is(BAD_SYNC, b"ERR", b"SYNC must be from 1 to the number of nodes, which is %d")
+_is(BAD_SYNC, b"ERR", b"SYNC must be from 1 to the number of nodes with copies, which is %d")
 NO_NODE: Final = 237
 _is(NO_NODE, b"ERR", b"no node of the cluster has that name, or it is not reachable")
 NO_HOME_THERE: Final = 238
@@ -737,4 +737,10 @@ _is(
     UNCONFIRMED,
     b"NOQUORUM",
     b"Tube '%s' is led here, but too few voters confirm that now: try again soon",
+)
+NO_VOTE_THERE: Final = 310  # about: tube, node, node
+_is(
+    NO_VOTE_THERE,
+    b"ERR",
+    b"tube '%s': node %s does not vote, so it cannot lead: CLUSTER VOTERS ADD %s first",
 )

@@ -107,6 +107,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
         be_read_only(s)
     elif name == "tube-failover":
         be_willing(s)
+    elif name == "tube-voters":
+        tubes_of(s.n).ballots.wanted = s.cfg.tube_voters
     elif name == "failover-disks":
         tubes_of(s.n).ballots.asks_all = s.cfg.failover_disks == "ask"
     elif name == "appendfsync" and s.committer is not None:

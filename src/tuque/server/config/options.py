@@ -37,6 +37,8 @@ MB: Final = 1 << 20
 GB: Final = 1 << 30
 
 NODE_MIN_MS: Final = 500  # five heartbeats: with fewer, healthy nodes suspect each other
+VOTERS_MIN: Final = 3  # as tubes/model/voter_state.py has it
+VOTERS_MAX: Final = 7
 LEASE_MIN_MS: Final = 500  # an election takes some syncs of disks
 LEASE_MAX_MS: Final = 3_600_000
 NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
@@ -567,6 +569,14 @@ class Config(AccessOptions, kw_only=True):
         bool,
         Opt(Bool(), "this node may vote: votes replace lost leaders of tubes", runtime=True),
     ] = True
+    tube_voters: Annotated[
+        int,
+        Opt(
+            Int(VOTERS_MIN, VOTERS_MAX),
+            "nodes that vote by themselves, and have the copies of tubes that fail over",
+            runtime=True,
+        ),
+    ] = VOTERS_MIN
     tube_lease_timeout: Annotated[
         int,
         Opt(

@@ -16,6 +16,7 @@ from tuque.core.msgs.bus import VotersNext
 from tuque.core.msgs.packed import ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
+    answered_ms_of,
     count_of,
     journal_fails,
     say,
@@ -39,6 +40,7 @@ from tuque.tubes.model.voter_state import (
     FAMILY_BYTES,
     FORCE_GAP,
     IN_FORCE,
+    INVITED,
     NO_DISK,
     OFFERED,
     PROMISED_NEXT,
@@ -51,7 +53,7 @@ from tuque.tubes.model.voter_state import (
     voters_in,
 )
 
-VOTERS_AUTO: Final = 7  # as many join by themselves
+SILENT_MS: Final = 600_000  # a voter silent for so long is replaced (T28.4)
 WAITS: Final = 2  # timeouts that a change may take
 LAME: Final = 2  # timeouts after which a voter that may not vote is replaced
 
@@ -208,7 +210,9 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     journal and see each other.
     """
     b = t.ballots
-    if (b.outside | b.lame | n.leavers == 0 and not n.is_leaving) or not may_vouch(n, t):
+    silent = silent_voter(n, t, voters)
+    is_quiet = b.outside | b.lame | n.leavers == 0 and not n.is_leaving and len(silent) == 0
+    if is_quiet or not may_vouch(n, t):
         return None
     if is_failing(n):
         return None
@@ -231,10 +235,42 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
             continue
         if works_without(n, t, voters, node_id):
             return change_of(n, b, node_id, False)
-    if len(voters.rights) < VOTERS_AUTO:
-        for slot in slots_of(b.outside & b.whole & b.willing & n.linked & ~n.leavers):
-            if n.peers[slot].node_id not in voters.rights:
-                return change_of(n, b, n.peers[slot].node_id, True)
+    wanted = b.wanted
+    if len(silent) > 0:
+        if len(voters.rights) > wanted and works_without(n, t, voters, silent):
+            return change_of(n, b, silent, False)
+        wanted += 1
+    return None if len(voters.rights) >= wanted else joining(n, t, voters)
+
+
+def silent_voter(n: Node, t: Tubes, voters: Voters) -> bytes:
+    """[T28] A voter that answers no heartbeat for ten minutes (T28.4); empty: there is none."""
+    for node_id in voters.rights:
+        heard_ms = t.ballots.since_ms
+        slot = n.slot_of.get(node_id)
+        if slot is not None:
+            heard_ms = max(heard_ms, answered_ms_of(n, slot))
+        if slot != OWN and n.now_ms >= heard_ms + SILENT_MS:
+            return node_id
+    return b""
+
+
+def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
+    """[T28] Add a node that has all; if there is none, invite one to get copies (T28.4)."""
+    b = t.ballots
+    guest: i64 = 0
+    for slot in slots_of(b.outside & b.willing & n.linked & ~(n.leavers | b.no_journal)):
+        node_id = n.peers[slot].node_id
+        if node_id in voters.rights or journal_fails(n, slot):
+            continue
+        if b.whole >> i64(slot) & 1:
+            return change_of(n, b, node_id, True)
+        best = n.peers[guest].node_id
+        if guest == 0 or node_id == b.guest or (best != b.guest and node_id < best):
+            guest = slot
+    if guest > 0:
+        b.guest = n.peers[guest].node_id
+        say(n, guest, told_voters(voters, INVITED))
     return None
 
 

@@ -20,6 +20,7 @@ from tuque.tubes.model.voter_state import (
     FAMILY_BYTES,
     FORCE_GAP,
     IN_FORCE,
+    INVITED,
     PROPOSED,
     RECORDED,
     VOTERS_LEAST,
@@ -187,11 +188,10 @@ def propose(n: Node, t: Tubes) -> None:
     if n.records is None or (voters is not None and voters.step == IN_FORCE):
         return
     others = others_of(n)
-    rights = {n.node_id: FIRST_RIGHT}
-    for slot in slots_of(others & b.willing):
-        rights[n.peers[slot].node_id] = FIRST_RIGHT
-    if len(rights) < VOTERS_LEAST or min(rights) != n.node_id or others & ~b.able != 0:
+    willing = [n.node_id] + [n.peers[slot].node_id for slot in slots_of(others & b.willing)]
+    if len(willing) < VOTERS_LEAST or min(willing) != n.node_id or others & ~b.able != 0:
         return
+    rights = dict.fromkeys(sorted(willing)[: b.wanted], int(FIRST_RIGHT))
     if voters is not None and voters.rights == rights and maker_of(voters) == n.node_id:
         if n.now_ms >= b.proposed_ms + n.limits.node_timeout_ms:
             send_proposal(n, t, voters, others & b.willing & ~b.confirmed)
@@ -223,13 +223,15 @@ def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         on_withdrawn(n, t, slot, m)
     elif m.step == IN_FORCE:
         on_in_force(n, t, slot, m)
+    elif m.step == INVITED:
+        on_invited(n, t, slot, m)
 
 
 def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """Record the proposal and confirm it, unless this node has one of another maker."""
     b = t.ballots
     offered = voters_in(m.number, m.origin, m.voters, PROPOSED)
-    if n.records is None or n.node_id not in offered.rights:
+    if n.records is None:
         return
     if n.peers[slot].node_id != maker_of(offered):
         return
@@ -244,7 +246,7 @@ def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
             say_surely(n, t, maker, told_voters(voters, RECORDED))
             return  # its maker may put it in force yet, or says that it does not
     b.voters = offered
-    b.take_right(offered.rights[n.node_id])
+    b.take_right(offered.rights.get(n.node_id, 0))
     record_voters(n.records, b, offered)
     say_surely(n, t, slot, told_voters(offered, RECORDED))
 
@@ -263,9 +265,8 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         say_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
         return
     b.confirmed |= 1 << slot
-    for other in slots_of(others_of(n)):
-        if n.peers[other].node_id in voters.rights and b.confirmed >> i64(other) & 1 == 0:
-            return
+    if others_of(n) & b.willing & ~b.confirmed != 0:
+        return  # others than voters, too: of two lists no more than one has all
     for node_id in voters.rights:
         if node_id not in n.slot_of:
             return
@@ -300,6 +301,18 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
             b.asked = {}  # its voters are dead (T28.8)
     b.take_right(right_in(n, b, voters))
     adopt(n, t, voters)
+
+
+def on_invited(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """[T28] A voter wants this node to get copies: it is added when it has all (T28.4)."""
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None or not voters.is_same(m.number, m.origin):
+        return
+    if n.peers[slot].node_id in voters.rights and n.node_id not in voters.rights:
+        if b.keeps_until_ms <= n.now_ms:
+            b.must_sort = True
+        b.keeps_until_ms = n.now_ms + n.limits.node_timeout_ms
 
 
 def right_in(n: Node, b: VoterState, voters: Voters) -> i64:
@@ -343,7 +356,11 @@ def is_forced_over(known: Voters, m: VotersTold) -> bool:
 def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     """[T23] The list is in force from now on (T23.2)."""
     b = t.ballots
-    count_anew(n, t, voters, b.in_force())
+    before = b.in_force()
+    count_anew(n, t, voters, before)
+    if before is not None and n.node_id in before.rights:
+        b.keeps_until_ms = n.now_ms + n.limits.node_timeout_ms  # T18.1
+    b.must_sort = True
     voters.step = IN_FORCE
     b.voters = voters
     b.outside = 0

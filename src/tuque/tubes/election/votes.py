@@ -47,6 +47,7 @@ from tuque.tubes.election.voters import (
     told_voters,
 )
 from tuque.tubes.log.leader import others_of, refusal_of
+from tuque.tubes.log.receive import sort_copies
 from tuque.tubes.log.send import record_home
 from tuque.tubes.log.vote_state import record_stand, seat_of, shortest_ms, stand_of
 from tuque.tubes.model.driver_guard import why_stopped
@@ -169,6 +170,7 @@ def votes_loaded(n: Node, t: Tubes) -> None:
     """[T25] The node may have promised before it stopped (T25.5)."""
     b = t.ballots
     bind(n, b)
+    b.since_ms = n.now_ms
     if b.disk == NO_DISK:
         b.disk = new_disk(n)  # T28.5
     if b.has_gap:
@@ -216,6 +218,8 @@ def votes_tick(n: Node, t: Tubes) -> None:
         return
     if len(moved) > 0:
         tell_stands(n, t, moved)
+    if b.must_sort or 0 < b.keeps_until_ms <= n.now_ms:
+        sort_copies(n, t)
     note_late(n, t)
     if next_beat_ms(n, t) <= n.now_ms:
         look_at_journal(n, t, voters)
@@ -253,9 +257,11 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
         return n.now_ms
     if b.in_force() is None:
         return FAR
-    if len(b.moved) > 0 or b.is_renewed:
+    if len(b.moved) > 0 or b.is_renewed or b.must_sort:
         return n.now_ms
     at_ms = min(b.look_ms, next_beat_ms(n, t))
+    if 0 < b.keeps_until_ms < at_ms:
+        at_ms = b.keeps_until_ms
     for done in t.creating:
         at_ms = min(at_ms, done.until_ms)
     if 0 < b.lease_ms < at_ms:

@@ -209,6 +209,8 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         if was is not None:
             note_lost(t, tube, at, was)  # T21.4
         tube.heard_ms = n.now_ms
+        if at.flags & IS_RUNNING:
+            tube.led_epoch = at.epoch  # T18.1
         if tube.told_seq < at.seq:
             tube.told_seq = at.seq
         if not tube.is_mine:

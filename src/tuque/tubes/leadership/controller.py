@@ -61,8 +61,8 @@ from tuque.tubes.log.catalog import (
     tell_nodes,
     told,
 )
-from tuque.tubes.log.leader import is_alone, knows_enough, renew_lease
-from tuque.tubes.log.receive import on_copy
+from tuque.tubes.log.leader import is_alone, knows_enough, may_vote_about, renew_lease
+from tuque.tubes.log.receive import drop_left, on_copy
 from tuque.tubes.log.send import on_got
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
@@ -251,6 +251,8 @@ def homes_tick(n: Node, t: Tubes) -> None:
         check_leaders(n, t)
     if len(t.shifting) > 0:
         step_shifts(n, t)
+    if len(t.left) > 0:
+        drop_left(n, t)
 
 
 def homes_next_ms(n: Node, t: Tubes) -> i64:
@@ -258,7 +260,7 @@ def homes_next_ms(n: Node, t: Tubes) -> i64:
     if n.is_loading:
         return FAR  # `homes_loaded` checks them
     now_ms = n.now_ms
-    if t.must_look or n.round != t.round or len(t.shifting) > 0:
+    if t.must_look or n.round != t.round or len(t.shifting) + len(t.left) > 0:
         return now_ms
     if (now_ms > t.lease_ms) != t.is_expired:
         return now_ms
@@ -325,7 +327,8 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.wish != 0:
         return
     is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
-    if (t.is_read_only or t.is_stopping or n.is_leaving) and is_free:
+    is_going = t.is_read_only or t.is_stopping or n.is_leaving
+    if is_free and (is_going or lacks_vote(n, t, tube)):
         slot: i64 = 0
         if not is_bound(n, t, tube):
             slot = new_home_of(n, t, tube)
@@ -359,6 +362,14 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     start(n, t, tube)
 
 
+def lacks_vote(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T28] Whether this node leads the tube without a vote: a voter is to lead it (T28.4)."""
+    if may_vote_about(n, t, tube, n.node_id):
+        return False
+    later(t, n.now_ms + AGAIN_MS)
+    return tube.state == RUNNING and n.now_ms <= tube.lease_ms and n.now_ms >= tube.rests_ms
+
+
 def later(t: Tubes, at_ms: i64) -> None:
     """Check again by then."""
     if at_ms < t.look_ms:
@@ -370,7 +381,10 @@ def has_heir(n: Node, t: Tubes, tube: Tube) -> bool:
     able = n.reachable & n.others & ~(t.read_only | tube.apart)
     if tube.is_temporary:
         return able != 0
-    return any(able >> slot & 1 != 0 for slot in tube.followers)
+    for slot in tube.followers:
+        if able >> slot & 1 and may_vote_about(n, t, tube, n.peers[slot].node_id):
+            return True
+    return False
 
 
 def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:

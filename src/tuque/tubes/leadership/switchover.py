@@ -39,7 +39,7 @@ from tuque.tubes.leadership.create import (
 )
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import has_heard_since, needs_home, others_of
+from tuque.tubes.log.leader import has_heard_since, may_vote_about, needs_home, others_of
 from tuque.tubes.log.send import ask_surely, mark_changed
 from tuque.tubes.log.vote_state import seat_of, shortest_ms
 from tuque.tubes.model.driver_guard import why_stopped
@@ -71,6 +71,7 @@ def on_standstill(n: Node, t: Tubes) -> bool:
     True if a tube ran here, so that unsent replies about it may now be wrong.
     """
     t.stood_ms = n.now_ms
+    t.ballots.since_ms = n.now_ms  # nobody could answer (T28.4)
     t.must_look = True
     did_run = False
     for tube in list(t.by_name.values()):
@@ -146,6 +147,8 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
         raise TubeError(why.JOURNAL_FAILS, (node_id,))
     if slot is None or n.linked >> i64(slot) & 1 == 0:
         raise TubeError(why.NO_NODE)
+    if not may_vote_about(n, t, tube, node_id):
+        raise TubeError(why.NO_VOTE_THERE, (tube.name, node_id, node_id))
     if not may_be_home(n, t, tube, slot):
         raise TubeError(why.NO_HOME_THERE)
     return slot
@@ -182,7 +185,7 @@ def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
     bit: i64 = 1 << slot
     if n.reachable & bit == 0 or t.read_only & bit or tube.apart & bit:
         return False
-    return t.heard & bit != 0
+    return t.heard & bit != 0 and may_vote_about(n, t, tube, n.peers[slot].node_id)
 
 
 def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
@@ -229,6 +232,8 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
 def give_up(n: Node, t: Tubes, tube: Tube, move: Move, error: TubeError) -> None:
     """[T20] Abandon the switchover: the tube runs again under its epoch (T20.2)."""
     tube.move = None
+    if move.client < 0:
+        tube.rests_ms = n.now_ms + n.limits.node_timeout_ms
     answer(t, tube, move, error)
     if not is_waiting(tube):
         wait_here(n, t, tube)

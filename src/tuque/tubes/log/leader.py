@@ -40,6 +40,9 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         others = copies_needed(n, t, tube) - 1
         if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
+        voters = t.ballots.in_force()
+        if voters is not None and t.ballots.leads(tube) and tube.sync > len(voters.rights):
+            raise TubeError(why.NOREPL)  # T18.1: only voters have copies
         t.to_sync[tube.name] = tube
 
 
@@ -131,6 +134,8 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
         return []  # T15.10
     tasks: i64 = len(tube.tasks) + len(tube.copies)  # it may load or unload some now
     if not tube.is_mine:
+        if not tube.is_kept:
+            return []  # T18.1
         missing = tube.told_seq - tube.seq
         if not tube.is_complete or tube.copy_epoch != tube.epoch:
             missing = tasks
@@ -138,6 +143,9 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
     found: list[tuple[bytes, i64, bool]] = []
     for slot in slots_of(n.others & ~n.forgotten):
         follower = tube.followers.get(slot)
+        is_open = follower is not None and follower.is_open
+        if not is_open and not may_vote_about(n, t, tube, n.peers[slot].node_id):
+            continue  # T18.1
         is_complete = follower is not None and follower.is_complete
         lag = tasks
         if follower is not None and follower.is_complete:
@@ -159,12 +167,27 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
             continue  # T27.7
         if follower.is_complete:
             got.append(follower.got)
-    if voters is None or (n.records is not None and not n.records.is_failing):
-        needed -= 1  # T27.9: this node has it in its journal, too
+    if voters is None or has_own(n, b, voters):
+        needed -= 1
     if len(got) < needed:
         return 0
     got.sort(reverse=True)
     return got[needed - 1]
+
+
+def has_own(n: Node, b: VoterState, voters: Voters) -> bool:
+    """[T27] Whether this node votes, and has its changes in its journal (T27.7, T27.9)."""
+    if b.right == 0 or voters.rights.get(n.node_id, 0) != b.right:
+        return False
+    return n.records is not None and not n.records.is_failing
+
+
+def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
+    """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1)."""
+    voters = t.ballots.in_force()
+    if voters is None or not t.ballots.leads(tube) or tube.is_others:
+        return True
+    return node_id in voters.rights
 
 
 def is_counted(n: Node, b: VoterState, voters: Voters, slot: i64) -> bool:

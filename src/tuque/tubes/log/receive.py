@@ -45,6 +45,7 @@ from tuque.tubes.log.results import drop_end, keep_end
 from tuque.tubes.log.send import (
     BEGINS,
     ENDS,
+    LEFT,
     ON_DISK,
     START,
     STOPPED,
@@ -99,6 +100,69 @@ def forget_held(t: Tubes, tube: Tube) -> None:
     tube.held = {}
 
 
+# ---- Which nodes have copies
+
+
+def takes_copies(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T18] Whether this node has a copy of the tube, or gets one (T18.1)."""
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None or not b.leads(tube) or tube.is_others:
+        return True
+    return n.node_id in voters.rights or n.now_ms < b.keeps_until_ms
+
+
+def sort_copies(n: Node, t: Tubes) -> None:
+    """[T18] Get copies, or drop them: this node has a vote now, or none (T18.1)."""
+    b = t.ballots
+    b.must_sort = False
+    t.must_look = True
+    if b.keeps_until_ms <= n.now_ms:
+        b.keeps_until_ms = 0
+    for tube in t.by_name.values():
+        if not tube.is_mine and tube.is_kept != takes_copies(n, t, tube):
+            ask_copies(n, t, tube)
+
+
+def leave_copies(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T18] Drop the copy here, unless its leader may still need it to run (T18.1).
+
+    The node counts like one with a new disk: what it confirmed was under another list (T28.5).
+    """
+    slot = n.slot_of.get(tube.home)
+    if not tube.is_kept or tube.led_epoch != tube.epoch or slot is None:
+        return
+    tube.is_kept = False
+    tube.is_asking = False
+    tube.is_complete = False
+    tube.copy_epoch = 0
+    tube.whole_epoch = 0
+    tube.whole_seq = 0
+    tube.unseen = {}
+    forget_held(t, tube)
+    drop_keys(n, tube)
+    if n.records is not None:
+        record_home(n.records, tube)
+        if tube.seat is not None:
+            record_stand(n.records, tube)
+    say(n, slot, got_of(tube, LEFT))
+    t.left.append(tube)
+
+
+def drop_left(n: Node, t: Tubes) -> None:
+    """[T18] Drop copies of tubes that this node has left, as many as a turn may (T19.6)."""
+    while len(t.left) > 0 and t.shift_room > 0:
+        tube = t.left[0]
+        is_left = t.by_name.get(tube.name) is tube and not tube.is_kept
+        if not is_left or len(tube.copies) == 0:
+            t.left.pop(0)
+            continue
+        numbers = [number for number, _ in zip(tube.copies, range(t.shift_room), strict=False)]
+        t.shift_room -= len(numbers)
+        for number in numbers:
+            remove_copy(n, t, tube, number)
+
+
 # ---- Requests to the leader
 
 
@@ -107,7 +171,11 @@ def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return  # T19.6: asks when all are copies
+    if not takes_copies(n, t, tube):
+        leave_copies(n, t, tube)
+        return
     if n.peers[slot].is_linked:
+        tube.is_kept = True
         tube.is_asking = True
         say(n, slot, got_of(tube, START))
 
@@ -117,7 +185,7 @@ def tell_served(n: Node, tube: Tube) -> None:
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return
-    if tube.is_asking and not tube.is_temporary:
+    if (tube.is_asking or not tube.is_kept) and not tube.is_temporary:
         return  # the next confirmation says it
     if n.peers[slot].is_linked:
         say(n, slot, got_of(tube, 0))
@@ -144,8 +212,8 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return
     if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
         return  # from a former leader
-    if tube.shift is not None:
-        return  # T19.6: nothing was asked for yet
+    if tube.shift is not None or not tube.is_kept:
+        return  # T19.6, T18.1: nothing was asked for
     if tube.seat is not None and tube.seat.voted_epoch > m.epoch and t.ballots.leads(tube):
         return  # T26.2
     tube.heard_ms = n.now_ms

@@ -55,6 +55,7 @@ WHOLE: Final = 1  # the replica is complete
 START: Final = 2  # send from there on
 ON_DISK: Final = 4  # the reply to SURE
 STOPPED: Final = 8  # the sender cannot deliver tasks (T19.5)
+LEFT: Final = 16  # the sender has no copy any more (T18.1)
 
 
 def trace(n: Node, tube: Tube, number: i64, what: i64) -> None:
@@ -172,7 +173,12 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
         return
     follower.is_stopped = m.flags & STOPPED != 0
     is_whole = m.flags & WHOLE != 0
-    if m.flags & START:
+    if m.flags & LEFT:
+        follower.is_open = False
+        follower.walk = None
+        follower.got = 0
+        follower.is_complete = False
+    elif m.flags & START:
         if tube.seq > tube.seq_reserved:  # for the last changes there was no follower
             reserve_changes(n, tube)
         begin_telling(tube, follower, m.epoch, m.seq, is_whole)

@@ -267,6 +267,7 @@ class Tube(Queue):
         self.is_unsure = False  # after a standstill: another node may lead (T19.7)
         self.hears_ms: i64 = 0  # since when workers reach it here (T48.9)
         self.run_ms: i64 = 0  # earliest start (T21.2); -1: not known yet
+        self.rests_ms: i64 = 0  # it does not move by itself until then (T28.4)
         self.apart: i64 = 0  # slots that follow another tube of its name (T20.1, T21.2)
         self.seat: Seat | None = None  # once there was a vote (T24)
         self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
@@ -279,6 +280,8 @@ class Tube(Queue):
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # the epoch of `seq`
         self.is_complete = True  # all tasks are here
+        self.is_kept = True  # this node has a copy, or gets one (T18.1)
+        self.led_epoch: i64 = 0  # in which its leader said that it runs
         self.whole_epoch: i64 = 0  # what was complete here before `is_complete` ended (T26.3)
         self.whole_seq: i64 = 0
         self.is_asking = False  # waits until the leader says where the replica ends

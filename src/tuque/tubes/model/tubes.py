@@ -162,6 +162,7 @@ class Tubes(Policy):
         self.lease_ms: i64 = FAR  # lease on all tubes led here
         self.round: i64 = 0  # the latest heartbeats of this node that were looked at
         self.changed: list[Tube] = []  # with changes to send to followers
+        self.left: list[Tube] = []  # of which this node drops its copies, some in each turn (T18.1)
         self.copies_by_id: dict[bytes, Task] = {}
         # by name, then by creator and instant; oldest first
         self.dropped: dict[bytes, dict[tuple[bytes, int], Dropped]] = {}

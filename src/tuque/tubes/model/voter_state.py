@@ -25,6 +25,7 @@ PROPOSED: Final = 1
 IN_FORCE: Final = 2
 RECORDED: Final = 3  # only on the wire: the proposal is on the sender's disk
 WITHDRAWN: Final = 4  # only on the wire: its maker, the sender, has given the proposal up
+INVITED: Final = 5  # only on the wire: the receiver gets copies, and then a vote (T28.4)
 
 # steps of VOTERS-NEXT (T28.2)
 ASKED: Final = 1  # may this attempt be made?
@@ -185,6 +186,11 @@ class VoterState:
         self.change: Change | None = None  # that this node makes now
         self.outside: i64 = 0  # slots of nodes without a vote that go by the list (T28.4)
         self.whole: i64 = 0  # of them, those that have all of every tube
+        self.wanted: i64 = VOTERS_LEAST  # as many vote by themselves: `tube-voters` (T28.4)
+        self.guest = b""  # the node that this one invited last
+        self.since_ms: i64 = 0  # voters are silent since then at the earliest
+        self.keeps_until_ms: i64 = 0  # this node has copies without a vote until then (T18.1)
+        self.must_sort = False  # which tubes it has copies of is to be looked at again
         self.lame: i64 = 0  # slots of voters that may not vote
         self.lame_ms: i64 = 0  # since when there is one; 0: there is none
         self.vouching: dict[int, int] = {}  # the right by which each node votes, by slot

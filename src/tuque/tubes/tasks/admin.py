@@ -130,7 +130,10 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
 
 def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
     """[T18] Raise TubeError for SYNC and FAILOVER that cannot be (T18.5, T23.5)."""
+    voters = t.ballots.in_force()
     nodes = 1 + count_of(others_of(n))
+    if voters is not None and o.failover != NO and not o.temporary:
+        nodes = len(voters.rights)  # T18.1
     is_number = o.sync not in (NOT_SAID, MAJORITY)
     if is_number and (o.sync < 1 or o.sync > nodes):
         raise TubeError(why.BAD_SYNC, (nodes,))
