@@ -53,7 +53,7 @@ def test_a_node_that_runs_is_forgotten_by_force_only(make_world: MakeWorld) -> N
 
 def test_a_forgotten_voter_says_so(make_world: MakeWorld) -> None:
     """T28.7 conflict, forgotten or unmet (C3.11, of the node that replies)"""
-    world = make_world(4)
+    world = make_world(4, tube_voters=4)
     world.until(lambda: world.node(3).info("tubes")["tubes_vote_state"] == "votes", 60_000)
     world.isolate(3)
     gone = id_of(world, 3)
@@ -113,7 +113,7 @@ def test_a_lost_majority_is_replaced_as_the_docs_say(make_world: MakeWorld) -> N
     docs/tubes.md: stop the others, FORCE, FORGET each of them. Three of the five old voters come
     back with their disks, and do not lead the tube beside the new leader.
     """
-    world = make_world(5, journal="always")
+    world = make_world(5, journal="always", tube_voters=5)
     world.until(lambda: world.node(0).info("tubes")["tubes_voters"] == "5")
     with world.client(2) as client:
         client.tube("t").create("fifo", sync="majority")

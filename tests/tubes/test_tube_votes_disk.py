@@ -105,15 +105,6 @@ def test_what_was_answered_survives_a_voter_without_a_disk() -> None:
     assert {k: v[0] for k, v in world.picture(2).items()} == {k: v[0] for k, v in picture.items()}
 
 
-def test_a_node_without_a_vote_needs_no_journal() -> None:
-    """T27.9 A voter whose journal is off"""
-    world = VotesWorld(4, off=3)
-    world.nodes[3].core.records = None
-    world.put(0)
-    world.pass_ms(1_000)
-    assert world.picture(3) == world.picture(0)
-
-
 def test_a_leader_whose_journal_fails_gives_up() -> None:
     """T27.11 A leader whose journal is off, or cannot be written, for longer than T steps down,
     and such a node is no candidate
