@@ -19,7 +19,7 @@ from tuque.tubes.election import (
 )
 from tuque.tubes.leadership import activate, catalog_in, switchover
 from tuque.tubes.log import leader, send, vote_state
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.log.vote_state import stand_of
 from tuque.tubes.model.tube import Move, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -64,7 +64,7 @@ def disk_is_not_awaited() -> list[Patch]:
 
     def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
         if n.records is not None:
-            record_home(n.records, tube)
+            record_leader(n.records, tube)
         tube.wish = 1
         t.pending.append(tube)
         t.must_look = True
@@ -75,7 +75,7 @@ def disk_is_not_awaited() -> list[Patch]:
     def reserve_changes(n: Node, tube: Tube) -> None:  # else this brings the epoch to the disk
         if n.records is not None:
             tube.seq_reserved = tube.seq + send.SEQ_RESERVE
-            record_home(n.records, tube)
+            record_leader(n.records, tube)
 
     patches = everywhere(send.reserve_changes, reserve_changes)
     patches += everywhere(activate.is_granted, is_granted)
@@ -158,10 +158,10 @@ def votes_are_given_twice() -> list[Patch]:
 def votes_are_not_recorded() -> list[Patch]:
     """A vote is given before it is on the disk, and never gets there."""
 
-    def record_stand(records: Any, tube: Tube) -> None:
+    def record_vote(records: Any, tube: Tube) -> None:
         return
 
-    return everywhere(vote_state.record_stand, record_stand)
+    return everywhere(vote_state.record_vote, record_vote)
 
 
 def leases_outlast_promises() -> list[Patch]:
@@ -169,9 +169,9 @@ def leases_outlast_promises() -> list[Patch]:
     sound = lease.lease_of
 
     def lease_of(n: Node, t: Tubes, voters: Any, standing: int) -> int:
-        kept, t.ballots.timeouts = t.ballots.timeouts, {}
+        kept, t.voter_state.timeouts = t.voter_state.timeouts, {}
         until = int(sound(n, t, voters, standing))
-        t.ballots.timeouts = kept
+        t.voter_state.timeouts = kept
         return until
 
     return everywhere(sound, lease_of)
@@ -192,7 +192,7 @@ def promises_end_with_a_start() -> list[Patch]:
 
     def votes_loaded(n: Node, t: Tubes) -> None:
         sound(n, t)
-        t.ballots.bound_ms = 0
+        t.voter_state.bound_ms = 0
 
     return everywhere(sound, votes_loaded)
 
@@ -201,7 +201,7 @@ def old_disks_are_trusted() -> list[Patch]:
     """A voter that does not ask whether its disk is an old one."""
 
     def hear_mark(n: Node, t: Tubes, voters: Voters, slot: int, m: TubePulse) -> None:
-        t.ballots.is_asking = False
+        t.voter_state.is_asking = False
 
     return everywhere(disk_epoch.hear_mark, hear_mark)
 

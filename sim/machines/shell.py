@@ -135,8 +135,8 @@ class Shell:
         take_identity(self.s, SimIdentity(machine, cfg))
         apply_settings(self.s)
         if machine.settings.failover:
-            tubes_of(self.n).ballots.is_on = True
-            tubes_of(self.n).ballots.asks_all = machine.settings.asks_all
+            tubes_of(self.n).voter_state.is_on = True
+            tubes_of(self.n).voter_state.asks_all = machine.settings.asks_all
         self.pump: Pump = Pump(self.s)
         self.clients = self.new_clients()
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)

@@ -417,10 +417,10 @@ class Tasking:
     def is_left_to_operators(self) -> bool:
         """Whether old disks took the right of so many voters that only FORCE helps (T29.4)."""
         shells = [machine.shell for machine in self.cluster.machines if machine.shell]
-        ballots = [t.ballots for shell in shells if (t := tubes_on(shell.n)) is not None]
-        lists = [one.in_force() for one in ballots]
+        voter_state = [t.voter_state for shell in shells if (t := tubes_on(shell.n)) is not None]
+        lists = [one.in_force() for one in voter_state]
         voters = max((one for one in lists if one), key=lambda one: one.number, default=None)
-        rights = sum(one.right > 0 for one in ballots)
+        rights = sum(one.right > 0 for one in voter_state)
         return voters is not None and rights < voters.majority()
 
     def judge_end(self, facts: TaskTube, job: Job, status: int) -> None:

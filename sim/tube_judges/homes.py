@@ -174,7 +174,7 @@ def is_by_vote(shell: Shell, facts: Facts) -> bool:
     """Whether votes choose the leader of the tube (T23.5): what few nodes had may be lost."""
     t = tubes_on(shell.n)
     tube = t.by_name.get(facts.key) if t is not None else None
-    return t is not None and tube is not None and t.ballots.leads(tube)
+    return t is not None and tube is not None and t.voter_state.leads(tube)
 
 
 def end_force(facts: Facts, name: str, now_us: int) -> None:

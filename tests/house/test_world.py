@@ -646,7 +646,7 @@ def test_a_trace_has_the_form_of_the_golden_ones(make_world: Make) -> None:
 
 def test_the_leader_of_a_tube_is_found_and_another_one_after_its_loss(make_world: Make) -> None:
     world = make_world(3)
-    world.until(lambda: world.node(0).tubes.ballots.voters is not None)
+    world.until(lambda: world.node(0).tubes.voter_state.voters is not None)
     made = lambda: world.wire(0)("TUBE", "CREATE", "t", "fifo", "SYNC", 2)  # noqa: E731  as asked
     world.until(lambda: made() == b"OK" or world.leader("t") is not None)
     assert world.leader("t") == 0

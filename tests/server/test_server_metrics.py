@@ -223,7 +223,7 @@ def test_leaders_by_reason(world: World, desk: Desk) -> None:
     """
     world("TUBE", "CREATE", "t", "fifo")
     t = tubes_of(world.n)
-    t.ballots.won_by[:] = [0, 1, 2, 3, 4, 5]
+    t.voter_state.won_by[:] = [0, 1, 2, 3, 4, 5]
     t.homes_given, t.homes_by_command = 10, 20
     text = get(desk, world, "/metrics").text
     wanted = {"silent": 1, "gave_up": 2, "given": 13, "again": 4, "forced": 5, "command": 20}

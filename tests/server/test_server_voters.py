@@ -53,9 +53,7 @@ def test_voters_go_and_come(cluster: RealCluster) -> None:
 
 
 def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
-    """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
-    does not leave is added, up to 7 voters.
-    """
+    """T28.4 it gets replicas, and is added when it has all of every such tube."""
     wires = [cluster.wire(i) for i in range(4)]
     until(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, most_s=20)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
@@ -95,7 +93,7 @@ def test_words(make_world: Callable[..., World]) -> None:
     assert world("CLUSTER VOTERS FORCE", name_of(0)).startswith(b"-ERR there is no list of voters")
     assert world("CLUSTER VOTERS ADD x").startswith(b"-ERR no node 'x'")
     assert world("CLUSTER VOTERS REMOVE", name_of(0)).startswith(b"-ERR there is no list of voters")
-    b = tubes_of(world.n).ballots
+    b = tubes_of(world.n).voter_state
     b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
     told = world.value("CLUSTER VOTERS")
     assert told[:6] == [b"list", 3, b"origin", b"6f" * 16, b"right", 0]
@@ -122,7 +120,7 @@ def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None
     J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5).
     """
     world = make_world()
-    b = tubes_of(world.n).ballots
+    b = tubes_of(world.n).voter_state
     b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
     b.right = 2
     world.disk().full()
@@ -149,7 +147,7 @@ def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None
 
 def test_whom_to_ask_after_a_start(world: World) -> None:
     """T29.3 with `failover-disks trust` (the default) a majority of the voters"""
-    b = tubes_of(world.n).ballots
+    b = tubes_of(world.n).voter_state
     assert world.value("CONFIG GET failover-disks") == [b"failover-disks", b"trust"]
     assert world("CONFIG SET failover-disks ask") == b"+OK\r\n" and b.asks_all
     assert world("CONFIG SET failover-disks all").startswith(b"-ERR")

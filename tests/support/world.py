@@ -553,7 +553,7 @@ class World:
         for _ in range(2):
             for node in self.up():
                 node.server.members.beat_ms = self.now_ms
-                node.tubes.ballots.beat_ms = 0
+                node.tubes.voter_state.beat_ms = 0
             self.settle()
 
     def hold(self, a: int, b: int) -> None:

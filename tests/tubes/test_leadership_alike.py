@@ -11,16 +11,16 @@ from spec.model import leadership, leases, state
 from tuque.core.msgs.bus import TubeVote, VoteAt
 from tuque.tubes.election.candidate import answer_to
 from tuque.tubes.election.lease import lease_of
-from tuque.tubes.model import voter_state
+from tuque.tubes.model import voter_state as codes
 
 WORDS = {
-    voter_state.YES: "yes",
-    voter_state.OTHER_LIST: "other list",
-    voter_state.NO_VOTER: "no voter",
-    voter_state.UNKNOWN: "unknown",
-    voter_state.OLD_EPOCH: "old epoch",
-    voter_state.PROMISED: "promised",
-    voter_state.BETTER: "better",
+    codes.YES: "yes",
+    codes.OTHER_LIST: "other list",
+    codes.NO_VOTER: "no voter",
+    codes.UNKNOWN: "unknown",
+    codes.OLD_EPOCH: "old epoch",
+    codes.PROMISED: "promised",
+    codes.BETTER: "better",
 }
 
 
@@ -31,7 +31,7 @@ def world() -> VotesWorld:
 
 def twin(world: VotesWorld, i: int, voters: state.VoterList) -> state.Node:
     """A node of the model with the clock and the right of node i."""
-    n, b = world.nodes[i].core, world.t(i).ballots
+    n, b = world.nodes[i].core, world.t(i).voter_state
     x = state.Node(i, state.Disk(voters, i), int(n.limits.node_timeout_ms), 1)
     x.clock = x.seen = int(n.now_ms)
     x.bound, x.asking, x.disk.right = int(b.bound_ms), b.is_asking, int(b.right)
@@ -40,7 +40,7 @@ def twin(world: VotesWorld, i: int, voters: state.VoterList) -> state.Node:
 
 def all_three(world: VotesWorld) -> state.VoterList:
     """The list of the world, in the model."""
-    voters = world.t(0).ballots.voters
+    voters = world.t(0).voter_state.voters
     assert voters is not None
     rights = {i: int(voters.rights[world.id(i)]) for i in range(3)}
     return state.VoterList(1, int(voters.number), rights, {i: i for i in range(3)}, 0)
@@ -49,7 +49,7 @@ def all_three(world: VotesWorld) -> state.VoterList:
 def test_a_voter_answers_as_in_the_model(world: VotesWorld) -> None:
     chance = random.Random(5)
     n, t, tube, seat = world.nodes[1].core, world.t(1), world.tube(1), world.seat(1)
-    b, voters, w = t.ballots, all_three(world), leases.Cluster()
+    b, voters, w = t.voter_state, all_three(world), leases.Cluster()
     right, key = b.right, (0, 1)
     heard = set()
     for _ in range(1_500):
@@ -96,7 +96,7 @@ def test_a_voter_answers_as_in_the_model(world: VotesWorld) -> None:
 def test_a_lease_ends_as_in_the_model(world: VotesWorld) -> None:
     chance = random.Random(6)
     n, t = world.nodes[0].core, world.t(0)
-    b, voters, w = t.ballots, all_three(world), leases.Cluster()
+    b, voters, w = t.voter_state, all_three(world), leases.Cluster()
     right, key = b.right, (0, 1)
     assert b.voters is not None
     for _ in range(1_000):

@@ -9,7 +9,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from tuque.core.node.peers import say
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import SILENT_MS
-from tuque.tubes.election.voters import told_voters
+from tuque.tubes.election.voters import voters_message
 from tuque.tubes.log.leader import lag_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.voter_state import INVITED
@@ -31,7 +31,7 @@ def world_of(count: int = 5, home: int = 0) -> VotesWorld:
 
 def voters_of(world: VotesWorld, i: int) -> list[int]:
     """The voters as node i knows them; others may be down."""
-    voters = world.t(i).ballots.in_force()
+    voters = world.t(i).voter_state.in_force()
     assert voters is not None
     return [k for k in range(len(world.machines)) if world.id(k) in voters.rights]
 
@@ -59,11 +59,11 @@ def followers_of(world: VotesWorld) -> list[int]:
 def be_silent_for_long(world: VotesWorld) -> None:
     """Voters that do not answer are silent since ten minutes before now."""
     for n in world.cores:
-        tubes_of(n).ballots.since_ms = n.now_ms - SILENT_MS
+        tubes_of(n).voter_state.since_ms = n.now_ms - SILENT_MS
 
 
 def test_only_voters_have_copies() -> None:
-    """T18.1 Each other voter has a replica of a tube led by votes, other nodes have none."""
+    """T18.1 Of a tube led by votes only voters have one, and a node that is invited (T28.4)."""
     world = world_of()
     assert [voters_of(world, i) for i in world.numbers()] == [[0, 1, 2]] * 5
     assert has_copies(world) == [0, 1, 2]
@@ -75,7 +75,7 @@ def test_only_voters_have_copies() -> None:
 
 
 def test_the_next_leader_is_a_voter() -> None:
-    """T18.1 other nodes have none"""
+    """T18.1 Of a tube led by votes only voters have one"""
     world = world_of()
     world.end(0)
     world.pass_ms(3 * TIMEOUT_MS)
@@ -85,7 +85,9 @@ def test_the_next_leader_is_a_voter() -> None:
 
 
 def test_a_voter_that_goes_is_replaced() -> None:
-    """T28.4 If the list has fewer voters than `tube-voters`"""
+    """T28.4 While it has fewer than `tube-voters`, a node with `tube-failover yes` that uses the
+    list and does not leave is invited (VOTERS): it gets replicas
+    """
     world = world_of()
     is_willing(world, 2, False)
     change(world, 0, 2, is_added=False)
@@ -99,7 +101,7 @@ def test_a_voter_that_goes_is_replaced() -> None:
 
 
 def test_a_node_that_gets_its_vote_back_keeps_its_copies() -> None:
-    """T18.1 `cluster-node-timeout` later"""
+    """T18.1 Others drop theirs after `cluster-node-timeout`, if the leader runs."""
     world = world_of(3)
     is_willing(world, 2, False)
     change(world, 0, 2, is_added=False)
@@ -113,7 +115,9 @@ def test_a_node_that_gets_its_vote_back_keeps_its_copies() -> None:
 
 
 def test_a_silent_voter_is_replaced() -> None:
-    """T28.4 a voter that has answered no heartbeat for ten minutes"""
+    """T28.4 If a voter answers no heartbeat for ten minutes, such a node is added, then that voter
+    removed.
+    """
     world = world_of()
     world.end(1)
     world.pass_ms(3 * TIMEOUT_MS)
@@ -130,7 +134,9 @@ def test_a_silent_voter_is_replaced() -> None:
 
 
 def test_a_silent_voter_stays_if_nobody_can_replace_it() -> None:
-    """T28.4 a voter that has answered no heartbeat for ten minutes"""
+    """T28.4 If a voter answers no heartbeat for ten minutes, such a node is added, then that voter
+    removed.
+    """
     world = world_of(3)
     world.end(1)
     be_silent_for_long(world)
@@ -140,7 +146,7 @@ def test_a_silent_voter_stays_if_nobody_can_replace_it() -> None:
 
 
 def test_a_leader_without_a_vote_hands_over() -> None:
-    """T28.4 A node without a vote hands the tubes that it leads over to a voter."""
+    """T28.4 What a node without a vote leads moves to a voter (T20)."""
     world = world_of(home=4)
     assert world.leads() in (0, 1, 2)
     world.pass_ms(2 * TIMEOUT_MS)
@@ -168,7 +174,7 @@ def test_sync_of_a_leader_without_a_vote() -> None:
 
 
 def test_more_copies_than_voters() -> None:
-    """T18.1 other nodes have none"""
+    """T18.1 Of a tube led by votes only voters have one"""
     world = world_of()
     with pytest.raises(TubeError) as e:
         world.claim(0, name=b"u", sync=4)
@@ -178,12 +184,12 @@ def test_more_copies_than_voters() -> None:
 
 
 def test_a_guest_that_is_invited_no_more() -> None:
-    """T18.1 `cluster-node-timeout` later"""
+    """T18.1 Others drop theirs after `cluster-node-timeout`, if the leader runs."""
     world = world_of()
     n = world.cores[0]
-    voters = world.t(0).ballots.in_force()
+    voters = world.t(0).voter_state.in_force()
     assert voters is not None
-    say(n, n.slot_of[world.id(4)], told_voters(voters, INVITED))
+    say(n, n.slot_of[world.id(4)], voters_message(voters, INVITED))
     world.pass_ms(1_000)
     assert has_copies(world) == [0, 1, 2, 4] and followers_of(world) == [1, 2, 4]
     assert voters_of(world, 0) == [0, 1, 2], "there are enough"

@@ -31,7 +31,7 @@ def pulses(world: VotesWorld, a: int, b: int, span_ms: int) -> int:
 
 def is_bound(world: VotesWorld, i: int, leader: int) -> bool:
     """Whether node i still promises that one, or may have, in a life before."""
-    b = world.t(i).ballots
+    b = world.t(i).voter_state
     promised = int(b.promised.get(world.slot(i, leader), 0))
     return max(promised, int(b.bound_ms)) > world.now_ms
 
@@ -124,7 +124,7 @@ def test_a_lost_leader_is_replaced_within_three_seconds() -> None:
         world.pass_ms(LEASE_MS - LEASE_MS // 8 - 10)
         assert world.runs_at() == []
         (home,) = world.until(world.runs_at, 3_000 - LEASE_MS)
-        assert world.t(home).ballots.lease_ms > world.now_ms  # T25.8 looks at it from now on
+        assert world.t(home).voter_state.lease_ms > world.now_ms  # T25.8 looks at it from now on
         if dies:
             world.begin(gone)
             world.rejoin(gone)
@@ -220,26 +220,26 @@ def test_another_timeout_while_leaders_count_on_the_former_one() -> None:
     """
     world = leased()
     wire = world.wire(2)
-    promised = int(world.t(2).ballots.promised[world.slot(2, 0)])
+    promised = int(world.t(2).voter_state.promised[world.slot(2, 0)])
     world.hold(0, 2)  # it promises no more
     assert wire("CONFIG", "SET", "tube-lease-timeout", "10000") == b"OK"
     assert kept_ms(world, 2) == 10_000
-    assert int(world.t(2).ballots.promised[world.slot(2, 0)]) == promised + 8_000
-    assert int(world.t(0).ballots.timeouts[world.slot(0, 2)]) == 10_000
+    assert int(world.t(2).voter_state.promised[world.slot(2, 0)]) == promised + 8_000
+    assert int(world.t(0).voter_state.timeouts[world.slot(0, 2)]) == 10_000
     assert wire("CONFIG", "SET", "tube-lease-timeout", "1000") == b"OK"
-    assert int(world.t(2).ballots.promised[world.slot(2, 0)]) == promised + 8_000
-    assert int(world.t(0).ballots.timeouts[world.slot(0, 2)]) == 1_000
+    assert int(world.t(2).voter_state.promised[world.slot(2, 0)]) == promised + 8_000
+    assert int(world.t(0).voter_state.timeouts[world.slot(0, 2)]) == 1_000
     assert kept_ms(world, 2) == 10_000
     world.release(0, 2)
     world.pass_ms(1_000)
-    assert int(world.t(2).ballots.promised[world.slot(2, 0)]) == promised + 8_000
+    assert int(world.t(2).voter_state.promised[world.slot(2, 0)]) == promised + 8_000
     world.pass_ms(8_000)
-    assert kept_ms(world, 2) == promise_ms(world.node(2).core, world.t(2).ballots) == 10_000
+    assert kept_ms(world, 2) == promise_ms(world.node(2).core, world.t(2).voter_state) == 10_000
     world.pass_ms(3_000)
     assert kept_ms(world, 2) == 1_000
     assert world.runs_at() == [0]
     assert world.tube(0).epoch == 1
-    voters = world.t(0).ballots.voters
+    voters = world.t(0).voter_state.voters
     assert voters is not None and len(voters_open(world.node(0).core, world.t(0), voters)) == 2
 
 

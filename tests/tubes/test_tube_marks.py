@@ -12,7 +12,7 @@ MARK_MS = 1_000
 
 def marked(world: VotesWorld, i: int) -> tuple[int, int]:
     """Right and mark of node i, as it tells them."""
-    b = world.t(i).ballots
+    b = world.t(i).voter_state
     return int(b.right), int(b.mark)
 
 
@@ -43,7 +43,7 @@ def test_an_old_disk_ends_the_right() -> None:
     restore(world, 1)
     world.link()
     world.pass_ms(1_000)
-    assert world.t(1).ballots.right == 0
+    assert world.t(1).voter_state.right == 0
     assert any("an old one" in note for note in world.warnings(1))
     world.restart(0)
     assert world.watch(4 * TIMEOUT_MS) == [], "one vote of three is left"
@@ -110,16 +110,16 @@ def test_who_asks_all_waits_for_them() -> None:
     lost_put(world)
     world.restart(0)
     restore(world, 1)
-    world.t(1).ballots.asks_all = True
+    world.t(1).voter_state.asks_all = True
     world.link(1, 2)
     assert world.watch(4 * TIMEOUT_MS) == []
-    assert world.t(1).ballots.is_asking and not may_vouch(world.nodes[1].core, world.t(1))
+    assert world.t(1).voter_state.is_asking and not may_vouch(world.nodes[1].core, world.t(1))
     slot = world.slot(2, 1)
-    assert world.t(2).ballots.asking >> slot & 1 and not world.t(2).ballots.lame >> slot & 1
+    assert world.t(2).voter_state.asking >> slot & 1 and not world.t(2).voter_state.lame >> slot & 1
     world.link()
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2, "node 0 has told of the newer mark"
-    assert world.t(1).ballots.right == 3, "a new one"
+    assert world.t(1).voter_state.right == 3, "a new one"
 
 
 @pytest.mark.parametrize("asks_all", [False, True])
@@ -133,14 +133,14 @@ def test_a_healthy_disk_keeps_its_right(asks_all: bool) -> None:
         world.pass_ms(2 * MARK_MS)
         for i in range(3):
             world.restart(i)
-            assert world.t(i).ballots.is_asking
-            world.t(i).ballots.asks_all = asks_all
+            assert world.t(i).voter_state.is_asking
+            world.t(i).voter_state.asks_all = asks_all
         for i in range(3):
             world.rejoin(i)
-        assert not any(world.t(i).ballots.is_asking for i in range(3))
+        assert not any(world.t(i).voter_state.is_asking for i in range(3))
         (home,) = world.watch(4 * TIMEOUT_MS)
         world.put(home)
-    assert [world.t(i).ballots.right for i in range(3)] == [1, 1, 1]
+    assert [world.t(i).voter_state.right for i in range(3)] == [1, 1, 1]
     assert len(world.picture(home)) == 4
 
 
@@ -153,7 +153,7 @@ def test_marks_are_kept_by_those_who_start() -> None:
     restore(world, 1)
     world.link(0, 1)
     world.pass_ms(1_000)
-    assert world.t(1).ballots.right == 0
+    assert world.t(1).voter_state.right == 0
 
 
 def test_a_mark_is_told_when_it_is_on_the_disk() -> None:
@@ -164,7 +164,7 @@ def test_a_mark_is_told_when_it_is_on_the_disk() -> None:
     world.put(0)
     world.pass_ms(3 * MARK_MS)
     assert marked(world, 1) == before
-    assert world.t(1).ballots.mark_next == before[1] + 1
+    assert world.t(1).voter_state.mark_next == before[1] + 1
     world.stick()
     world.pass_ms(1_000)
     assert marked(world, 1) == (before[0], before[1] + 1)
@@ -185,9 +185,9 @@ def test_the_list_waits_for_a_voter_that_asks() -> None:
     node reaches and that have their right."""
     world = VotesWorld(3)
     world.restart(2)
-    world.t(2).ballots.asks_all = True
+    world.t(2).voter_state.asks_all = True
     world.restart(1)
     world.link(0, 2)
     world.pass_ms(2 * TIMEOUT_MS)
-    assert world.t(2).ballots.is_asking
-    assert not world.t(0).ballots.lame, "it is not removed by itself"
+    assert world.t(2).voter_state.is_asking
+    assert not world.t(0).voter_state.lame, "it is not removed by itself"

@@ -6,7 +6,7 @@ import pytest
 from tubes_world import TubesWorld
 
 from tuque.tubes.log.vote_state import (
-    record_stand,
+    record_vote,
     record_voters,
     seat_of,
     stand_of,
@@ -26,23 +26,23 @@ def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
     n, t, tube = world.nodes[1].core, world.t(1), world.tube(1)
     assert stand_of(tube) == (1, world.id(0))
     rights = {node.node_id: i + 1 for i, node in enumerate(world.cores)}
-    t.ballots.right = 2
-    t.ballots.voters = Voters(7, b"o" * 16, rights, IN_FORCE)
+    t.voter_state.right = 2
+    t.voter_state.voters = Voters(7, b"o" * 16, rights, IN_FORCE)
     assert n.records is not None
-    record_voters(n.records, t.ballots, t.ballots.voters)
+    record_voters(n.records, t.voter_state, t.voter_state.voters)
     seat = seat_of(tube)
     seat.voted_epoch, seat.voted_node = 4, world.id(2)
     tube.is_complete, tube.whole_epoch, tube.whole_seq = False, 1, 1
-    record_stand(n.records, tube)
+    record_vote(n.records, tube)
     world.settle()
     if rewrites:
         world.rewrite(1)
     world.restart(1)
-    tube, voters = world.tube(1), world.t(1).ballots.voters
+    tube, voters = world.tube(1), world.t(1).voter_state.voters
     assert stand_of(tube) == (4, world.id(2))
     assert (tube.whole_epoch, tube.whole_seq) == (1, 1)
     assert voters is not None and voters.is_same(7, b"o" * 16) and voters.rights == rights
-    assert (voters.step, voters.majority(), world.t(1).ballots.right) == (IN_FORCE, 2, 2)
+    assert (voters.step, voters.majority(), world.t(1).voter_state.right) == (IN_FORCE, 2, 2)
 
 
 def test_a_vote_about_a_tube_that_is_gone() -> None:
@@ -52,12 +52,12 @@ def test_a_vote_about_a_tube_that_is_gone() -> None:
     seat = seat_of(tube)
     seat.voted_epoch, seat.voted_node = 4, world.id(2)
     assert world.nodes[0].core.records is not None
-    record_stand(world.nodes[0].core.records, tube)
+    record_vote(world.nodes[0].core.records, tube)
     world.settle()
     tube.made_ns += 1
     world.rewrite(0)
     tube.made_ns -= 1
-    record_stand(world.nodes[0].core.records, tube)
+    record_vote(world.nodes[0].core.records, tube)
     world.settle()
     world.restart(0)
     assert world.tube(0).seat is None

@@ -18,7 +18,7 @@ from tuque.tubes.model.voter_state import FORCE_GAP, IN_FORCE, Voters
 
 def voters_at(world: VotesWorld, i: int) -> Voters:
     """The list in force at node i."""
-    voters = world.t(i).ballots.in_force()
+    voters = world.t(i).voter_state.in_force()
     assert voters is not None
     return voters
 
@@ -57,9 +57,7 @@ def lack_the_end(_a: int, _b: int, message: AnyMessage) -> None:
 
 
 def test_a_node_joins_by_itself() -> None:
-    """T28.4 A node with `tube-failover yes` that uses the list, has all of every such tube and
-    does not leave is added, up to 7 voters.
-    """
+    """T28.4 it gets replicas, and is added when it has all of every such tube."""
     world = lab_of(4, off=3)
     assert names(world, 0) == [0, 1, 2]
     is_willing(world, 3, True)
@@ -67,7 +65,7 @@ def test_a_node_joins_by_itself() -> None:
     for i in range(4):
         assert (names(world, i), voters_at(world, i).number) == ([0, 1, 2, 3], 2)
         assert may_vouch(world.nodes[i].core, world.t(i))
-    assert world.t(3).ballots.right == 2
+    assert world.t(3).voter_state.right == 2
     world.put(0)
     world.pass_ms(500)
     world.isolate(2)
@@ -79,12 +77,12 @@ def test_a_node_joins_by_itself() -> None:
 
 
 def test_a_node_that_is_not_even_waits() -> None:
-    """T28.4 has all of every such tube"""
+    """T28.4 is added when it has all of every such tube."""
     world = lab_of(4, off=3)
     world.lab.editor = lack_the_end
     is_willing(world, 3, True)
     world.pass_ms(2 * TIMEOUT_MS)
-    assert world.tube(3).is_kept
+    assert world.tube(3).is_replica
     assert names(world, 1) == [0, 1, 2]
     world.lab.editor = None
     world.isolate(3)
@@ -112,10 +110,10 @@ def test_a_voter_is_removed_and_added() -> None:
     world.pass_ms(1_500)
     assert world.said(2) == b""
     assert [names(world, i) for i in range(4)] == [[0, 1, 2, 3]] * 4
-    assert (world.t(3).ballots.right, voters_at(world, 3).number) == (3, 3)
+    assert (world.t(3).voter_state.right, voters_at(world, 3).number) == (3, 3)
     world.restart(3)
     world.rejoin(3)
-    assert (world.t(3).ballots.right, voters_at(world, 3).number) == (3, 3)
+    assert (world.t(3).voter_state.right, voters_at(world, 3).number) == (3, 3)
 
 
 def test_what_is_refused() -> None:
@@ -183,11 +181,11 @@ def test_a_voter_that_lost_its_journal_gets_a_new_right(lost: int) -> None:
     world.put(0)
     world.pass_ms(500)
     world.lose_journal(lost)
-    assert world.t(lost).ballots.right == 0
+    assert world.t(lost).voter_state.right == 0
     world.pass_ms(8 * TIMEOUT_MS)
     assert names(world, 0) == [0, 1, 2]
     assert voters_at(world, 0).number == 3
-    assert world.t(lost).ballots.right == 3
+    assert world.t(lost).voter_state.right == 3
     (home,) = world.watch(TIMEOUT_MS)
     world.restart(home)
     (home,) = world.watch(3 * TIMEOUT_MS)
@@ -286,7 +284,7 @@ def test_a_maker_that_dies_leaves_its_list_to_others() -> None:
     change(world, 1, 4, is_added=False)
 
     def have_written() -> bool:
-        known = [b.written_attempt for k in (0, 2, 3) if (b := world.t(k).ballots.next)]
+        known = [b.written_attempt for k in (0, 2, 3) if (b := world.t(k).voter_state.next)]
         return len([one for one in known if one > 0]) > 1
 
     world.step_until(have_written)
@@ -355,7 +353,7 @@ def other_cluster(world: VotesWorld, number: int) -> None:
     """Node 3 goes by a list of its own, of another cluster."""
     world.pass_ms(500)
     world.isolate(3)
-    b = world.t(3).ballots
+    b = world.t(3).voter_state
     rights = {world.id(3): number}
     b.voters, b.right, b.is_renewed = Voters(number, b"p" * 16, rights, IN_FORCE), number, True
     n = world.nodes[3].core
@@ -381,9 +379,9 @@ def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
         world.isolate(3)
     for i in range(3):
         assert may_vouch(world.nodes[i].core, world.t(i))
-        assert world.t(i).ballots.strangers == {world.id(3): b"p" * 16}
+        assert world.t(i).voter_state.strangers == {world.id(3): b"p" * 16}
         assert sum("two clusters have met" in note for note in world.warnings(i)) == 1
-    assert set(world.t(3).ballots.strangers) == {world.id(i) for i in range(3)}
+    assert set(world.t(3).voter_state.strangers) == {world.id(i) for i in range(3)}
     world.restart(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert home in (1, 2), "their votes still count"
@@ -441,7 +439,7 @@ class ChangingWalk(Walk):
         """Judge what is now: one list of each number."""
         super().look()
         for i in range(self.count):
-            voters = self.world.t(i).ballots.in_force()
+            voters = self.world.t(i).voter_state.in_force()
             if voters is not None:
                 known = self.lists.setdefault(int(voters.number), dict(voters.rights))
                 assert known == voters.rights, "two lists of one number"

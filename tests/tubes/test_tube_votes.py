@@ -35,7 +35,7 @@ def asked(
     world: VotesWorld, a: int, b: int, epoch: int, is_survey: bool = False, seq: int = -1
 ) -> int:
     """Node a asks node b for its vote; what that one answers. -1: nothing, as its disk is slow."""
-    tube, voters = world.tube(a), world.t(a).ballots.voters
+    tube, voters = world.tube(a), world.t(a).voter_state.voters
     assert voters is not None
     at = world.vote_at(a, epoch)
     if seq >= 0:
@@ -54,7 +54,7 @@ def asked(
 
 def asked_now(world: VotesWorld, a: int, b: int, epoch: int, is_survey: bool = False) -> int:
     """The same of the core of node b alone; nothing runs."""
-    voters = world.t(a).ballots.voters
+    voters = world.t(a).voter_state.voters
     assert voters is not None
     n, slot = world.node(b).core, world.slot(b, a)
     on_message(
@@ -82,7 +82,7 @@ def test_the_first_list() -> None:
     world.stick()
     world.pass_ms(1_000)
     assert all(world.in_force(i) for i in range(3))
-    lists = [world.t(i).ballots.voters for i in range(3)]
+    lists = [world.t(i).voter_state.voters for i in range(3)]
     assert len({(v.number, v.origin, tuple(sorted(v.rights))) for v in lists if v}) == 1
 
 
@@ -93,8 +93,8 @@ def test_a_proposal_whose_maker_goes_by_another_one(is_gone: bool) -> None:
     """
     world = VotesWorld(4, makes=False, stuck=2)
     world.pass_ms(1_000)
-    b = world.t(2).ballots
-    maker = world.t(1).ballots.voters
+    b = world.t(2).voter_state
+    maker = world.t(1).voter_state.voters
     assert maker is not None and maker.step == PROPOSED and len(maker.rights) == 4
     rights = {world.id(i): 1 for i in (1, 2, 3)}  # node 1 made it, when it knew three
     b.voters, b.due = Voters(1, bytes(16), rights, PROPOSED), []
@@ -102,13 +102,13 @@ def test_a_proposal_whose_maker_goes_by_another_one(is_gone: bool) -> None:
     assert records is not None
     record_voters(records, b, b.voters)
     if not is_gone:  # it may put it in force yet
-        world.t(1).ballots.voters = Voters(1, bytes(16), dict(rights), PROPOSED)
-        world.t(0).ballots.confirmed = 0
+        world.t(1).voter_state.voters = Voters(1, bytes(16), dict(rights), PROPOSED)
+        world.t(0).voter_state.confirmed = 0
     world.stick()
     world.pass_ms(500)
     assert not any(world.in_force(i) for i in range(4))
     world.pass_ms(3 * TIMEOUT_MS)
-    lists = [world.t(i).ballots.in_force() for i in range(4)]
+    lists = [world.t(i).voter_state.in_force() for i in range(4)]
     assert len({(v.number, v.origin) for v in lists if v}) == 1 and None not in lists
     assert all(len(v.rights) == 4 for v in lists if v)
 
@@ -143,9 +143,9 @@ def test_every_node_goes_by_the_list() -> None:
     world = VotesWorld(4, makes=False, off=3)
     world.pass_ms(2_000)
     assert all(world.in_force(i) for i in range(4))
-    voters = world.t(3).ballots.voters
+    voters = world.t(3).voter_state.voters
     assert voters is not None and len(voters.rights) == 3
-    assert world.t(3).ballots.right == 0
+    assert world.t(3).voter_state.right == 0
     tube = world.make(3)
     assert tube.fails_over
     world.put(3)
@@ -158,7 +158,7 @@ def test_every_node_goes_by_the_list() -> None:
         world.restart(i)
         world.rejoin(i)
         world.pass_ms(2_000)
-        assert world.in_force(i) and world.t(i).ballots.right == 1
+        assert world.in_force(i) and world.t(i).voter_state.right == 1
     (home,) = world.watch(2 * TIMEOUT_MS)
     assert home != 3
 
@@ -207,7 +207,7 @@ def test_without_a_list_such_a_tube_does_not_run() -> None:
         world.cut(0, i)
         world.cut(1, i)
     world.pass_ms(2 * TIMEOUT_MS)
-    world.t(0).ballots.voters = None
+    world.t(0).voter_state.voters = None
     world.pass_ms(2_000)
     assert world.t(0).lease_ms >= world.now_ms, "T19.3 alone would let it run"
     assert world.state_at(0) == "WAITING"
@@ -233,7 +233,7 @@ def test_a_node_that_lost_its_journal() -> None:
     world = VotesWorld(3)
     world.lose_journal(1)
     world.pass_ms(2 * TIMEOUT_MS)
-    assert world.in_force(1) and world.t(1).ballots.right == 0
+    assert world.in_force(1) and world.t(1).voter_state.right == 0
     world.restart(0)
     assert world.watch(4 * TIMEOUT_MS) == []
     world.rejoin(0)
@@ -456,7 +456,7 @@ def test_a_candidate_without_a_majority_gives_up() -> None:
         world.disk(i).slow(TIMEOUT_MS // 2)  # no vote is on a disk in time
     world.pass_ms(3 * TIMEOUT_MS)
     assert world.runs_at() == []
-    assert sum(world.t(i).ballots.elections_lost for i in (1, 2)) > 1
+    assert sum(world.t(i).voter_state.elections_lost for i in (1, 2)) > 1
     for i in (1, 2):
         world.disk(i).well()
     assert len(world.watch(2 * TIMEOUT_MS)) == 1
@@ -509,7 +509,7 @@ def test_who_counts_for_sync() -> None:
     world.put(0)
     world.settle()
     assert world.answered(0) == 1
-    voters = world.t(0).ballots.voters
+    voters = world.t(0).voter_state.voters
     assert voters is not None
     for i in (1, 2):  # as if these two were no voters
         voters.rights[world.id(i)[::-1]] = voters.rights.pop(world.id(i))
@@ -523,7 +523,7 @@ def test_a_voter_without_its_right_confirms_nothing() -> None:
     world.put(0)
     world.settle()
     assert world.answered(0) == 1
-    world.t(1).ballots.right = 0  # as with a new disk
+    world.t(1).voter_state.right = 0  # as with a new disk
     world.pass_ms(TIMEOUT_MS // 4)  # it says so
     assert world.answered(0) == 0
 
@@ -532,16 +532,16 @@ def test_after_a_link_a_voter_must_say_that_it_may_vote() -> None:
     """T27.7 SYNC of such a tube counts only voters that may vote"""
     world = VotesWorld(3)
     world.isolate(2)
-    assert world.t(0).ballots.vouching.keys() == {1}
+    assert world.t(0).voter_state.vouching.keys() == {1}
     world.isolate(1)
-    assert not world.t(0).ballots.vouching
+    assert not world.t(0).voter_state.vouching
 
 
 def test_votes_without_a_right_keep_no_leader() -> None:
     """T25.6 when too few voters with a right vote for it for T"""
     world = VotesWorld(3)
     world.isolate(2)
-    world.t(1).ballots.right = 0
+    world.t(1).voter_state.right = 0
     assert world.tube(0).is_won
     for _ in range(3 * 8):
         world.pass_ms(TIMEOUT_MS // 8)
@@ -579,7 +579,7 @@ def test_half_of_the_voters_is_not_enough() -> None:
 
 def reasons(world: VotesWorld, i: int) -> list[int]:
     """The elections won at node i: silent, gave up, given, again."""
-    return [int(count) for count in world.t(i).ballots.won_by[1:5]]
+    return [int(count) for count in world.t(i).voter_state.won_by[1:5]]
 
 
 def test_why_a_node_leads() -> None:

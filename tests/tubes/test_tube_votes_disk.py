@@ -48,7 +48,7 @@ def test_others_know_of_a_journal_that_is_off() -> None:
     """T23.3 It has whether the journal is off, changes with the next heartbeats"""
     world = VotesWorld(3)
     world.pass_ms(1_000)
-    b = world.t(0).ballots
+    b = world.t(0).voter_state
     kept = world.nodes[1].core.records
     assert b.no_journal == 0
     world.nodes[1].core.records = None

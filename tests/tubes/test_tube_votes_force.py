@@ -83,7 +83,7 @@ def test_the_last_resort(forced: int, restarts: bool) -> None:
         assert int(told[b"epoch"]) == world.tube(forced).epoch > epoch
         assert told[b"copy"] == b"incomplete"
         assert int(told[b"next-id"]) > 1_000_000
-        assert world.t(forced).ballots.won_by[5] == 1
+        assert world.t(forced).voter_state.won_by[5] == 1
     assert len(world.picture(forced)) == 3
     world.put(forced)
     world.link()

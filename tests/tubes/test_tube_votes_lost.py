@@ -142,7 +142,7 @@ def test_a_forced_list_repeats_no_epoch() -> None:
 
 def right_at(world: VotesWorld, i: int) -> tuple[int, bool]:
     """The right of node i, and whether its votes count."""
-    return int(world.t(i).ballots.right), may_vouch(world.node(i).core, world.t(i))
+    return int(world.t(i).voter_state.right), may_vouch(world.node(i).core, world.t(i))
 
 
 def lists_apart() -> VotesWorld:
@@ -195,9 +195,9 @@ def test_one_that_gets_a_majority_of_rights_asks_at_once() -> None:
     """T27.2 when a majority may vote, by their pulses"""
     world = VotesWorld(3)
     world.isolate(0)
-    world.t(1).ballots.right = 0
+    world.t(1).voter_state.right = 0
     world.pass_ms(4 * TIMEOUT_MS)
-    world.t(1).ballots.right = 1
+    world.t(1).voter_state.right = 1
     world.forget_heard()
     world.pass_ms(TIMEOUT_MS // 4)
     assert any(isinstance(m, TubeVote) for a, _, m in world.heard() if a == 2)

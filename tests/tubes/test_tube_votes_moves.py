@@ -52,7 +52,7 @@ def test_a_move_right_after_a_start(restarts: bool) -> None:
         world.pass_ms(100)
     (home,) = world.runs_at()
     named = (home + 1) % 3
-    left_ms = world.t(home).ballots.bound_ms - world.now_ms
+    left_ms = world.t(home).voter_state.bound_ms - world.now_ms
     assert left_ms > 500
     assert not world.move(home, named)
     world.settle()
@@ -73,7 +73,7 @@ def test_a_node_that_leaves_right_after_its_start_gives_its_tubes_later() -> Non
     world.pass_ms(100)
     world.nodes[0].core.is_leaving = True
     world.t(0).must_look = True
-    left_ms = world.t(0).ballots.bound_ms - world.now_ms
+    left_ms = world.t(0).voter_state.bound_ms - world.now_ms
     world.pass_ms(left_ms - 1)
     assert world.runs_at() == [0]
     world.pass_ms(TIMEOUT_MS // 2)

@@ -69,9 +69,9 @@ def test_a_voter_in_conflict_stays_in_the_list() -> None:
     assert own_state(world.nodes[3].core, world.t(3), "") == "conflict"
     world.pass_ms(8 * TIMEOUT_MS)
     for i in range(3):
-        voters = world.t(i).ballots.in_force()
+        voters = world.t(i).voter_state.in_force()
         assert voters is not None and len(voters.rights) == 4
-        assert world.t(i).ballots.asking >> world.slot(i, 3) & 1 == 1
+        assert world.t(i).voter_state.asking >> world.slot(i, 3) & 1 == 1
     set_double(world, 3, False)
     world.pass_ms(1_000)
     assert may_vouch(world.nodes[3].core, world.t(3))

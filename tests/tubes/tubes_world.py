@@ -68,7 +68,7 @@ class TubesWorld(World):
         if stuck >= 0:
             for machine in self.machines:
                 machine.start()
-            self.step_until(lambda: self.t(stuck).ballots.voters is not None)
+            self.step_until(lambda: self.t(stuck).voter_state.voters is not None)
             self.disk(stuck).stick()
             self.settle()
         else:
@@ -398,7 +398,7 @@ class VotesWorld(TubesWorld):
 
     def in_force(self, i: int) -> bool:
         """Whether node i goes by a list of voters."""
-        voters = self.t(i).ballots.voters
+        voters = self.t(i).voter_state.voters
         return voters is not None and voters.step == IN_FORCE
 
     def seat(self, i: int) -> Seat:

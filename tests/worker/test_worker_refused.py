@@ -115,7 +115,7 @@ def test_a_tube_does_not_take_the_end_of_a_run(
     at the latest. Other queues do not wait.
     """
     world, noting = make_world(3), Noting()
-    world.until(lambda: world.node(0).tubes.ballots.voters is not None)
+    world.until(lambda: world.node(0).tubes.voter_state.voters is not None)
     world.client(0).tube("guarded").create("tasks", ttr=60, sync=sync)
     world.at_work(noting.app, queues=("guarded", "q"), concurrency=4)
     guarded = noting.until_go.options(queue="guarded", limit=Limit(8), attempts=1, keep_s=600)

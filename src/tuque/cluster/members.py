@@ -184,7 +184,7 @@ class Members:
             line = one.line().rstrip()
             text += f"{line} bus:{one.bus_port} number:{one.number}\n"
         keys = "".join([f" idkey {key.hex()}" for key in self.n.ids.older])  # G6.5
-        self.lease_ms = promise_ms(self.n, tubes_of(self.n).ballots)
+        self.lease_ms = promise_ms(self.n, tubes_of(self.n).voter_state)
         lease = f" lease {self.lease_ms}"
         return text + f"vars life {self.life} number {self.number}{lease}{keys}\n"
 
@@ -232,7 +232,7 @@ class Members:
                 self.suspect(one, now_ms)
         if self.duplicate_id.is_over(now_ms):
             self.work_or_not()
-        if self.lease_ms != promise_ms(self.n, tubes_of(self.n).ballots):
+        if self.lease_ms != promise_ms(self.n, tubes_of(self.n).voter_state):
             self.is_changed = True  # T25.5
         return self.to_dial(now_ms)
 

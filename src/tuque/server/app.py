@@ -222,9 +222,9 @@ def prepare_tubes(s: Server) -> None:
     """[T17] What other nodes learn of this one before it has loaded (T17.4, T19.5)."""
     t = tubes_of(s.n)
     t.port = s.cfg.iproto_port
-    t.ballots.is_on = s.cfg.tube_failover and s.cfg.appendonly  # T23.2
-    t.ballots.wanted = s.cfg.tube_voters  # T28.4
-    t.ballots.asks_all = s.cfg.failover_disks == "ask"  # T29.3
+    t.voter_state.is_on = s.cfg.tube_failover and s.cfg.appendonly  # T23.2
+    t.voter_state.wanted = s.cfg.tube_voters  # T28.4
+    t.voter_state.asks_all = s.cfg.failover_disks == "ask"  # T29.3
     set_read_only(s.n, t, s.cfg.read_only)
 
 

@@ -264,7 +264,7 @@ def forget(s: Server, id: bytes, is_forced: bool) -> None:
         raise ArgError(b"ERR Invalid node identifier")
     if id == s.n.node_id:
         raise ArgError(b"ERR I tried hard but I can't forget myself...")
-    voters = tubes_of(s.n).ballots.in_force()
+    voters = tubes_of(s.n).voter_state.in_force()
     if voters is not None and id in voters.rights:
         raise ArgError(IT_VOTES % (id, id))  # T28.6
     if s.members.runs(id) and not is_forced:

@@ -108,9 +108,9 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     elif name == "tube-failover":
         be_willing(s)
     elif name == "tube-voters":
-        tubes_of(s.n).ballots.wanted = s.cfg.tube_voters
+        tubes_of(s.n).voter_state.wanted = s.cfg.tube_voters
     elif name == "failover-disks":
-        tubes_of(s.n).ballots.asks_all = s.cfg.failover_disks == "ask"
+        tubes_of(s.n).voter_state.asks_all = s.cfg.failover_disks == "ask"
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "disk-free-min" and s.committer is not None:

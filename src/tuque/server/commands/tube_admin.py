@@ -479,15 +479,15 @@ def task_figures(t: Tubes | None, found: Totals) -> dict[str, object]:
 
 def vote_figures(s: Server, t: Tubes | None) -> dict[str, object]:
     """The voters that are in force here, and elections of this node (T11.5)."""
-    voters = None if t is None else t.ballots.in_force()
+    voters = None if t is None else t.voter_state.in_force()
     state = "" if t is None else own_state(s.n, t, s.idle)
-    won = [0] * len(REASONS) if t is None else t.ballots.won_by
+    won = [0] * len(REASONS) if t is None else t.voter_state.won_by
     return {
         "tubes_voters": 0 if voters is None else len(voters.rights),
         "tubes_votes": int(state == "votes"),
         "tubes_vote_state": state,
-        "tubes_elections_won": 0 if t is None else int(t.ballots.elections_won),
-        "tubes_elections_lost": 0 if t is None else int(t.ballots.elections_lost),
+        "tubes_elections_won": 0 if t is None else int(t.voter_state.elections_won),
+        "tubes_elections_lost": 0 if t is None else int(t.voter_state.elections_lost),
         "tubes_elections_silent": won[SILENT],
         "tubes_elections_gave_up": won[GAVE_UP],
         "tubes_elections_given": won[GIVEN],

@@ -56,7 +56,7 @@ def home(call: TubeCall) -> None:
     if call.options.is_forced:
         if node_id != s.n.node_id:
             raise ArgError(NOT_HERE % address_of(s, node_id))
-        if t.ballots.leads(tube):
+        if t.voter_state.leads(tube):
             take_by_vote(s.n, t, tube, call.client, call.serial())
         else:
             take_home(s.n, t, tube, call.client, call.serial())
@@ -225,7 +225,7 @@ def cmd_voters(s: Server, c: Client, args: list[bytes]) -> None:
 
 def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
     """The list in force, what keeps it from changing, and `tube-lease-timeout`s (T28.7)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     rows: list[object] = []
     waiting: list[bytes] = []
@@ -249,7 +249,7 @@ def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
 
 def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
     """What this node knows of a voter: that it votes, or why it cannot (T28.7)."""
-    b = t.ballots
+    b = t.voter_state
     if node_id == s.n.node_id:
         return own_state(s.n, t, s.idle)
     slot = s.n.slot_of.get(node_id)
@@ -266,7 +266,7 @@ def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
 
 def own_state(n: Node, t: Tubes, idle: str) -> str:
     """The same of this node; empty if it is no voter (T11.5). `idle`: why it does no work."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None or n.node_id not in voters.rights:
         return ""

@@ -164,7 +164,7 @@ def end_replies(s: Server, output: Output) -> None:
     n = s.n
     clock_ms = s.clock_ms()
     t = tubes_of(n)
-    if not has_stood(n, clock_ms) and not n.now_ms <= t.ballots.lease_ms < clock_ms:
+    if not has_stood(n, clock_ms) and not n.now_ms <= t.voter_state.lease_ms < clock_ms:
         return
     if run_any(t):
         drop_unsent(s, output)  # the next turn does the rest

@@ -323,9 +323,9 @@ def add_tubes(s: Server, t: Tubes, shot: Snapshot) -> None:
         "groups_done": int(t.groups_done),
         "groups_failed": int(t.groups_failed),
         "duplicates": int(t.duplicates),
-        "elections_lost": int(t.ballots.elections_lost),
+        "elections_lost": int(t.voter_state.elections_lost),
     }
-    won = t.ballots.won_by
+    won = t.voter_state.won_by
     shot.leader_changes = {
         "silent": won[SILENT],
         "gave_up": won[GAVE_UP],

@@ -44,7 +44,7 @@ def take_identity(s: Server, identity: Identity) -> None:
     kept = identity.kept
     if kept.lease_ms == 0 and not identity.is_new:
         kept.lease_ms = s.cfg.cluster_node_timeout  # a version without tube-lease-timeout
-    was_bound(tubes_of(s.n).ballots, kept.lease_ms)  # T25.5
+    was_bound(tubes_of(s.n).voter_state, kept.lease_ms)  # T25.5
 
 
 def take_secrets(s: Server, secrets: list[bytes]) -> None:

@@ -398,7 +398,7 @@ def apply_settings(s: Server) -> None:
     s.login_ms = cfg.login_timeout * 1000
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
     s.n.limits.node_timeout_ms = s.members.timeout_ms
-    set_timeout(s.n, tubes_of(s.n).ballots, cfg.tube_lease_timeout)
+    set_timeout(s.n, tubes_of(s.n).voter_state, cfg.tube_lease_timeout)
     s.busy_poll_ns = cfg.bus_busy_poll * 1000
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)

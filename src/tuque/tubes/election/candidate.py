@@ -29,14 +29,14 @@ from tuque.tubes.election.lease import (
 from tuque.tubes.election.voters import (
     OWN,
     may_vouch,
-    say_surely,
+    send_surely,
     voters_open,
 )
 from tuque.tubes.leadership.create import can_serve
 from tuque.tubes.leadership.switchover import NUMBER_GAP, TOKEN_GAP, become_home
 from tuque.tubes.log.vote_state import (
     best_copy,
-    record_stand,
+    record_vote,
     seat_of,
     shortest_ms,
     stand_of,
@@ -82,7 +82,7 @@ def on_vote(n: Node, t: Tubes, slot: i64, m: TubeVote) -> None:
         tell_stands(n, t, turned)
     told = TubeVoted(m.list_number, m.origin, m.is_survey, answers)
     if len(turned) > 0:
-        say_surely(n, t, slot, told)  # T26.2
+        send_surely(n, t, slot, told)  # T26.2
     else:
         say(n, slot, told)
 
@@ -102,7 +102,7 @@ def voted_at(tube: Tube | None, at: VoteAt, answer: i64) -> VotedAt:
 
 def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
     """[T26] Whether this node votes for the sender (T26.1, T26.3), or why not."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return OTHER_LIST
     node_id = n.peers[slot].node_id
@@ -111,7 +111,7 @@ def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
     tube = t.by_name.get(at.name)
     if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
         return UNKNOWN
-    if not t.ballots.leads(tube) or tube.is_others:
+    if not t.voter_state.leads(tube) or tube.is_others:
         return UNKNOWN
     epoch, stood_with = stand_of(tube)
     if not m.is_survey:
@@ -127,7 +127,7 @@ def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
 
 def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
     """[T25] Whether no promise keeps this node from voting for that one (T25.3-T25.5)."""
-    b = t.ballots
+    b = t.voter_state
     _, stood_with = stand_of(tube)
     if stood_with == node_id:
         return True
@@ -146,7 +146,7 @@ def is_silent(n: Node, t: Tubes, tube: Tube) -> bool:
     slot = n.slot_of.get(stood_with)
     if slot is None:
         return True
-    return max(t.ballots.promised.get(slot, 0), t.ballots.bound_ms) <= n.now_ms
+    return max(t.voter_state.promised.get(slot, 0), t.voter_state.bound_ms) <= n.now_ms
 
 
 def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
@@ -163,7 +163,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
     seat.voted_epoch = at.epoch
     seat.voted_node = n.peers[slot].node_id
     if n.records is not None:
-        record_stand(n.records, tube)
+        record_vote(n.records, tube)
         raise_mark(n, t, n.records)
 
 
@@ -172,7 +172,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
 
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
-    b = t.ballots
+    b = t.voter_state
     b.look_ms = n.now_ms + shortest_ms(n, t)
     if not may_vouch(n, t):
         return
@@ -254,7 +254,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
 
 def promised_until(n: Node, t: Tubes, node_id: bytes) -> i64:
     """Until when this node votes for nobody else than that one."""
-    b = t.ballots
+    b = t.voter_state
     until: i64 = b.bound_ms
     slot = n.slot_of.get(node_id)
     if slot is not None:
@@ -264,7 +264,7 @@ def promised_until(n: Node, t: Tubes, node_id: bytes) -> i64:
 
 def later(t: Tubes, at_ms: i64) -> None:
     """Look again by then."""
-    b = t.ballots
+    b = t.voter_state
     if at_ms < b.look_ms:
         b.look_ms = at_ms
 
@@ -291,7 +291,7 @@ def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> 
     if 0 < tube.lease_ms < n.now_ms - shortest_ms(n, t):
         standing = 1 if may_vouch(n, t) else 0
         for slot in slots_of(seat.standing):
-            if n.peers[slot].node_id in voters.rights and not t.ballots.lame & (1 << slot):
+            if n.peers[slot].node_id in voters.rights and not t.voter_state.lame & (1 << slot):
                 standing += 1
         if standing < voters.majority():
             step_down(n, t, tube)
@@ -324,7 +324,7 @@ def vote_at(tube: Tube, epoch: i64) -> VoteAt:
 
 def on_voted(n: Node, t: Tubes, slot: i64, m: TubeVoted) -> None:
     """[T27] ON RECV TUBE-VOTED: count who votes, or would (T27.2, T27.3)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return
     if n.peers[slot].node_id not in voters.rights:
@@ -373,22 +373,22 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         seat.standing = 0
         later(t, n.now_ms + shortest_ms(n, t) // 4)
         if n.records is not None:
-            record_stand(n.records, tube)
+            record_vote(n.records, tube)
         asked.append(vote_at(tube, epoch))
     if n.records is not None:
         raise_mark(n, t, n.records)
     tell_stands(n, t, tubes)
     m = TubeVote(int(voters.number), voters.origin, False, asked)
     if voters.majority() == 1:
-        say_surely(n, t, OWN, m)  # T27.10
+        send_surely(n, t, OWN, m)  # T27.10
         return
     for slot in voters_open(n, t, voters):
-        say_surely(n, t, slot, m)
+        send_surely(n, t, slot, m)
 
 
 def on_own_vote(n: Node, t: Tubes, m: TubeVote) -> None:
     """[T27] The vote of the only voter for itself is on its disk: it leads (T27.10)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return
     if voters.majority() > 1 or not may_vouch(n, t):
@@ -433,8 +433,8 @@ def lose(n: Node, t: Tubes, tube: Tube, seat: Seat) -> None:
     seat.asked_epoch = 0
     seat.standing = 0
     seat.silent_ms = 0
-    t.ballots.elections_lost += 1
-    t.ballots.moved.append(tube)
+    t.voter_state.elections_lost += 1
+    t.voter_state.moved.append(tube)
     later(t, n.now_ms)
 
 
@@ -448,12 +448,12 @@ def win(n: Node, t: Tubes, tube: Tube, seat: Seat) -> None:
         tube.next_number += NUMBER_GAP
         token = t.token + TOKEN_GAP
         t.token = token if token > n.now_ms * 1000 else n.now_ms * 1000
-    t.ballots.elections_won += 1
-    t.ballots.is_renewed = True
+    t.voter_state.elections_won += 1
+    t.voter_state.is_renewed = True
     tube.run_ms = 0
     tube.lease_ms = 0
     reason = REASONS[seat.reason]
-    t.ballots.won_by[seat.reason] += 1
+    t.voter_state.won_by[seat.reason] += 1
     seat.reason = 0
     name = shown(tube.name)
     t.notes.append(f"tube {name}: a majority voted for this node (epoch {epoch}): {reason}")

@@ -12,8 +12,8 @@ from tuque.core.msgs.bus import TubePulse
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.tubes.election.voters import lose_right
-from tuque.tubes.log.send import record_home
-from tuque.tubes.log.vote_state import record_marks, record_stand
+from tuque.tubes.log.send import record_leader
+from tuque.tubes.log.vote_state import record_marks, record_vote
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import Voters, VoterState
 
@@ -23,7 +23,7 @@ MARK_MS: Final = 1_000  # a mark is recorded at most so often, but for votes
 
 def raise_mark(n: Node, t: Tubes, records: Records) -> None:
     """[T29] Record the next mark; pulses have it once it is on the disk (T29.1)."""
-    b = t.ballots
+    b = t.voter_state
     b.mark_next += 1
     b.mark_ms = n.now_ms
     b.mark_binding = records.binding_count
@@ -35,7 +35,7 @@ def raise_mark(n: Node, t: Tubes, records: Records) -> None:
 
 def marks_tick(n: Node, t: Tubes, voters: Voters) -> None:
     """[T29] Tell the mark that is on the disk; record the next one (T29.1, T29.2)."""
-    b = t.ballots
+    b = t.voter_state
     look_at_asking(n, b, voters)  # the only voter has nobody to ask
     records = n.records
     if records is None:
@@ -57,7 +57,7 @@ def marks_tick(n: Node, t: Tubes, voters: Voters) -> None:
 
 def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> None:
     """[T29] Remember the sender's mark, and see what it knows of this node's (T29.2, T29.4)."""
-    b = t.ballots
+    b = t.voter_state
     node_id = n.peers[slot].node_id
     known = b.marks.get(node_id, NO_MARK)
     if m.right > known[0] or (m.right == known[0] and m.mark > known[1]):
@@ -116,5 +116,5 @@ def forget_copies(n: Node, t: Tubes) -> None:
         tube.whole_epoch = 0
         tube.whole_seq = 0
         if n.records is not None:
-            record_home(n.records, tube)
-            record_stand(n.records, tube)
+            record_leader(n.records, tube)
+            record_vote(n.records, tube)

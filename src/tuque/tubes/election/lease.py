@@ -64,7 +64,7 @@ def set_timeout(n: Node, b: VoterState, timeout_ms: i64) -> None:
 def timeouts_of(n: Node, t: Tubes, voters: Voters) -> tuple[int, int]:
     """[T25] The shortest and the longest timeout of this node and the voters it heard (T25.1)."""
     shortest = longest = int(n.limits.lease_timeout_ms)
-    for slot, timeout_ms in t.ballots.timeouts.items():
+    for slot, timeout_ms in t.voter_state.timeouts.items():
         if n.peers[slot].node_id in voters.rights:
             shortest = min(shortest, timeout_ms)
             longest = max(longest, timeout_ms)
@@ -73,7 +73,7 @@ def timeouts_of(n: Node, t: Tubes, voters: Voters) -> tuple[int, int]:
 
 def note_timeouts(n: Node, t: Tubes, voters: Voters) -> None:
     """[T25] Note the shortest timeout of the voters; tell once that theirs differ (T25.1)."""
-    b = t.ballots
+    b = t.voter_state
     shortest, longest = timeouts_of(n, t, voters)
     b.shortest_ms = shortest
     if shortest == longest:
@@ -91,7 +91,7 @@ def next_beat_ms(n: Node, t: Tubes) -> i64:
     every_ms: i64 = shortest_ms(n, t) // HEARTBEATS_A_LEASE
     if len(t.by_name) == 0:
         every_ms = max(every_ms, IDLE_HEARTBEAT_MS)
-    return t.ballots.beat_ms + every_ms
+    return t.voter_state.beat_ms + every_ms
 
 
 # ---- Heartbeats between voters (SPEC T25)
@@ -99,7 +99,7 @@ def next_beat_ms(n: Node, t: Tubes) -> i64:
 
 def pulse(n: Node, t: Tubes, voters: Voters) -> None:
     """[T25] Send a pulse to the other nodes (T25.1)."""
-    b = t.ballots
+    b = t.voter_state
     note_timeouts(n, t, voters)
     b.beat_ms = n.now_ms
     b.round += 1
@@ -128,7 +128,7 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
 
 def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
     """[T25] ON RECV TUBE-PULSE: promise, and count the echo (T25.2, T25.3)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return
@@ -155,7 +155,7 @@ def has_all(t: Tubes) -> bool:
 
 def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> None:
     """[T28] Note nodes that could join the voters, and voters that cannot vote (T28.4)."""
-    b = t.ballots
+    b = t.voter_state
     bit: i64 = 1 << slot
     b.outside &= ~bit
     b.whole &= ~bit
@@ -184,7 +184,7 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
 
 def promise(n: Node, t: Tubes, slot: i64) -> None:
     """[T25] Vote for nobody else than that node for the timeout (T25.3)."""
-    promised = t.ballots.promised
+    promised = t.voter_state.promised
     until: i64 = n.now_ms + n.limits.lease_timeout_ms
     if promised.get(slot, 0) < until:  # else by a longer timeout (T25.7)
         promised[slot] = until
@@ -192,7 +192,7 @@ def promise(n: Node, t: Tubes, slot: i64) -> None:
 
 def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
     """[T25] The voter echoed what this node sent at `said_ms`: its promise counts from then."""
-    b = t.ballots
+    b = t.voter_state
     if b.echoed.get(slot, 0) < said_ms:
         b.echoed[slot] = said_ms
         if b.is_short:
@@ -275,7 +275,7 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     lower epoch comes after the vote was asked for. Of a leader that another node named it may be
     an older word, so it counts against votes of this node only.
     """
-    b = t.ballots
+    b = t.voter_state
     vote = seat_of(tube)
     bit: i64 = 1 << slot
     if vote.floor < at.epoch:
@@ -325,7 +325,7 @@ def step_down(n: Node, t: Tubes, tube: Tube) -> None:
     turn_back(t, tube)
     if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
         wait_here(n, t, tube)
-    b = t.ballots
+    b = t.voter_state
     b.moved.append(tube)
     b.look_ms = 0
     t.notes.append(f"tube {shown(tube.name)}: this node does not lead it any more")
@@ -338,7 +338,7 @@ def is_failing(n: Node) -> bool:
 
 def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] A leader whose journal fails for longer than the timeout gives up (T27.11)."""
-    b = t.ballots
+    b = t.voter_state
     if (n.records is None) != (b.no_journal & 1 != 0):
         b.no_journal ^= 1
         t.flags_changed = True  # T23.3
@@ -365,7 +365,7 @@ def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
 def give_up_all(n: Node, t: Tubes) -> None:
     """[K1] Another node has the id of this one: votes choose other leaders (K1.3)."""
     for tube in t.by_name.values():
-        if tube.is_mine and tube.is_won and t.ballots.leads(tube):
+        if tube.is_mine and tube.is_won and t.voter_state.leads(tube):
             step_down(n, t, tube)
 
 
@@ -378,7 +378,7 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
     That is at each pulse. An echo has it done at once only where a lease is short, as each call
     looks at all tubes.
     """
-    b = t.ballots
+    b = t.voter_state
     b.is_renewed = False
     b.is_short = False
     b.lease_ms = 0
@@ -417,7 +417,7 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
 
 def lease_of(n: Node, t: Tubes, voters: Voters, standing: i64) -> i64:
     """Until when a majority promises, of those that stand with this node; 0: it does not."""
-    b = t.ballots
+    b = t.voter_state
     times: list[int] = []
     timeout_ms: i64 = n.limits.lease_timeout_ms
     for slot in slots_of(standing):

@@ -27,9 +27,9 @@ from tuque.tubes.election.voters import (
     OWN,
     adopt,
     may_vouch,
-    say_surely,
-    told_voters,
+    send_surely,
     unsettled,
+    voters_message,
     voters_open,
 )
 from tuque.tubes.log.vote_state import record_next, shortest_ms
@@ -63,7 +63,7 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
 
     Raises TubeError.
     """
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None:
         raise TubeError(why.NO_LIST)
@@ -108,7 +108,7 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
 
     Raises TubeError.
     """
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None:
         raise TubeError(why.NO_LIST)
@@ -145,7 +145,7 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
 
 def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
     """The voters that this node reaches, itself included, and that have their right (T28.1)."""
-    b = t.ballots
+    b = t.voter_state
     found: list[bytes] = []
     for node_id in voters.rights:
         slot = n.slot_of.get(node_id)
@@ -168,7 +168,7 @@ def works_without(n: Node, t: Tubes, voters: Voters, node: bytes) -> bool:
 
 def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
     """Continue a change, or begin one that is due by itself (T28.4)."""
-    b = t.ballots
+    b = t.voter_state
     if b.change is None:
         b.change = due_change(n, t, voters)
     change = b.change
@@ -190,13 +190,13 @@ def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
 
 def changes_next_ms(t: Tubes) -> i64:
     """When `changes_tick` has work next."""
-    change = t.ballots.change
+    change = t.voter_state.change
     return FAR if change is None else min(change.again_ms, change.until_ms)
 
 
 def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
     """Reply to the client that waits, if one does."""
-    t.ballots.change = None
+    t.voter_state.change = None
     if change.client >= 0:
         done = HomeDone(change.client, change.serial, None)
         done.error = error
@@ -209,7 +209,7 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     The voter with the lowest id makes such changes, of those that may vote, can write their
     journal and see each other.
     """
-    b = t.ballots
+    b = t.voter_state
     silent = silent_voter(n, t, voters)
     is_quiet = b.outside | b.lame | n.leavers == 0 and not n.is_leaving and len(silent) == 0
     if is_quiet or not may_vouch(n, t):
@@ -246,18 +246,18 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
 def silent_voter(n: Node, t: Tubes, voters: Voters) -> bytes:
     """[T28] A voter that answers no heartbeat for ten minutes (T28.4); empty: there is none."""
     for node_id in voters.rights:
-        heard_ms = t.ballots.since_ms
+        answered_ms = t.voter_state.since_ms
         slot = n.slot_of.get(node_id)
         if slot is not None:
-            heard_ms = max(heard_ms, answered_ms_of(n, slot))
-        if slot != OWN and n.now_ms >= heard_ms + SILENT_MS:
+            answered_ms = max(answered_ms, answered_ms_of(n, slot))
+        if slot != OWN and n.now_ms >= answered_ms + SILENT_MS:
             return node_id
     return b""
 
 
 def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] Add a node that has all; if there is none, invite one to get copies (T28.4)."""
-    b = t.ballots
+    b = t.voter_state
     guest: i64 = 0
     for slot in slots_of(b.outside & b.willing & n.linked & ~(n.leavers | b.no_journal)):
         node_id = n.peers[slot].node_id
@@ -270,13 +270,13 @@ def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
             guest = slot
     if guest > 0:
         b.guest = n.peers[guest].node_id
-        say(n, guest, told_voters(voters, INVITED))
+        say(n, guest, voters_message(voters, INVITED))
     return None
 
 
 def gives_vote_up(n: Node, t: Tubes) -> bool:
     """Whether this node leaves and still votes, and the others can do without (T28.4)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is None or not n.is_leaving or n.node_id not in voters.rights:
         return False
     return len(voters.rights) > 1
@@ -287,7 +287,7 @@ def gives_vote_up(n: Node, t: Tubes) -> bool:
 
 def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     """[T28] Ask the voters whether this attempt may be made (T28.2)."""
-    b = t.ballots
+    b = t.voter_state
     known = next_of(n, t, voters)
     lower: i64 = 0
     for node_id in voters.rights:
@@ -312,7 +312,7 @@ def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
 
 def tell_voters_next(n: Node, t: Tubes, voters: Voters, change: Change, step: i64) -> None:
     """Send a step to the other voters once this node's own part is on its disk."""
-    known = t.ballots.next
+    known = t.voter_state.next
     if n.records is None or known is None:
         return
     record_next(n.records, known)
@@ -320,8 +320,8 @@ def tell_voters_next(n: Node, t: Tubes, voters: Voters, change: Change, step: i6
     if step == ASKED:
         m.written_attempt = 0
     for slot in voters_open(n, t, voters):
-        say_surely(n, t, slot, m)
-    say_surely(n, t, OWN, step_of(n, known, PROMISED_NEXT if step == ASKED else WRITTEN))
+        send_surely(n, t, slot, m)
+    send_surely(n, t, OWN, step_of(n, known, PROMISED_NEXT if step == ASKED else WRITTEN))
 
 
 def step_of(n: Node, known: NextList, step: i64) -> VotersNext:
@@ -341,7 +341,7 @@ def step_of(n: Node, known: NextList, step: i64) -> VotersNext:
 
 def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> None:
     """[T28] ON RECV an answer to an attempt of this node (T28.2)."""
-    change = t.ballots.change
+    change = t.voter_state.change
     if change is None or change.number != m.number:
         return
     if m.step == REFUSED:
@@ -375,7 +375,7 @@ def is_newer(m: VotersNext, change: Change) -> bool:
 
 def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     """[T28] Offer the list that may have been agreed on already, else the own one (T28.2)."""
-    known = t.ballots.next
+    known = t.voter_state.next
     if known is None or known.attempt != change.attempt or known.node != n.node_id:
         return  # this node has promised another one to wait
     if change.best_attempt == 0:
@@ -395,7 +395,7 @@ def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
 
 def next_of(n: Node, t: Tubes, voters: Voters) -> NextList:
     """What this node has said about the next list."""
-    known = t.ballots.next
+    known = t.voter_state.next
     if known is not None and known.number == voters.number + 1 and known.origin == voters.origin:
         return known
     return NextList(voters.number + 1, voters.origin, n.node_id)
@@ -403,11 +403,11 @@ def next_of(n: Node, t: Tubes, voters: Voters) -> NextList:
 
 def on_next(n: Node, t: Tubes, slot: i64, m: VotersNext) -> None:
     """[T28] ON RECV VOTERS-NEXT (T28.2)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is None or voters.origin != m.origin or m.number > voters.number + 1:
         return
     if m.number <= voters.number:
-        say(n, slot, told_voters(voters, IN_FORCE))
+        say(n, slot, voters_message(voters, IN_FORCE))
         return
     if m.step != ASKED and m.step != OFFERED:
         if slot == OWN or n.peers[slot].node_id in voters.rights:
@@ -430,8 +430,8 @@ def on_next(n: Node, t: Tubes, slot: i64, m: VotersNext) -> None:
         known.written_attempt = m.attempt
         known.written_node = m.node
         known.voters = m.voters
-    t.ballots.next = known
+    t.voter_state.next = known
     if n.records is not None:
         record_next(n.records, known)
         answer = step_of(n, known, WRITTEN if m.step == OFFERED else PROMISED_NEXT)
-        say_surely(n, t, slot, answer)
+        send_surely(n, t, slot, answer)

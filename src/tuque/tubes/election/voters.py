@@ -11,7 +11,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of
-from tuque.tubes.log.send import mark_changed, record_home
+from tuque.tubes.log.send import mark_changed, record_leader
 from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Tube
@@ -61,7 +61,7 @@ def settle(n: Node, t: Tubes, voters: Voters, tube: Tube) -> None:
     seat.settled = voters.number
     seat.settled_epoch = tube.epoch
     seat.settled_node = n.node_id
-    t.ballots.moved.append(tube)
+    t.voter_state.moved.append(tube)
 
 
 def is_settled(voters: Voters, tube: Tube) -> bool:
@@ -104,7 +104,7 @@ def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None
 
 def may_vouch(n: Node, t: Tubes) -> bool:
     """[T23] Whether this node's votes and echoes count (T23.4, T29.3)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     return (
         not n.is_double  # K1.3
@@ -117,14 +117,14 @@ def may_vouch(n: Node, t: Tubes) -> bool:
 
 def nodes_open(n: Node, t: Tubes) -> list[int]:
     """The slots of the nodes that pulses and stands can go to."""
-    return slots_of(t.ballots.open & n.linked)
+    return slots_of(t.voter_state.open & n.linked)
 
 
 def set_willing(t: Tubes, yes: bool) -> None:
     """[T23] `tube-failover`: whether this node may become a voter (T23.2)."""
-    if yes == t.ballots.is_on:
+    if yes == t.voter_state.is_on:
         return
-    t.ballots.is_on = yes
+    t.voter_state.is_on = yes
     t.must_look = True
     t.flags_changed = True
 
@@ -137,7 +137,7 @@ def new_disk(n: Node) -> bytes:
 
 def lose_right(n: Node, t: Tubes) -> None:
     """[T28] The copies of this node are gone: it must be added again (T28.5)."""
-    b = t.ballots
+    b = t.voter_state
     b.disk = new_disk(n)
     voters = b.voters
     if voters is None:
@@ -155,20 +155,20 @@ def lose_right(n: Node, t: Tubes) -> None:
 def voters_open(n: Node, t: Tubes, voters: Voters) -> list[int]:
     """The slots of the other voters that messages about votes can go to."""
     found: list[int] = []
-    for slot in slots_of(t.ballots.open & n.linked):
+    for slot in slots_of(t.voter_state.open & n.linked):
         if n.peers[slot].node_id in voters.rights:
             found.append(slot)
     return found
 
 
-def say_surely(n: Node, t: Tubes, slot: i64, message: AnyMessage) -> None:
+def send_surely(n: Node, t: Tubes, slot: i64, message: AnyMessage) -> None:
     """Send the message once the records so far are on the disk, under `everysec` too."""
     records = n.records
     if records is None:
         return
     records.has_custody = True
     records.wish += 1
-    t.ballots.due.append(Due(records.wish, slot, message))
+    t.voter_state.due.append(Due(records.wish, slot, message))
 
 
 def maker_of(voters: Voters) -> bytes:
@@ -176,14 +176,14 @@ def maker_of(voters: Voters) -> bytes:
     return min(voters.rights)
 
 
-def told_voters(voters: Voters, step: i64) -> VotersTold:
+def voters_message(voters: Voters, step: i64) -> VotersTold:
     """The message about the list."""
     return VotersTold(int(voters.number), voters.origin, voters.rows(), int(step))
 
 
 def propose(n: Node, t: Tubes) -> None:
     """[T23] Propose a first list if it is this node's turn (T23.2)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.voters
     if n.records is None or (voters is not None and voters.step == IN_FORCE):
         return
@@ -208,9 +208,9 @@ def propose(n: Node, t: Tubes) -> None:
 
 def send_proposal(n: Node, t: Tubes, voters: Voters, slots: i64) -> None:
     """[T23] Send the proposal to those that have not confirmed it (T23.2)."""
-    t.ballots.proposed_ms = n.now_ms
+    t.voter_state.proposed_ms = n.now_ms
     for slot in slots_of(slots):
-        say_surely(n, t, slot, told_voters(voters, PROPOSED))
+        send_surely(n, t, slot, voters_message(voters, PROPOSED))
 
 
 def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
@@ -229,7 +229,7 @@ def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """Record the proposal and confirm it, unless this node has one of another maker."""
-    b = t.ballots
+    b = t.voter_state
     offered = voters_in(m.number, m.origin, m.voters, PROPOSED)
     if n.records is None:
         return
@@ -238,31 +238,31 @@ def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     voters = b.voters
     if voters is not None:
         if voters.step == IN_FORCE:
-            say(n, slot, told_voters(voters, IN_FORCE))
+            say(n, slot, voters_message(voters, IN_FORCE))
             return
         maker = n.slot_of.get(maker_of(voters))
         is_there = maker is not None and maker != slot and others_of(n) >> i64(maker) & 1 == 1
         if maker is not None and is_there and b.withdrawn != voters.origin:
-            say_surely(n, t, maker, told_voters(voters, RECORDED))
+            send_surely(n, t, maker, voters_message(voters, RECORDED))
             return  # its maker may put it in force yet, or says that it does not
     b.voters = offered
     b.take_right(offered.rights.get(n.node_id, 0))
     record_voters(n.records, b, offered)
-    say_surely(n, t, slot, told_voters(offered, RECORDED))
+    send_surely(n, t, slot, voters_message(offered, RECORDED))
 
 
 def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A node has the proposal of this one on its disk: when all have, it is in force."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.voters
     theirs = voters_in(m.number, m.origin, m.voters, RECORDED)
     if voters is None or maker_of(theirs) != n.node_id:
         return
     if voters.step != PROPOSED:
-        say(n, slot, told_voters(voters, IN_FORCE))
+        say(n, slot, voters_message(voters, IN_FORCE))
         return
     if not voters.is_same(m.number, m.origin):
-        say_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
+        send_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
         return
     b.confirmed |= 1 << slot
     if others_of(n) & b.willing & ~b.confirmed != 0:
@@ -275,7 +275,7 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """The maker of the proposal here goes by another one: it may be replaced (T23.2)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.voters
     if voters is None or n.peers[slot].node_id != maker_of(voters):
         return
@@ -285,7 +285,7 @@ def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A list that is in force elsewhere: it is in force here, too (T23.4)."""
-    b = t.ballots
+    b = t.voter_state
     known = b.voters
     voters = voters_in(m.number, m.origin, m.voters, IN_FORCE)
     if known is not None and known.step == IN_FORCE:
@@ -305,7 +305,7 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def on_invited(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """[T28] A voter wants this node to get copies: it is added when it has all (T28.4)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None or not voters.is_same(m.number, m.origin):
         return
@@ -326,7 +326,7 @@ def right_in(n: Node, b: VoterState, voters: Voters) -> i64:
 
 def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """[T23] The sender goes by a list of another origin: its tubes are not voted about here."""
-    b = t.ballots
+    b = t.voter_state
     sender = n.peers[slot].node_id
     if m.origin not in b.strangers.values():
         t.notes.append(
@@ -341,7 +341,7 @@ def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         if not tube.is_mine and not tube.is_others and b.is_of_others(tube.home):
             tube.is_others = True
             if n.records is not None:
-                record_home(n.records, tube)
+                record_leader(n.records, tube)
 
 
 def is_forced_over(known: Voters, m: VotersTold) -> bool:
@@ -355,7 +355,7 @@ def is_forced_over(known: Voters, m: VotersTold) -> bool:
 
 def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     """[T23] The list is in force from now on (T23.2)."""
-    b = t.ballots
+    b = t.voter_state
     before = b.in_force()
     count_anew(n, t, voters, before)
     if before is not None and n.node_id in before.rights:
@@ -381,7 +381,7 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
 
 def belongings(n: Node, t: Tubes) -> Belongings:
     """[K3] What this node says to one that it meets (K3.4)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     tubes = [at_of(n, tube) for tube in t.by_name.values()]
     return Belongings(b"" if voters is None else voters.origin, tubes)
 

@@ -44,12 +44,12 @@ from tuque.tubes.election.voters import (
     new_disk,
     on_voters,
     propose,
-    told_voters,
+    voters_message,
 )
 from tuque.tubes.log.leader import others_of, refusal_of
 from tuque.tubes.log.receive import sort_copies
-from tuque.tubes.log.send import record_home
-from tuque.tubes.log.vote_state import record_stand, seat_of, shortest_ms, stand_of
+from tuque.tubes.log.send import record_leader
+from tuque.tubes.log.vote_state import record_vote, seat_of, shortest_ms, stand_of
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
@@ -77,7 +77,7 @@ def take_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> Non
 
     The reply comes in `t.home_done`. Raises TubeError.
     """
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if t.is_read_only:
         raise TubeError(why.NODE_READ_ONLY)
     if voters is None:
@@ -130,10 +130,10 @@ def count_as_whole(n: Node, t: Tubes, tube: Tube) -> None:
     seat.silent_ms = n.now_ms
     seat.wait_ms = n.now_ms
     seat.waits = 0
-    t.ballots.look_ms = 0
+    t.voter_state.look_ms = 0
     if n.records is not None:
-        record_home(n.records, tube)
-        record_stand(n.records, tube)
+        record_leader(n.records, tube)
+        record_vote(n.records, tube)
 
 
 def send_forced(n: Node, tube: Tube, done: HomeDone) -> None:
@@ -149,7 +149,7 @@ def send_forced(n: Node, tube: Tube, done: HomeDone) -> None:
 
 def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
     """[B3] ON RECV any message about votes."""
-    b = t.ballots
+    b = t.voter_state
     if n.is_loading or b.able >> slot & 1 == 0:
         return  # T23.3
     if isinstance(m, VotersNext):
@@ -168,7 +168,7 @@ def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
 
 def votes_loaded(n: Node, t: Tubes) -> None:
     """[T25] The node may have promised before it stopped (T25.5)."""
-    b = t.ballots
+    b = t.voter_state
     bind(n, b)
     b.since_ms = n.now_ms
     if b.disk == NO_DISK:
@@ -180,7 +180,7 @@ def votes_loaded(n: Node, t: Tubes) -> None:
 
 def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     """The link is gone: what came over it must be told again."""
-    b = t.ballots
+    b = t.voter_state
     bit: i64 = 1 << slot
     b.able &= ~bit
     b.outside &= ~bit
@@ -204,7 +204,7 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
 
 def votes_tick(n: Node, t: Tubes) -> None:
     """[T27] Do what is due about votes."""
-    b = t.ballots
+    b = t.voter_state
     if n.is_loading or (b.voters is None and not b.is_on):
         return
     if b.is_on and n.others != 0 and (b.voters is None or b.voters.step == PROPOSED):
@@ -237,7 +237,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
 
 def note_late(n: Node, t: Tubes) -> None:
     """[T27] Note that this node did nothing for long: what others sent may not be read (T27.2)."""
-    b = t.ballots
+    b = t.voter_state
     timeout_ms: i64 = shortest_ms(n, t)
     is_late = 0 < b.ticked_ms < n.now_ms - timeout_ms // 4
     if is_late and b.late_ms < n.now_ms - timeout_ms:  # not for ever if each turn is long
@@ -247,7 +247,7 @@ def note_late(n: Node, t: Tubes) -> None:
 
 def votes_next_ms(n: Node, t: Tubes) -> i64:
     """When `votes_tick` has work next."""
-    b = t.ballots
+    b = t.voter_state
     if n.is_loading or (b.voters is None and not b.is_on):
         return FAR
     if b.able & n.linked & others_of(n) & ~b.open != 0:
@@ -271,7 +271,7 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
 
 def greet(n: Node, t: Tubes) -> None:
     """[T24] Send the list, then all stands, to nodes that take part (T23.3, T24.2)."""
-    b = t.ballots
+    b = t.voter_state
     new = b.able & n.linked & others_of(n) & ~b.open
     if new == 0:
         return
@@ -282,15 +282,15 @@ def greet(n: Node, t: Tubes) -> None:
     b.beat_ms = 0  # a pulse follows at once: one of the two may ask (T29.3)
     for slot in slots_of(new):
         if voters.step == IN_FORCE:
-            say(n, slot, told_voters(voters, IN_FORCE))
+            say(n, slot, voters_message(voters, IN_FORCE))
             tell_all_stands(n, t, slot)
         elif maker_of(voters) == n.node_id:
-            say(n, slot, told_voters(voters, PROPOSED))
+            say(n, slot, voters_message(voters, PROPOSED))
 
 
 def send_due(n: Node, t: Tubes) -> None:
     """Send what waited for the disk (T26.2)."""
-    b = t.ballots
+    b = t.voter_state
     records = n.records
     if len(b.due) == 0 or records is None:
         return
@@ -349,5 +349,5 @@ def taken_by(n: Node, t: Tubes, tube: Tube, other: Tube, done: HomeDone) -> Tube
 def check_votes(t: Tubes) -> None:
     """Assert that no tube runs here without a lease that votes gave (T25.2)."""
     for tube in t.by_name.values():
-        if t.ballots.leads(tube) and tube.is_mine and tube.state == RUNNING:
+        if t.voter_state.leads(tube) and tube.is_mine and tube.state == RUNNING:
             assert tube.is_won, "a leader that no vote made"

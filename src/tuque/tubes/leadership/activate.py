@@ -22,7 +22,7 @@ from tuque.tubes.leadership.load import (
 )
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.receive import ask_copies, hold
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.tube import (
@@ -53,7 +53,7 @@ def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
     tube.wish = 1
     records = n.records
     if records is not None:
-        record_home(records, tube)
+        record_leader(records, tube)
         records.has_custody = True
         records.wish += 1
         tube.wish = records.wish
@@ -67,7 +67,7 @@ def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
     if records is None or records.granted >= tube.wish:
         return True
     if records.wish < tube.wish:  # the journal was restarted meanwhile
-        record_home(records, tube)
+        record_leader(records, tube)
         records.has_custody = True
         records.wish += 1
         tube.wish = records.wish
@@ -182,7 +182,7 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     tube.followers = {}
     tube.is_won = False
     tube.end_candidacy(epoch)
-    t.ballots.moved.append(tube)
+    t.voter_state.moved.append(tube)
     send_away(n, t, tube)
 
 

@@ -44,7 +44,7 @@ from tuque.tubes.log.catalog import (
 )
 from tuque.tubes.log.leader import knows_all, synced
 from tuque.tubes.log.receive import ask_copies, remove_copies
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import INIT, Overtaken, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
@@ -64,11 +64,11 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     """[T17] ON RECV TUBES (T17.2)."""
     bit: i64 = 1 << slot
     if m.flags & KNOWS_VOTES:
-        t.ballots.able |= bit  # T23.3
+        t.voter_state.able |= bit  # T23.3
     if m.flags & CAN_VOTE:
-        t.ballots.willing |= bit
+        t.voter_state.willing |= bit
     else:
-        t.ballots.willing &= ~bit
+        t.voter_state.willing &= ~bit
     note_journal(t, bit, m.flags)
     if m.flags & READ_ONLY:
         t.read_only |= bit
@@ -93,9 +93,9 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
 def note_journal(t: Tubes, bit: i64, flags: i64) -> None:
     """[T23] Note whether the journal of the sender is off (T23.3)."""
     if flags & JOURNAL_OFF:
-        t.ballots.no_journal |= bit
+        t.voter_state.no_journal |= bit
     else:
-        t.ballots.no_journal &= ~bit
+        t.voter_state.no_journal &= ~bit
 
 
 def is_same(tube: Tube, at: TubeAt) -> bool:
@@ -204,19 +204,23 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         else:
             announce_to(n, t, slot, tube)
     if by_leader:
-        was = tube.overtaken
-        tube.overtaken = None
-        if was is not None:
-            note_lost(t, tube, at, was)  # T21.4
-        tube.heard_ms = n.now_ms
-        if at.flags & IS_RUNNING:
-            tube.led_epoch = at.epoch  # T18.1
-        if tube.told_seq < at.seq:
-            tube.told_seq = at.seq
-        if not tube.is_mine:
-            renew_tube(n, tube, at)
+        on_told_leader(n, t, tube, at)
     if by_leader or not tube.is_asking:
         ask_copies(n, t, tube)
+
+
+def on_told_leader(n: Node, t: Tubes, tube: Tube, at: TubeAt) -> None:
+    """The leader itself sent the entry."""
+    was = tube.overtaken
+    tube.overtaken = None
+    if was is not None:
+        note_lost(t, tube, at, was)  # T21.4
+    tube.heard_ms = n.now_ms
+    if at.flags & IS_RUNNING:
+        tube.led_epoch = at.epoch  # T18.1
+    tube.told_seq = max(tube.told_seq, at.seq)
+    if not tube.is_mine:
+        renew_tube(n, tube, at)
 
 
 def renew_pause(n: Node, at: TubeAt) -> None:
@@ -257,15 +261,15 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     if move is not None and move.is_given and move.node_id == at.home:
         on_home_told(t, tube)  # T27.6
     lose_home(n, t, tube, at.home, at.epoch)
-    voters = t.ballots.in_force()
-    if t.ballots.is_of_others(at.home):
+    voters = t.voter_state.in_force()
+    if t.voter_state.is_of_others(at.home):
         tube.is_others = True  # T23.4
     elif voters is not None and at.home in voters.rights:
         tube.is_others = False
     renew_pause(n, at)
     tube.told_seq = at.seq
     if n.records is not None:
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
     announce(n, t, [tube], slot)
 
 
@@ -280,7 +284,7 @@ def note_lost(t: Tubes, tube: Tube, at: TubeAt, was: Overtaken) -> None:
     lost = max(0, was.answered_seq - since)
     t.changes_lost += lost
     more = ""
-    if at.begin_seq < was.loaded_seq and not (tube.by_majority and t.ballots.leads(tube)):
+    if at.begin_seq < was.loaded_seq and not (tube.by_majority and t.voter_state.leads(tube)):
         more = ", perhaps also some of before the last start"
     if dropped == 0 and len(more) == 0:
         return
@@ -396,7 +400,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.sync = at.sync
     tube.fails_over = at.flags & FAILS_OVER != 0
     tube.by_majority = at.flags & BY_MAJORITY != 0
-    tube.is_others = t.ballots.is_of_others(at.home)
+    tube.is_others = t.voter_state.is_of_others(at.home)
     tube.is_confirmed = at.flags & IS_CONFIRMED != 0
     tube.is_implicit = at.flags & IS_IMPLICIT != 0
     tube.maker = at.maker
@@ -410,10 +414,10 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.copy_epoch = 0
     tube.told_seq = at.seq
     enter_tube(n, t, tube)
-    t.ballots.moved.append(tube)
+    t.voter_state.moved.append(tube)
     send_away(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
     renew_pause(n, at)
     return tube

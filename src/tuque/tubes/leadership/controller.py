@@ -52,7 +52,7 @@ from tuque.tubes.leadership.switchover import (
     on_forced,
     on_given,
     on_yours,
-    say_yours,
+    send_yours,
     step_move,
 )
 from tuque.tubes.log.catalog import (
@@ -160,7 +160,7 @@ def close_claims(n: Node, t: Tubes) -> None:
     for number in list(t.claims):
         claim = t.claims[number]
         if claim.moving is not None and is_bound(n, t, claim.moving):
-            later(t, t.ballots.bound_ms)
+            later(t, t.voter_state.bound_ms)
         elif claim.waiting & askable(n) == 0:
             del t.claims[number]
             decide(n, t, claim)
@@ -246,7 +246,7 @@ def homes_tick(n: Node, t: Tubes) -> None:
         t.is_expired = is_expired
         t.must_look = True
     if len(t.pending) > 0:
-        look_at_pending(n, t)
+        check_pending(n, t)
     if t.must_look or t.look_ms <= n.now_ms:
         check_leaders(n, t)
     if len(t.shifting) > 0:
@@ -275,7 +275,7 @@ def homes_next_ms(n: Node, t: Tubes) -> i64:
     return at_ms
 
 
-def look_at_pending(n: Node, t: Tubes) -> None:
+def check_pending(n: Node, t: Tubes) -> None:
     """[T20] Switchovers that waited for the disk continue (T20.3, T20.4)."""
     pending = t.pending
     t.pending = []
@@ -289,7 +289,7 @@ def look_at_pending(n: Node, t: Tubes) -> None:
         t.must_look = True
         if tube.is_mine:
             on_forced(t, tube)
-            if t.ballots.leads(tube):
+            if t.voter_state.leads(tube):
                 announce(n, t, [tube], -1)  # T27.3
         elif tube.is_owed:
             on_given(n, t, tube)
@@ -308,7 +308,7 @@ def check_leaders(n: Node, t: Tubes) -> None:
     t.owing = []
     for tube, slot in owing:
         if tube.is_owed and tube.wish == 0:
-            say_yours(n, t, tube, slot)
+            send_yours(n, t, tube, slot)
     if len(t.claims) + len(t.askers) > 0:
         close_claims(n, t)
     for tube in list(t.by_name.values()):
@@ -340,7 +340,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
     if n.is_double:
         may_run = False  # K1.3
-    by_vote = t.ballots.leads(tube)
+    by_vote = t.voter_state.leads(tube)
     if by_vote and (not tube.is_won or n.now_ms > tube.lease_ms):
         may_run = False  # T25.2, T27.5
     if tube.state == RUNNING or tube.state == ENDING:

@@ -67,7 +67,7 @@ def made_by_vote(
     n: Node, t: Tubes, tube: Tube, o: TubeOptions, client: i64, serial: i64
 ) -> Tube | None:
     """[T27] The tube; None if the reply waits until a majority stands with this node (T27.8)."""
-    if not t.ballots.leads(tube):
+    if not t.voter_state.leads(tube):
         return tube
     done = HomeDone(client, serial, tube)
     done.until_ms = n.now_ms + n.limits.node_timeout_ms

@@ -20,7 +20,7 @@ from tuque.tubes.entries.keys import close, work_in
 from tuque.tubes.entries.work import serial_in
 from tuque.tubes.leadership.restore import take_in
 from tuque.tubes.log.receive import drop_copy, forget_held, keep_copy
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.model.tube import Held, Shift, Tube
 from tuque.tubes.model.tubes import Session, Tubes
 from tuque.tubes.policies.next_task import Tasks
@@ -115,7 +115,7 @@ def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
     for task in changed.values():
         record(n, tube, task)
     if n.records is not None:
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
 
 
 def settle_owner(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:

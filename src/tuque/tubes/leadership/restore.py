@@ -52,7 +52,7 @@ from tuque.tubes.entries.work import packed
 from tuque.tubes.log.catalog import bury_tube, record_gone
 from tuque.tubes.log.leader import is_alone
 from tuque.tubes.log.receive import hold, keep_copy
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.log.vote_state import VoteLog, tell_votes
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.grants import Rights
@@ -177,7 +177,7 @@ def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
 def reply_leaders(n: Node, t: Tubes, records: Records) -> None:
     """[T22] Record leaders at the start of a snapshot, after their tubes; and dropped tubes."""
     for tube in t.by_name.values():
-        record_home(records, tube)
+        record_leader(records, tube)
         for number, held in tube.held.items():
             records.put(TubeHolder(number, held.uuid, held.user, tube.name))
     for name, drops in t.dropped.items():

@@ -71,7 +71,7 @@ def on_standstill(n: Node, t: Tubes) -> bool:
     True if a tube ran here, so that unsent replies about it may now be wrong.
     """
     t.stood_ms = n.now_ms
-    t.ballots.since_ms = n.now_ms  # nobody could answer (T28.4)
+    t.voter_state.since_ms = n.now_ms  # nobody could answer (T28.4)
     t.must_look = True
     did_run = False
     for tube in list(t.by_name.values()):
@@ -156,7 +156,7 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
 
 def is_bound(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T27] Whether the former life of this node may still keep it from voting (T25.5, T27.6)."""
-    return t.ballots.leads(tube) and n.now_ms < t.ballots.bound_ms
+    return t.voter_state.leads(tube) and n.now_ms < t.voter_state.bound_ms
 
 
 def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
@@ -253,7 +253,7 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     t.news.append(f"tube {shown(tube.name)}: its leader will be {node} (epoch {tube.epoch + 1})")
     if t.in_replicaset:
         keep_holders(n, t, tube)
-    if t.ballots.leads(tube):
+    if t.voter_state.leads(tube):
         give_by_vote(n, t, tube, move)
         return
     tube.is_local = False
@@ -276,7 +276,7 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     seat.silent_ms = n.now_ms
     timeout_ms: i64 = shortest_ms(n, t)
     seat.wait_ms = n.now_ms + (timeout_ms if n.is_leaving else timeout_ms // 2)
-    t.ballots.moved.append(tube)
+    t.voter_state.moved.append(tube)
     yours = TubeYours(
         tube.name,
         tube.maker,
@@ -295,11 +295,11 @@ def on_given(n: Node, t: Tubes, tube: Tube) -> None:
         wait_here(n, t, tube)
     slot = n.slot_of.get(tube.home)
     if slot is not None:
-        say_yours(n, t, tube, slot)
+        send_yours(n, t, tube, slot)
     announce(n, t, [tube], -1 if slot is None else slot)
 
 
-def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
+def send_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
     """Send TUBE-YOURS, perhaps again."""
     yours = TubeYours(
         tube.name, tube.maker, tube.made_ns, tube.epoch, tube.seq, tube.next_number, t.token
@@ -314,7 +314,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
         return
     if tube.is_mine or m.epoch < tube.epoch:
         return
-    if t.ballots.leads(tube):
+    if t.voter_state.leads(tube):
         on_yours_by_vote(t, tube, m)
         return
     if m.epoch == tube.epoch and tube.home != n.node_id:
@@ -343,7 +343,7 @@ def on_yours_by_vote(t: Tubes, tube: Tube, m: TubeYours) -> None:
     seat.resigned_node = tube.home
     tube.next_number = max(tube.next_number, m.next_number)
     t.token = max(t.token, m.token)
-    t.ballots.look_ms = 0
+    t.voter_state.look_ms = 0
 
 
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> None:

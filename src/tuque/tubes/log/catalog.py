@@ -80,9 +80,9 @@ def gone_at(name: bytes, gone: Dropped) -> TubeAt:
 def told(t: Tubes, is_all: bool, tubes: list[TubeAt]) -> TubesTold:
     """A catalog message."""
     flags = KNOWS_VOTES | READ_ONLY if t.is_read_only or t.is_stopping else KNOWS_VOTES
-    if t.ballots.is_on:
+    if t.voter_state.is_on:
         flags |= CAN_VOTE
-    if t.ballots.no_journal & 1:
+    if t.voter_state.no_journal & 1:
         flags |= JOURNAL_OFF
     return TubesTold(is_all, flags, t.port, tubes)
 

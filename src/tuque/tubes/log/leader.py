@@ -40,8 +40,8 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         others = copies_needed(n, t, tube) - 1
         if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
-        voters = t.ballots.in_force()
-        if voters is not None and t.ballots.leads(tube) and tube.sync > len(voters.rights):
+        voters = t.voter_state.in_force()
+        if voters is not None and t.voter_state.leads(tube) and tube.sync > len(voters.rights):
             raise TubeError(why.NOREPL)  # T18.1: only voters have copies
         t.to_sync[tube.name] = tube
 
@@ -70,7 +70,7 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
         return TubeError(why.NO_QUORUM, (tube.name, reached, total))
-    is_led = tube.state == RUNNING or (tube.state == WAITING and t.ballots.leads(tube))
+    is_led = tube.state == RUNNING or (tube.state == WAITING and t.voter_state.leads(tube))
     if is_led and tube.is_won and n.now_ms > tube.lease_ms:
         return TubeError(why.UNCONFIRMED, (tube.name,))  # T25.2
     return TubeError(why.NOT_YET, (tube.name, STATE_NAMES[tube.state]))
@@ -113,7 +113,7 @@ def homeless(n: Node, t: Tubes) -> list[bytes]:
     found: list[bytes] = []
     for name, tube in t.by_name.items():
         if tube.is_mine:
-            if tube.is_unsure or (t.ballots.leads(tube) and n.now_ms > tube.lease_ms):
+            if tube.is_unsure or (t.voter_state.leads(tube) and n.now_ms > tube.lease_ms):
                 found.append(name)  # T19.7, T25.2
         elif tube.home == n.node_id:
             found.append(name)  # T22.2
@@ -134,7 +134,7 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
         return []  # T15.10
     tasks: i64 = len(tube.tasks) + len(tube.copies)  # it may load or unload some now
     if not tube.is_mine:
-        if not tube.is_kept:
+        if not tube.is_replica:
             return []  # T18.1
         missing = tube.told_seq - tube.seq
         if not tube.is_complete or tube.copy_epoch != tube.epoch:
@@ -159,7 +159,7 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
     needed = copies_needed(n, t, tube)
     if needed <= 1:
         return tube.seq
-    b = t.ballots
+    b = t.voter_state
     voters = b.voters if b.leads(tube) else None
     got: list[int] = []
     for slot, follower in tube.followers.items():
@@ -184,8 +184,8 @@ def has_own(n: Node, b: VoterState, voters: Voters) -> bool:
 
 def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
     """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1)."""
-    voters = t.ballots.in_force()
-    if voters is None or not t.ballots.leads(tube) or tube.is_others:
+    voters = t.voter_state.in_force()
+    if voters is None or not t.voter_state.leads(tube) or tube.is_others:
         return True
     return node_id in voters.rights
 
@@ -200,7 +200,7 @@ def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T18] How many nodes must have a change of the tube before its reply (T18.5)."""
     if not tube.by_majority:
         return tube.sync
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     if voters is not None:
         return max(tube.sync, voters.majority())
     return max(tube.sync, (1 + count_of(others_of(n))) // 2 + 1)

@@ -52,9 +52,9 @@ from tuque.tubes.log.send import (
     SURE,
     WALK,
     WHOLE,
-    record_home,
+    record_leader,
 )
-from tuque.tubes.log.vote_state import best_copy, record_stand
+from tuque.tubes.log.vote_state import best_copy, record_vote
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.tube import Held, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -105,7 +105,7 @@ def forget_held(t: Tubes, tube: Tube) -> None:
 
 def takes_copies(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T18] Whether this node has a copy of the tube, or gets one (T18.1)."""
-    b = t.ballots
+    b = t.voter_state
     voters = b.in_force()
     if voters is None or not b.leads(tube) or tube.is_others:
         return True
@@ -114,13 +114,13 @@ def takes_copies(n: Node, t: Tubes, tube: Tube) -> bool:
 
 def sort_copies(n: Node, t: Tubes) -> None:
     """[T18] Get copies, or drop them: this node has a vote now, or none (T18.1)."""
-    b = t.ballots
+    b = t.voter_state
     b.must_sort = False
     t.must_look = True
     if b.keeps_until_ms <= n.now_ms:
         b.keeps_until_ms = 0
     for tube in t.by_name.values():
-        if not tube.is_mine and tube.is_kept != takes_copies(n, t, tube):
+        if not tube.is_mine and tube.is_replica != takes_copies(n, t, tube):
             ask_copies(n, t, tube)
 
 
@@ -130,9 +130,9 @@ def leave_copies(n: Node, t: Tubes, tube: Tube) -> None:
     The node counts like one with a new disk: what it confirmed was under another list (T28.5).
     """
     slot = n.slot_of.get(tube.home)
-    if not tube.is_kept or tube.led_epoch != tube.epoch or slot is None:
+    if not tube.is_replica or tube.led_epoch != tube.epoch or slot is None:
         return
-    tube.is_kept = False
+    tube.is_replica = False
     tube.is_asking = False
     tube.is_complete = False
     tube.copy_epoch = 0
@@ -142,9 +142,8 @@ def leave_copies(n: Node, t: Tubes, tube: Tube) -> None:
     forget_held(t, tube)
     drop_keys(n, tube)
     if n.records is not None:
-        record_home(n.records, tube)
-        if tube.seat is not None:
-            record_stand(n.records, tube)
+        record_leader(n.records, tube)
+        record_vote(n.records, tube)
     say(n, slot, got_of(tube, LEFT))
     t.left.append(tube)
 
@@ -153,7 +152,7 @@ def drop_left(n: Node, t: Tubes) -> None:
     """[T18] Drop copies of tubes that this node has left, as many as a turn may (T19.6)."""
     while len(t.left) > 0 and t.shift_room > 0:
         tube = t.left[0]
-        is_left = t.by_name.get(tube.name) is tube and not tube.is_kept
+        is_left = t.by_name.get(tube.name) is tube and not tube.is_replica
         if not is_left or len(tube.copies) == 0:
             t.left.pop(0)
             continue
@@ -175,7 +174,7 @@ def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
         leave_copies(n, t, tube)
         return
     if n.peers[slot].is_linked:
-        tube.is_kept = True
+        tube.is_replica = True
         tube.is_asking = True
         say(n, slot, got_of(tube, START))
 
@@ -185,7 +184,7 @@ def tell_served(n: Node, tube: Tube) -> None:
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return
-    if (tube.is_asking or not tube.is_kept) and not tube.is_temporary:
+    if (tube.is_asking or not tube.is_replica) and not tube.is_temporary:
         return  # the next confirmation says it
     if n.peers[slot].is_linked:
         say(n, slot, got_of(tube, 0))
@@ -212,13 +211,13 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return
     if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
         return  # from a former leader
-    if tube.shift is not None or not tube.is_kept:
+    if tube.shift is not None or not tube.is_replica:
         return  # T19.6, T18.1: nothing was asked for
-    if tube.seat is not None and tube.seat.voted_epoch > m.epoch and t.ballots.leads(tube):
+    if tube.seat is not None and tube.seat.voted_epoch > m.epoch and t.voter_state.leads(tube):
         return  # T26.2
     tube.heard_ms = n.now_ms
     tube.told_seq = max(tube.told_seq, m.to_seq)
-    if t.ballots.leads(tube) and not keeps(n, t):
+    if t.voter_state.leads(tube) and not keeps(n, t):
         tube.is_asking = False  # T27.9: it asks with the first change after that
         return
     if not fits(tube, m):
@@ -239,7 +238,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         tube.copy_epoch = m.epoch
         forget_held(t, tube)  # T20.5: a new leader numbers its sessions anew, and sends them
         if n.records is not None:
-            record_home(n.records, tube)
+            record_leader(n.records, tube)
     tube.seq = m.to_seq
     tube.exact_seq = -1
     if tube.next_number < m.next_number:
@@ -258,7 +257,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
 def confirm(n: Node, slot: i64, tube: Tube, is_sure: bool) -> None:
     """[T18] Report the changes that are here now; `is_sure`: from the disk (T18.2)."""
     if n.records is not None:
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
         if is_sure:
             n.records.has_custody = True
     say(n, slot, got_of(tube, ON_DISK if is_sure else 0))
@@ -266,7 +265,7 @@ def confirm(n: Node, slot: i64, tube: Tube, is_sure: bool) -> None:
 
 def keeps(n: Node, t: Tubes) -> bool:
     """[T27] Whether the journal of a node with a copy can be written (T27.9)."""
-    if t.ballots.in_force() is None:
+    if t.voter_state.in_force() is None:
         return True
     return n.records is not None and not n.records.is_failing
 
@@ -277,8 +276,8 @@ def lose_whole(n: Node, t: Tubes, tube: Tube) -> None:
         return
     tube.whole_epoch, tube.whole_seq = best_copy(tube)
     tube.is_complete = False
-    if t.ballots.voters is not None and n.records is not None:
-        record_stand(n.records, tube)
+    if t.voter_state.voters is not None and n.records is not None:
+        record_vote(n.records, tube)
 
 
 def fits(tube: Tube, m: TubeCopy) -> bool:

@@ -104,7 +104,7 @@ def reserve_changes(n: Node, tube: Tube) -> None:
     """
     if n.records is not None:
         tube.seq_reserved = tube.seq + SEQ_RESERVE
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
         n.records.has_custody = True
 
 
@@ -122,7 +122,7 @@ def trail_from(tube: Tube) -> i64:
     return tube.seq - len(tube.trail)
 
 
-def record_home(records: Records, tube: Tube) -> None:
+def record_leader(records: Records, tube: Tube) -> None:
     """Record the leader, and the last change here (T22.1)."""
     r = HomeRecord()
     r.name = tube.name
@@ -222,11 +222,11 @@ def tell_copies(n: Node, t: Tubes) -> None:
         tube.is_changed = False
         if not tube.is_mine or tube.is_temporary:
             continue
-        if not t.ballots.leads(tube):
+        if not t.voter_state.leads(tube):
             tell_followers(n, t, tube)
         elif tube.may_send:  # T25.6, T27.5
             if n.records is not None:
-                record_home(n.records, tube)  # T22.5
+                record_leader(n.records, tube)  # T22.5
             tell_followers(n, t, tube)
 
 

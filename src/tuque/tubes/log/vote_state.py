@@ -39,7 +39,7 @@ def best_copy(tube: Tube) -> tuple[i64, i64]:
     return tube.whole_epoch, tube.whole_seq
 
 
-def record_stand(records: Records, tube: Tube) -> None:
+def record_vote(records: Records, tube: Tube) -> None:
     """Record the last vote about the tube, and its newest whole copy (T22.4)."""
     seat = seat_of(tube)
     node = seat.voted_node if seat.voted_epoch > 0 else tube.home
@@ -79,16 +79,16 @@ def record_marks(records: Records, b: VoterState) -> None:
 
 def tell_votes(t: Tubes, records: Records) -> None:
     """[T22] Record voters and stands in a snapshot, after the leaders (T22.4)."""
-    voters = t.ballots.voters
+    voters = t.voter_state.voters
     if voters is not None:
-        record_voters(records, t.ballots, voters)
-    if t.ballots.next is not None:
-        record_next(records, t.ballots.next)
-    if t.ballots.mark_next > 0 or len(t.ballots.marks) > 0:
-        record_marks(records, t.ballots)
+        record_voters(records, t.voter_state, voters)
+    if t.voter_state.next is not None:
+        record_next(records, t.voter_state.next)
+    if t.voter_state.mark_next > 0 or len(t.voter_state.marks) > 0:
+        record_marks(records, t.voter_state)
     for tube in t.by_name.values():
         if tube.seat is not None or (voters is not None and not tube.is_complete):
-            record_stand(records, tube)
+            record_vote(records, tube)
 
 
 @final
@@ -133,8 +133,8 @@ class VoteLog:
     def restore_voters(self, t: Tubes) -> None:
         """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
         if self.voters is not None:
-            t.ballots.voters = self.voters
-            b = t.ballots
+            t.voter_state.voters = self.voters
+            b = t.voter_state
             b.take_right(self.right)
             b.disk = self.disk
             b.next = self.next
@@ -161,5 +161,5 @@ class VoteLog:
 def shortest_ms(n: Node, t: Tubes) -> i64:
     """[T25] The shortest timeout of a voter that this node knows, at first its own (T25.1)."""
     own: i64 = n.limits.lease_timeout_ms
-    known: i64 = t.ballots.shortest_ms
+    known: i64 = t.voter_state.shortest_ms
     return min(own, known) if known > 0 else own

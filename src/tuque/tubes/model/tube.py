@@ -280,7 +280,7 @@ class Tube(Queue):
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # the epoch of `seq`
         self.is_complete = True  # all tasks are here
-        self.is_kept = True  # this node has a copy, or gets one (T18.1)
+        self.is_replica = True  # this node has a copy, or gets one (T18.1)
         self.led_epoch: i64 = 0  # in which its leader said that it runs
         self.whole_epoch: i64 = 0  # what was complete here before `is_complete` ended (T26.3)
         self.whole_seq: i64 = 0

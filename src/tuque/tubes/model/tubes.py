@@ -196,7 +196,7 @@ class Tubes(Policy):
         self.must_look = False  # leadership must be checked
         self.look_ms: i64 = FAR  # next check, at the latest
         self.later: list[tuple[int, HomeMessage]] = []  # received while loading, with the sender
-        self.ballots = VoterState()
+        self.voter_state = VoterState()
         self.creating: list[HomeDone] = []  # tubes that wait for a majority (T27.8)
         self.scratch = Records()  # for messages to followers
 

@@ -29,7 +29,7 @@ from tuque.tubes.log.leader import (
     refusal_of,
 )
 from tuque.tubes.log.receive import tell_served
-from tuque.tubes.log.send import record_home
+from tuque.tubes.log.send import record_leader
 from tuque.tubes.model import options
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
 from tuque.tubes.model.errors import TubeError, shown
@@ -93,7 +93,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.maker = n.node_id
     tube.made_ns = n.now_ms * 1_000_000 + tube.number
     set_copies(n, t, tube, o)
-    b = t.ballots
+    b = t.voter_state
     if b.leads(tube):
         tube.lease_ms = 0  # T27.8
         b.moved.append(tube)
@@ -101,7 +101,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     enter_tube(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
-        record_home(n.records, tube)
+        record_leader(n.records, tube)
         if t.token >= t.token_reserved:
             reserve_tokens(n, t)  # T5.1: no take must wait for it
     if n.others != 0:
@@ -124,13 +124,13 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
         raise TubeError(why.EXISTS, (name,))
     if len(t.by_name) >= n.limits.tubes_max:
         raise TubeError(why.TUBES_MAX, (len(t.by_name), n.limits.tubes_max))  # T2.7
-    check_failover(n, t.ballots, name, o)
+    check_failover(n, t.voter_state, name, o)
     return factory
 
 
 def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
     """[T18] Raise TubeError for SYNC and FAILOVER that cannot be (T18.5, T23.5)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     nodes = 1 + count_of(others_of(n))
     if voters is not None and o.failover != NO and not o.temporary:
         nodes = len(voters.rights)  # T18.1
@@ -139,7 +139,7 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
         raise TubeError(why.BAD_SYNC, (nodes,))
     if o.temporary and (o.sync > 1 or o.sync == MAJORITY):
         raise TubeError(why.TEMPORARY_SYNC)
-    if o.failover == YES and (o.temporary or t.ballots.in_force() is None):
+    if o.failover == YES and (o.temporary or t.voter_state.in_force() is None):
         raise TubeError(why.NO_VOTERS)
 
 
@@ -157,7 +157,7 @@ def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
 
 def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     """[T23] Which nodes must have a change, and whether votes choose the leader (T23.5)."""
-    voters = t.ballots.in_force()
+    voters = t.voter_state.in_force()
     may_fail_over = voters is not None and not o.temporary
     if voters is None and not o.temporary and o.failover != NO and count_of(others_of(n)) >= 2:
         t.notes.append(NO_FAILOVER % shown(tube.name))

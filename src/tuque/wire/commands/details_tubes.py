@@ -168,10 +168,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   `-ERR this server has no callback named '<name>'`. It is called with tube, event, task id, state
   and body, in its own thread, in the order of the changes. Exceptions are logged. While 10,000
   notices wait, further ones are lost, which is logged.
-- T18.9 n of SYNC is 1 to the number of nodes; `majority` is that of the voters (T23.1), also when
-  the list changes, without a list that of all nodes. The default is `majority` where a list is in
-  force, unless the tube is temporary or has `FAILOVER no`; else 1. A temporary tube with another
-  one: `-ERR a temporary tube has no copies: SYNC must be 1`.
+- T18.9 n of SYNC is 1 to the number of nodes with copies (T18.1); `majority` is that of the
+  voters (T23.1), also when the list changes, without a list that of all nodes. The default is
+  `majority` where a list is in force, unless the tube is temporary or has `FAILOVER no`; else 1.
+  A temporary tube with another one: `-ERR a temporary tube has no copies: SYNC must be 1`.
 - T23.6 `FAILOVER yes` needs a list in force, and no TEMPORARY; it is the default where that holds
   and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
   answered. `tuque tubes` names the tubes that do not fail over.
@@ -304,8 +304,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     b"TUBE HOME": """
 - T15.10 HOME replies with tube, `home`, address (host:port of the leader), epoch, state, sync,
   changes (number of the last one, T18.2), conflict, and copies: id, address, lag (T18.4) and
-  completeness (1 or 0) of replicas, on the leader for each other node, elsewhere for this node. A
-  temporary tube has none.
+  completeness (1 or 0) of replicas, on the leader for each other node that has or gets one,
+  elsewhere for this node. A temporary tube has none.
   - `node` is a node id, the first characters of it, or host:port. An unknown node:
     `-ERR no node '<node>': name one by its id, the first characters of it, or host:port`. Several
     nodes that begin so: `-ERR several nodes match <node>`.
@@ -314,7 +314,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   leader is named: `+OK`.
   - A node may not lead the tube if it is read-only or leaves, or follows another tube of that
     name (T17.5): it would never accept this one. Nor may a node whose journal cannot be written
-    now (K4.5), with an error at once, also during a switchover, which then ends.
+    now (K4.5), with an error at once, also during a switchover, which then ends. A tube led by
+    votes moves to voters only: `-ERR tube '<name>': node <id> does not vote, so it cannot lead:
+    CLUSTER VOTERS ADD <id> first`.
   - Nor may a node that could deliver no task of the tube, since its type is missing there (T14.5)
     or its driver failed (T3.8). Before anything ends the node itself is asked with TUBE-CLAIM,
     and the error has what to do there.
