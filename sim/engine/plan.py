@@ -39,6 +39,8 @@ class Plan(msgspec.Struct):
     sealed: bool = False  # the nodes have a secret
     failover: bool = False  # votes choose the leaders of tubes
     asks_all: bool = False  # `failover-disks ask`
+    voters: int = 3  # `tube-voters`
+    silent_ms: int = 600_000  # after so long a voter is replaced
     delay_us: int = 300  # of the network, median
     client_delay_us: int = 200
     cpu_us: int = 50

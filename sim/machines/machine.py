@@ -46,6 +46,8 @@ class Settings:
         self.sealed = plan.sealed
         self.failover = plan.failover
         self.asks_all = plan.asks_all
+        self.voters = plan.voters
+        self.silent_ms = plan.silent_ms
 
 
 class Machine:

@@ -135,8 +135,11 @@ class Shell:
         take_identity(self.s, SimIdentity(machine, cfg))
         apply_settings(self.s)
         if machine.settings.failover:
-            tubes_of(self.n).voter_state.is_on = True
-            tubes_of(self.n).voter_state.asks_all = machine.settings.asks_all
+            votes = tubes_of(self.n).voter_state
+            votes.is_on = True
+            votes.asks_all = machine.settings.asks_all
+            votes.wanted = machine.settings.voters
+            votes.silent_ms = machine.settings.silent_ms
         self.pump: Pump = Pump(self.s)
         self.clients = self.new_clients()
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)

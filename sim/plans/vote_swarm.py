@@ -35,6 +35,7 @@ def draw_votes(seed: int) -> Plan:
         draw_fault(plan, c)
     draw_leavers(plan, seed)
     draw_lease(plan, seed)
+    draw_voters(plan, seed)
     plan.is_faultless = False
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
@@ -72,6 +73,13 @@ def draw_lease(plan: Plan, seed: int) -> None:
     if c.random() < 0.5:
         plan.lease_ms = plan.node_timeout_ms
         plan.node_timeout_ms *= c.choice([3, 7])
+
+
+def draw_voters(plan: Plan, seed: int) -> None:
+    """In larger clusters three nodes vote, or all; silent voters are replaced, or not in time."""
+    c = Random(f"voters {seed}")  # other plans stay as they were
+    plan.voters = c.choice([3, plan.nodes])
+    plan.silent_ms = c.choice([plan.silent_ms, 2 * plan.node_timeout_ms])
 
 
 def draw_fault(plan: Plan, c: Random) -> None:

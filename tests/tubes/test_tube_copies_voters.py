@@ -8,7 +8,6 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.node.peers import say
 from tuque.server.replies.errors import text_of
-from tuque.tubes.election.membership import SILENT_MS
 from tuque.tubes.election.voters import voters_message
 from tuque.tubes.log.leader import lag_of
 from tuque.tubes.model.errors import TubeError
@@ -57,9 +56,11 @@ def followers_of(world: VotesWorld) -> list[int]:
 
 
 def be_silent_for_long(world: VotesWorld) -> None:
-    """Voters that do not answer are silent since ten minutes before now."""
+    """A voter that does not answer for two timeouts counts as silent for ten minutes."""
     for n in world.cores:
-        tubes_of(n).voter_state.since_ms = n.now_ms - SILENT_MS
+        b = tubes_of(n).voter_state
+        assert b.silent_ms == 600_000
+        b.silent_ms = 2 * TIMEOUT_MS
 
 
 def test_only_voters_have_copies() -> None:

@@ -53,7 +53,6 @@ from tuque.tubes.model.voter_state import (
     voters_in,
 )
 
-SILENT_MS: Final = 600_000  # a voter silent for so long is replaced (T28.4)
 WAITS: Final = 2  # timeouts that a change may take
 LAME: Final = 2  # timeouts after which a voter that may not vote is replaced
 
@@ -245,12 +244,13 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
 
 def silent_voter(n: Node, t: Tubes, voters: Voters) -> bytes:
     """[T28] A voter that answers no heartbeat for ten minutes (T28.4); empty: there is none."""
+    b = t.voter_state
     for node_id in voters.rights:
-        answered_ms = t.voter_state.since_ms
+        answered_ms = b.since_ms
         slot = n.slot_of.get(node_id)
         if slot is not None:
             answered_ms = max(answered_ms, answered_ms_of(n, slot))
-        if slot != OWN and n.now_ms >= answered_ms + SILENT_MS:
+        if slot != OWN and n.now_ms >= answered_ms + b.silent_ms:
             return node_id
     return b""
 

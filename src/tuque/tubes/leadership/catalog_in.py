@@ -204,12 +204,12 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         else:
             announce_to(n, t, slot, tube)
     if by_leader:
-        on_told_leader(n, t, tube, at)
+        on_leader_news(n, t, tube, at)
     if by_leader or not tube.is_asking:
         ask_copies(n, t, tube)
 
 
-def on_told_leader(n: Node, t: Tubes, tube: Tube, at: TubeAt) -> None:
+def on_leader_news(n: Node, t: Tubes, tube: Tube, at: TubeAt) -> None:
     """The leader itself sent the entry."""
     was = tube.overtaken
     tube.overtaken = None

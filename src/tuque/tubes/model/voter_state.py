@@ -56,6 +56,7 @@ FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much
 FORCE_EPOCHS: Final = 48  # bits of the epochs between two lists that were made by force (T28.8)
 FORCE_ELECTIONS: Final = 20  # of these, the lowest bits: elections count them up
 VOTERS_LEAST: Final = 3  # in a first list (T23.2)
+SILENT_MS: Final = 600_000  # a restart or a short cut moves no copies
 
 
 @final
@@ -188,6 +189,7 @@ class VoterState:
         self.whole: i64 = 0  # of them, those that have all of every tube
         self.wanted: i64 = VOTERS_LEAST  # as many vote by themselves: `tube-voters` (T28.4)
         self.guest = b""  # the node that this one invited last
+        self.silent_ms: i64 = SILENT_MS  # after so long a voter is replaced (T28.4)
         self.since_ms: i64 = 0  # voters are silent since then at the earliest
         self.keeps_until_ms: i64 = 0  # this node has copies without a vote until then (T18.1)
         self.must_sort = False  # which tubes it has copies of is to be looked at again
