@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sim.tube_judges.disk import Ident, as_loaded, ident_of, tubes_on
 from sim.tube_judges.facts import Facts, Line, State
 from tuque.core.model.task import DONE, MAX_MS, TAKEN
+from tuque.tubes.log.leader import has_lease
 from tuque.tubes.model.tube import INIT, RUNNING
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def would_do(m: Machine, facts: Facts, line: Line) -> bool:
         return False
     if not is_up(tube) or facts.lines.get(ident_of(tube)) is not line:
         return False
-    return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= min(t.lease_ms, tube.lease_ms)
+    return has_lease(max(shell.clock.now_ms(), int(shell.n.now_ms)), t, tube)
 
 
 def excuse_of(m: Machine, line: Line) -> str:

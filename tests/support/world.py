@@ -38,6 +38,7 @@ from tuque.server.journal.committer import Committer
 from tuque.server.log.log import say_all_again
 from tuque.server.loop.pump import Pump
 from tuque.server.state.server import Server
+from tuque.tubes.log.leader import has_lease
 from tuque.tubes.model.tube import RUNNING
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
@@ -651,7 +652,7 @@ class World:
             known = t.by_name.get(name)
             if known is None or known.state != RUNNING:
                 continue
-            if self.now_ms <= min(t.lease_ms, known.lease_ms):
+            if has_lease(self.now_ms, t, known):
                 found.append(i)
         assert len(found) < 2, f"{name!r} runs at {found}"
         return found[0] if found else None

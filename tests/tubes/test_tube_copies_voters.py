@@ -85,6 +85,19 @@ def test_the_next_leader_is_a_voter() -> None:
     assert len(world.picture(3)) + len(world.picture(4)) == 0
 
 
+def test_a_leader_that_reaches_few_nodes() -> None:
+    """T25.2 Other nodes do not matter."""
+    world = world_of()
+    for i in (2, 3, 4):
+        world.end(i)
+    assert world.watch(4 * TIMEOUT_MS) == [0], "a majority of the voters is here"
+    world.put(0)
+    world.pass_ms(500)
+    assert world.answered(0) == world.tube(0).seq
+    world.end(1)
+    assert world.watch(4 * TIMEOUT_MS) == []
+
+
 def test_a_voter_that_goes_is_replaced() -> None:
     """T28.4 While it has fewer than `tube-voters`, a node with `tube-failover yes` that uses the
     list and does not leave is invited (VOTERS): it gets replicas

@@ -48,7 +48,7 @@ from tuque.tubes.entries.group import (
     is_of_group,
 )
 from tuque.tubes.entries.keys import opened
-from tuque.tubes.log.leader import needs_copies
+from tuque.tubes.log.leader import has_lease, needs_copies
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
@@ -181,7 +181,7 @@ def next_member(n: Node, t: Tubes) -> Task | None:
             forget(n, t, id)
             continue
         tube = t.by_name[task.queue]
-        if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+        if tube.state != RUNNING or not has_lease(n.now_ms, t, tube):
             forget(n, t, id)
             continue  # its timer comes again
         return task

@@ -27,7 +27,7 @@ from tuque.tubes.entries.schedule import (
     Step,
     same_words,
 )
-from tuque.tubes.log.leader import copies_needed, needs_copies, synced
+from tuque.tubes.log.leader import copies_needed, has_lease, needs_copies, synced
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec
@@ -147,7 +147,7 @@ def next_due(n: Node, t: Tubes) -> Task | None:
         if not isinstance(task, Task) or not isinstance(task.entry, ScheduleEntry):
             continue
         tube = t.by_name[task.queue]
-        if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+        if tube.state != RUNNING or not has_lease(n.now_ms, t, tube):
             continue  # its timer comes again
         driver = tube.driver
         assert isinstance(driver, Tasks)

@@ -61,7 +61,7 @@ from tuque.tubes.log.catalog import (
     tell_nodes,
     told,
 )
-from tuque.tubes.log.leader import is_alone, knows_enough, may_vote_about, renew_lease
+from tuque.tubes.log.leader import has_lease, is_alone, knows_enough, may_vote_about, renew_lease
 from tuque.tubes.log.receive import drop_left, on_copy
 from tuque.tubes.log.send import on_got
 from tuque.tubes.model.errors import TubeError
@@ -337,12 +337,12 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
             later(t, n.now_ms)
             return
         later(t, n.now_ms + AGAIN_MS)
-    may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
+    may_run = not t.is_read_only and has_lease(n.now_ms, t, tube) and not tube.is_unsure
     if n.is_double:
         may_run = False  # K1.3
     by_vote = t.voter_state.leads(tube)
-    if by_vote and (not tube.is_won or n.now_ms > tube.lease_ms):
-        may_run = False  # T25.2, T27.5
+    if by_vote and not tube.is_won:
+        may_run = False  # T27.5
     if tube.state == RUNNING or tube.state == ENDING:
         if not may_run or tube.state == ENDING:
             wait_here(n, t, tube)  # T19.3
@@ -367,7 +367,7 @@ def lacks_vote(n: Node, t: Tubes, tube: Tube) -> bool:
     if may_vote_about(n, t, tube, n.node_id):
         return False
     later(t, n.now_ms + AGAIN_MS)
-    return tube.state == RUNNING and n.now_ms <= tube.lease_ms and n.now_ms >= tube.rests_ms
+    return tube.state == RUNNING and has_lease(n.now_ms, t, tube) and n.now_ms >= tube.rests_ms
 
 
 def later(t: Tubes, at_ms: i64) -> None:
@@ -397,7 +397,7 @@ def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
             follower = tube.followers.get(slot)
             if follower is None or not follower.is_stopped:
                 serving |= 1 << slot
-    best: i64 = 0
+    best: list[int] = []
     least: i64 = FAR
     for slot in slots_of(serving if serving != 0 else able):
         if tube.is_temporary:
@@ -407,5 +407,7 @@ def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
             lag = tube.seq - follower.got
             if lag < least:
                 least = lag
-                best = slot
-    return best
+                best = []
+            if lag == least:
+                best.append(slot)
+    return best[tube.number % len(best)] if len(best) > 0 else 0  # one does not get all tubes

@@ -39,7 +39,7 @@ from tuque.tubes.leadership.create import (
 )
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import has_heard_since, may_vote_about, needs_home, others_of
+from tuque.tubes.log.leader import has_heard_since, has_lease, may_vote_about, needs_home, others_of
 from tuque.tubes.log.send import ask_surely, mark_changed
 from tuque.tubes.log.vote_state import seat_of, shortest_ms
 from tuque.tubes.model.driver_guard import why_stopped
@@ -217,7 +217,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     elif move.until_ms <= n.now_ms:
         late = TubeError(why.MOVE_SLOW, (tube.name, move.limit_ms // 1000))
         give_up(n, t, tube, move, TubeError(why.OWN_JOURNAL) if journal_fails(n, 0) else late)
-    elif n.now_ms > min(t.lease_ms, tube.lease_ms) or tube.is_unsure:
+    elif not has_lease(n.now_ms, t, tube) or tube.is_unsure:
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
         give(n, t, tube, move)

@@ -26,15 +26,20 @@ from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import Voters, VoterState
 
 
+def has_lease(now_ms: i64, t: Tubes, tube: Tube) -> bool:
+    """[T19] Whether enough nodes confirm that this one leads: voters (T25.2), or all (T19.3)."""
+    return now_ms <= tube.lease_ms and (tube.fails_over or now_ms <= t.lease_ms)
+
+
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
     """[T17] Raise TubeError unless the tube is RUNNING here (T17.3, T19.2)."""
-    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+    if tube.state != RUNNING or not has_lease(n.now_ms, t, tube):
         raise refusal_of(n, t, tube)
 
 
 def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
     """[T18] Like `needs_home`, for a change that `sync` nodes must have (T18.5)."""
-    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+    if tube.state != RUNNING or not has_lease(n.now_ms, t, tube):
         raise refusal_of(n, t, tube)
     if tube.sync > 1 or tube.by_majority:
         others = copies_needed(n, t, tube) - 1
@@ -67,7 +72,7 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
         return TubeError(why.NODE_READ_ONLY)
     if tube.is_unsure:
         return TubeError(why.STOOD, (tube.name, n.stood_ms, tube.name, n.node_id))
-    if n.now_ms > t.lease_ms:
+    if n.now_ms > t.lease_ms and not tube.fails_over:
         reached, total = reach_of(n, t)
         return TubeError(why.NO_QUORUM, (tube.name, reached, total))
     is_led = tube.state == RUNNING or (tube.state == WAITING and t.voter_state.leads(tube))

@@ -425,8 +425,7 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   what was changed after the last disk epoch is not noticed.
 - T28.8 FORCE node ... makes a list of these nodes at once: it is the operator's word that all
   other voters are dead, and the only way past a lost majority. What only the dead nodes had is
-  lost. It runs on one of them, which must reach the others. FORGET the dead nodes next: a leader
-  must reach half of all nodes, too (T25.2).
+  lost. It runs on one of them, which must reach the others. FORGET the dead nodes next.
   - It is refused while a majority of the voters is here: reached by the node, with their right;
     those without their right do not count as here. It names all voters that are here.
   - Each named node is linked, uses the list, and has sent the id of its disk (T28.5).
