@@ -38,7 +38,7 @@ def test_a_tube_that_could_not_fail_over(options: dict[str, object], votes: str)
     asked = (("ALONE",), ("FAILOVER", "no"), ("TEMPORARY",), ("ALONE", "SYNC", 2), ("IMPLICIT",))
     for number, words in enumerate(asked):
         assert created(world, *words, name=f"t{number}") == "OK"
-        assert not world.node(0).tubes.by_name[b"t%d" % number].fails_over
+        assert not world.node(0).tubes.by_name[b"t%d" % number].led_by_votes
     assert created(world, "IFNOTEXISTS", name="t0") == "OK"  # it is there
     assert created(world, "IFNOTEXISTS", name="t0", at=1).startswith("TUBEHOME")
 
@@ -61,7 +61,7 @@ def test_a_list_that_is_on_its_way() -> None:
     world.stick()
     world.pass_ms(1_000)
     assert created(world) == "OK"
-    assert world.tube(0).fails_over
+    assert world.tube(0).led_by_votes
 
 
 def test_a_list_that_may_never_come() -> None:
@@ -71,4 +71,4 @@ def test_a_list_that_may_never_come() -> None:
     assert not any(world.in_force(i) for i in range(4))
     assert created(world).startswith("NOQUORUM")
     assert created(world, "ALONE") == "OK"
-    assert not world.tube(0).fails_over
+    assert not world.tube(0).led_by_votes

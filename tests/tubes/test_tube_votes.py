@@ -147,7 +147,7 @@ def test_every_node_goes_by_the_list() -> None:
     assert voters is not None and len(voters.rights) == 3
     assert world.t(3).voter_state.right == 0
     tube = world.make(3)
-    assert tube.fails_over
+    assert tube.led_by_votes
     world.put(3)
     world.pass_ms(3 * TIMEOUT_MS)
     (home,) = world.runs_at()
@@ -167,7 +167,7 @@ def test_what_a_new_tube_is() -> None:
     """T23.6 it is the default where that holds and SYNC is a majority or more."""
     world = VotesWorld(5, makes=False, old=2)
     before = world.make(0, name=b"before")
-    assert (before.fails_over, before.by_majority, before.sync) == (False, False, 1)
+    assert (before.led_by_votes, before.by_majority, before.sync) == (False, False, 1)
     with pytest.raises(TubeError):
         world.make(0, name=b"no list", failover=YES_WORD)
     world.lab.editor = None
@@ -180,21 +180,21 @@ def test_what_a_new_tube_is() -> None:
     ):
         o = {"sync": sync, "failover": failover}
         tube = world.make(1, name=b"t%d" % i, **{k: v for k, v in o.items() if v != -9})
-        found[i] = (tube.fails_over, int(copies_needed(world.nodes[1].core, world.t(1), tube)))
+        found[i] = (tube.led_by_votes, int(copies_needed(world.nodes[1].core, world.t(1), tube)))
     assert found == {
         0: (True, 3), 1: (False, 2), 2: (True, 3), 3: (True, 4), 4: (False, 3), 5: (False, 1),
         6: (True, 2),
     }  # fmt: skip
-    assert not world.make(1, name=b"passing", temporary=True).fails_over
+    assert not world.make(1, name=b"passing", temporary=True).led_by_votes
     world.settle()
     for i in (0, 1):
         world.restart(i)
         world.rejoin(i)
     world.pass_ms(500)
     for i in range(5):
-        by_vote = {name for name, tube in world.t(i).by_name.items() if tube.fails_over}
+        by_vote = {name for name, tube in world.t(i).by_name.items() if tube.led_by_votes}
         assert by_vote == {b"t0", b"t2", b"t3", b"t6"}
-    assert not world.tube(0, b"before").fails_over
+    assert not world.tube(0, b"before").led_by_votes
     assert {name for name, tube in world.t(0).by_name.items() if tube.by_majority} == {
         b"t0", b"t2", b"t3", b"t4",
     }  # fmt: skip

@@ -41,7 +41,7 @@ from tuque.clusterview.health import (
     as_fields,
     ask,
     failing,
-    fails_over,
+    led_by_votes,
     homeless,
     info_of,
     known_nodes,
@@ -236,7 +236,7 @@ def status(node: NodeOptions, as_json: bool) -> None:
     """
     with node_asked(node) as link:
         rows = rows_of(link)
-        lost = homeless(rows, fails_over(link, rows))
+        lost = homeless(rows, led_by_votes(link, rows))
     voters, can_vote = votes_of(rows)
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))

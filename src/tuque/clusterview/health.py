@@ -269,7 +269,7 @@ def leading(count: int) -> str:
     return f"; {tubes} none either: `tuque tubes home TUBE NODE` moves one to a node with room"
 
 
-def fails_over(link: Link, rows: list[Row]) -> dict[str, bool]:
+def led_by_votes(link: Link, rows: list[Row]) -> dict[str, bool]:
     """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
     names = sorted({name for row in rows for name in row.homeless})
     found: dict[str, bool] = {}

@@ -416,7 +416,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "copies": len(tube.copies),
         "conflict": tube.conflict,
         "stopped": why_stopped(tube.type, tube.driver),
-        "failover": int(tube.fails_over),
+        "failover": int(tube.led_by_votes),
         "implicit": int(tube.is_implicit),
     }
 

@@ -109,7 +109,7 @@ def forget_copies(n: Node, t: Tubes) -> None:
     )
     lose_right(n, t)
     for tube in t.by_name.values():
-        if not tube.fails_over:
+        if not tube.led_by_votes:
             continue
         tube.is_complete = False
         tube.copy_epoch = 0

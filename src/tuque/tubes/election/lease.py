@@ -148,7 +148,7 @@ def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
 def has_all(t: Tubes) -> bool:
     """Whether this node has all of every tube that is led by votes."""
     for tube in t.by_name.values():
-        if tube.fails_over and not tube.is_complete and not tube.is_others:
+        if tube.led_by_votes and not tube.is_complete and not tube.is_others:
             return False
     return True
 

@@ -78,7 +78,7 @@ def unsettled(t: Tubes, voters: Voters) -> list[bytes]:
     return [
         tube.name
         for tube in t.by_name.values()
-        if tube.fails_over and not tube.is_others and not is_settled(voters, tube)
+        if tube.led_by_votes and not tube.is_others and not is_settled(voters, tube)
     ]
 
 

@@ -398,7 +398,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.next_number = at.next_number
     tube.reserved = at.next_number
     tube.sync = at.sync
-    tube.fails_over = at.flags & FAILS_OVER != 0
+    tube.led_by_votes = at.flags & FAILS_OVER != 0
     tube.by_majority = at.flags & BY_MAJORITY != 0
     tube.is_others = t.voter_state.is_of_others(at.home)
     tube.is_confirmed = at.flags & IS_CONFIRMED != 0

@@ -123,7 +123,7 @@ class HomeLog:
             tube.copy_epoch = r.copy_epoch
             tube.told_seq = r.told_seq
             tube.sync = r.sync
-            tube.fails_over = r.flags & BY_VOTE != 0
+            tube.led_by_votes = r.flags & BY_VOTE != 0
             tube.by_majority = r.flags & MAJORITY != 0
             tube.is_others = r.flags & OTHERS != 0
             tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id

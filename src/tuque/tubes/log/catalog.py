@@ -41,7 +41,7 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
         flags |= IS_TEMPORARY
     if tube.is_mine and tube.state == RUNNING:
         flags |= IS_RUNNING
-    if tube.fails_over:
+    if tube.led_by_votes:
         flags |= FAILS_OVER
     if tube.by_majority:
         flags |= BY_MAJORITY

@@ -28,7 +28,7 @@ from tuque.tubes.model.voter_state import Voters, VoterState
 
 def has_lease(now_ms: i64, t: Tubes, tube: Tube) -> bool:
     """[T19] Whether enough nodes confirm that this one leads: voters (T25.2), or all (T19.3)."""
-    return now_ms <= tube.lease_ms and (tube.fails_over or now_ms <= t.lease_ms)
+    return now_ms <= tube.lease_ms and (tube.led_by_votes or now_ms <= t.lease_ms)
 
 
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
@@ -72,7 +72,7 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
         return TubeError(why.NODE_READ_ONLY)
     if tube.is_unsure:
         return TubeError(why.STOOD, (tube.name, n.stood_ms, tube.name, n.node_id))
-    if n.now_ms > t.lease_ms and not tube.fails_over:
+    if n.now_ms > t.lease_ms and not tube.led_by_votes:
         reached, total = reach_of(n, t)
         return TubeError(why.NO_QUORUM, (tube.name, reached, total))
     is_led = tube.state == RUNNING or (tube.state == WAITING and t.voter_state.leads(tube))

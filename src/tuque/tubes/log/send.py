@@ -145,7 +145,7 @@ def record_leader(records: Records, tube: Tube) -> None:
         r.flags |= COMPLETE
     if tube.is_owed:
         r.flags |= OWED
-    if tube.fails_over:
+    if tube.led_by_votes:
         r.flags |= BY_VOTE
     if tube.by_majority:
         r.flags |= MAJORITY

@@ -242,7 +242,7 @@ class Tube(Queue):
         self.made_ns: i64 = 0
         self.sync: i64 = 1  # nodes that must have a change before its reply
         self.by_majority = False  # so must a majority of the voters (T18.5)
-        self.fails_over = False  # votes choose its leader (T23.5)
+        self.led_by_votes = False  # votes choose its leader (T23.5)
         self.is_others = False  # votes by another list than the one here (T23.4)
         self.is_confirmed = False  # its leader has had a lease by votes, as far as known (T17.5)
         self.conflict = b""  # leader of another tube of this name

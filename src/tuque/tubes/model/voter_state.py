@@ -268,4 +268,4 @@ class VoterState:
 
     def leads(self, tube: Tube) -> bool:
         """[T23] Whether the tube is led by votes, also where no list is known (T23.5)."""
-        return tube.fails_over
+        return tube.led_by_votes

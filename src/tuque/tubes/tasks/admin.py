@@ -165,8 +165,8 @@ def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     is_said = o.sync > 0
     tube.sync = o.sync if is_said else 1
     is_enough = o.sync >= majority if is_said else o.sync == MAJORITY or o.failover != NO
-    tube.fails_over = may_fail_over and (o.failover == YES or (is_enough and o.failover != NO))
-    tube.by_majority = o.sync == MAJORITY or (tube.fails_over and is_enough)
+    tube.led_by_votes = may_fail_over and (o.failover == YES or (is_enough and o.failover != NO))
+    tube.by_majority = o.sync == MAJORITY or (tube.led_by_votes and is_enough)
 
 
 def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
