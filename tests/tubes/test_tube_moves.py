@@ -24,7 +24,9 @@ from tuque.tubes.tasks.sessions import identify
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:
-    """T19.3 A leader without votes (T23.5) is WAITING while it reaches fewer than half of all nodes"""
+    """T19.3 A leader without votes (T23.5) is WAITING while it reaches fewer than half of all
+    nodes
+    """
     world = TubesWorld(3)
     world.make(0)
     world.put(0)
