@@ -7,6 +7,8 @@ judge.py. A flaw is a rule that is broken.
 
 from __future__ import annotations
 
+from typing import Final
+
 from spec.model.leases import (
     Cluster,
     answer,
@@ -37,6 +39,8 @@ from spec.model.state import (
     VoterList,
     Word,
 )
+
+WANTED: Final = 3  # as many voters a list gets by itself (T28.4)
 
 
 def pulse(w: Cluster, x: Node) -> None:
@@ -163,7 +167,10 @@ def on_word(w: Cluster, x: Node, m: Pulse, word: Word) -> None:
         hear_step_down(w, copy, view, src, word)
     if view.role == LEADS:
         hear_vote(w, x, view, src, word)
-    take_copy(x, copy, view, word)
+    if takes_copies(x, copy):
+        take_copy(x, copy, view, word)
+    elif word.is_led and (word.led, src) == (copy.led, copy.leader):
+        leave_copy(x, copy, view)
     has_led = view.role == LEADS or (copy.leader == x.id and copy.copy == copy.led)
     is_sure = not m.asking or w.flaw == "asker_confirms"
     has_right = m.right == x.disk.list.voters.get(src, 0)  # T28.5
@@ -233,6 +240,22 @@ def take_copy(x: Node, copy: Copy, view: View, word: Word) -> None:
         return
     if (word.led, len(word.log)) > copy.newest():
         copy.log, copy.copy = word.log, word.led
+        write(x)
+
+
+def takes_copies(x: Node, copy: Copy) -> bool:
+    """[T18] Whether this node has a copy, or gets one (T18.1).
+
+    Where the list can grow, all nodes do.
+    """
+    voters = x.disk.list
+    return x.id in voters.voters or len(voters.voters) < WANTED or copy.family != voters.family
+
+
+def leave_copy(x: Node, copy: Copy, view: View) -> None:
+    """[T18] A node without a vote drops its copy when the leader runs (T18.1)."""
+    if view.role == NONE and copy.copy > 0:
+        copy.log, copy.copy = (), 0
         write(x)
 
 
