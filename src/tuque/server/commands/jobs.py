@@ -332,7 +332,7 @@ def put_run(s: Server, c: Client, job: Job) -> None:
         return
     if c.begins_as != c.worker:  # it has a name of its own
         s.workers.note(s.n, c.begins_as, [job.id])
-    c.out.append(s.tokens.token(life.run).field)
+    c.out.append(s.tokens.token(life.run).field_of())
 
 
 def put_meta(s: Server, c: Client, job: Job, work: Life | None, with_counters: bool) -> None:

@@ -24,7 +24,8 @@ KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten
 WORDS_MAX: Final = 10  # of such options
 
 TOKENS_MAX: Final = 1_000  # remembered at once
-START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
+START_REPLY: Final = b"*6\r\n$%s\r\n%s\r\n%s"
+START_NUMBERS: Final = b":%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 
 @final
@@ -94,8 +95,9 @@ def name_of(args: list[bytes]) -> bytes:
 
 # ---- Run tokens as clients see them, kept while they are useful (SPEC W1.2)
 #
-# A worker's first runs of all its jobs have the same token: most replies to START, and most words
-# of DONE, come from here.
+# A worker's first runs of all its jobs in queues have the same token: most replies to START, and
+# most words of DONE, come from here. In a tube each take has its own token, and then the numbers
+# after it in the reply are mostly those of the reply before.
 
 
 @final
@@ -105,12 +107,16 @@ class Token:
     def __init__(self, run: i64) -> None:
         self.run = run
         self.text = run_text(run)
-        size = decimal(len(self.text))
-        self.field = b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (size, self.text)  # W17.2
+        self.field = b""
         self.reply = b""
-        self.terms = NO_TERMS  # of the job in that reply, as the others here
-        self.starts: i64 = 0
-        self.retry_s: i64 = 0
+        self.numbers = b""  # of the run in that reply
+
+    def field_of(self) -> bytes:
+        """[W17] The field `run` of a delivered job, with its name (W17.2)."""
+        if len(self.field) == 0:
+            size = decimal(len(self.text))
+            self.field = b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (size, self.text)
+        return self.field
 
 
 @final
@@ -121,6 +127,11 @@ class Tokens:
         self.by_run: dict[int, Token] = {}
         self.by_text: dict[bytes, Token] = {}
         self.last = Token(0)
+        self.numbers = b""  # of the run in the last reply to START; and what they are made of:
+        self.terms = NO_TERMS
+        self.attempt: i64 = 0
+        self.starts: i64 = 0
+        self.retry_s: i64 = 0
 
     def token(self, run: i64) -> Token:
         """The token of a run."""
@@ -149,23 +160,30 @@ class Tokens:
         self.last = token
         return token.run
 
-    def start_reply(self, life: Life, retry_s: i64) -> bytes:
+    def start_reply(self, work: Life, retry_s: i64) -> bytes:
         """[W2] The reply to the START that began this run, or gave it again (W2.6)."""
-        token = self.token(life.run)
-        terms = life.terms
-        if len(token.reply) > 0 and token.terms is terms:
-            if token.starts == life.starts and token.retry_s == retry_s:
-                return token.reply
-        token.terms = terms
-        token.starts = life.starts
-        token.retry_s = retry_s
-        token.reply = START_REPLY % (
-            len(token.text),
-            token.text,
-            attempt_of(life.run),
-            terms.attempts,
-            life.starts,
-            retry_s * 1000,
-            terms.limit_ms,
-        )
+        token = self.token(work.run)
+        numbers = self.numbers_of(work, retry_s)
+        if token.numbers is not numbers:
+            token.numbers = numbers
+            token.reply = START_REPLY % (decimal(len(token.text)), token.text, numbers)
         return token.reply
+
+    def numbers_of(self, work: Life, retry_s: i64) -> bytes:
+        """Attempt, attempts, starts, retry in ms and time limit in ms, as the reply has them."""
+        terms = work.terms
+        attempt = attempt_of(work.run)
+        is_same = self.terms is terms and self.attempt == attempt
+        if not is_same or self.starts != work.starts or self.retry_s != retry_s:
+            self.terms = terms
+            self.attempt = attempt
+            self.starts = work.starts
+            self.retry_s = retry_s
+            self.numbers = START_NUMBERS % (
+                attempt,
+                terms.attempts,
+                work.starts,
+                retry_s * 1000,
+                terms.limit_ms,
+            )
+        return self.numbers
