@@ -94,7 +94,7 @@ def test_a_reply_is_of_its_job() -> None:
         life.starts = rng.choice((1, 2))
         retry_s = rng.choice((0, 60, 300))
         text = run_text(life.run)
-        assert known.start_reply(life, retry_s) == (
+        assert known.start_reply(life, retry_s, rng.random() < 0.5) == (
             b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
             % (
                 len(text),

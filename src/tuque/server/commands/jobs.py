@@ -22,7 +22,7 @@ from tuque.core.model.errors import ABOVE_ALL, FULL, NOTHING_IN_WAY
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.model.task import Task
-from tuque.core.model.work import Life
+from tuque.core.model.work import Life, run_text
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN, Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import in_way_text, memory_level, policy_of
@@ -33,6 +33,7 @@ from tuque.server.access.tenant import hide_ids
 from tuque.server.replies.errors import error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_strange, check_tasks
+from tuque.server.state.caches import run_field
 from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
@@ -326,13 +327,16 @@ def words_of(extras: i64) -> i64:
 def put_run(s: Server, c: Client, job: Job) -> None:
     """[W17] Begin the run of a job that was just delivered; its token, or null (W17.2, W17.3)."""
     s.n.work += 2
-    life = begin_delivered(s.n, job, c.begins_as, c.number)
-    if life is None:
+    work = begin_delivered(s.n, job, c.begins_as, c.number)
+    if work is None:
         c.out.append(b"\r\n$3\r\nrun\r\n_\r\n" if c.resp3 else b"\r\n$3\r\nrun\r\n$-1\r\n")
         return
     if c.begins_as != c.worker:  # it has a name of its own
         s.workers.note(s.n, c.begins_as, [job.id])
-    c.out.append(s.tokens.token(life.run).field_of())
+    if isinstance(job, Task):
+        c.out.append(run_field(run_text(work.run)))
+    else:
+        c.out.append(s.tokens.token(work.run).field_of())
 
 
 def put_meta(s: Server, c: Client, job: Job, work: Life | None, with_counters: bool) -> None:

@@ -10,6 +10,7 @@ from tuque.core.life.runs import on_fail, on_progress, on_release, on_work
 from tuque.core.life.start import if_open, start
 from tuque.core.model.errors import GIVEN_AWAY, NOJOB, NOTDELIVERED, Refusal
 from tuque.core.model.job import Update
+from tuque.core.model.task import Task
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
     CRASHED,
@@ -130,7 +131,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
             if life is not None:
                 if first == 3:
                     begun.append(job.id)
-                c.out.append(s.tokens.start_reply(life, i64(job.retry_s)))
+                c.out.append(s.tokens.start_reply(life, i64(job.retry_s), isinstance(job, Task)))
         if refused is not None:
             words = UNDELIVERED if refused.code == NOTDELIVERED else core_words(refused)
             c.out.append(c.error_bytes(words))

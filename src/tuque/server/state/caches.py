@@ -96,8 +96,8 @@ def name_of(args: list[bytes]) -> bytes:
 # ---- Run tokens as clients see them, kept while they are useful (SPEC W1.2)
 #
 # A worker's first runs of all its jobs in queues have the same token: most replies to START, and
-# most words of DONE, come from here. In a tube each take has its own token, and then the numbers
-# after it in the reply are mostly those of the reply before.
+# most words of DONE, come from here. In a tube each take has its own token, which is not kept; the
+# numbers after it in the reply are mostly those of the reply before.
 
 
 @final
@@ -114,9 +114,13 @@ class Token:
     def field_of(self) -> bytes:
         """[W17] The field `run` of a delivered job, with its name (W17.2)."""
         if len(self.field) == 0:
-            size = decimal(len(self.text))
-            self.field = b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (size, self.text)
+            self.field = run_field(self.text)
         return self.field
+
+
+def run_field(text: bytes) -> bytes:
+    """[W17] That field with this token."""
+    return b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (decimal(len(text)), text)
 
 
 @final
@@ -160,10 +164,16 @@ class Tokens:
         self.last = token
         return token.run
 
-    def start_reply(self, work: Life, retry_s: i64) -> bytes:
-        """[W2] The reply to the START that began this run, or gave it again (W2.6)."""
-        token = self.token(work.run)
+    def start_reply(self, work: Life, retry_s: i64, is_task: bool) -> bytes:
+        """[W2] The reply to the START that began this run, or gave it again (W2.6).
+
+        `is_task`: of a task in a tube.
+        """
         numbers = self.numbers_of(work, retry_s)
+        if is_task:
+            text = run_text(work.run)
+            return START_REPLY % (decimal(len(text)), text, numbers)
+        token = self.token(work.run)
         if token.numbers is not numbers:
             token.numbers = numbers
             token.reply = START_REPLY % (decimal(len(token.text)), token.text, numbers)
