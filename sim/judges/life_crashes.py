@@ -25,9 +25,9 @@ def judge_crashes(living: Living, node: str, job: LifeJob, life: Life) -> None:
     if failed > said and not job.limit_s:  # a node ends a run over its TIMELIMIT by itself
         text = f"{job.token!r} has {failed} failed attempts at {node}, FAIL named {said} runs"
         living.find("life-crash", text)
-    # One whose attempts FAIL has used up may have been silent for another node (W14.2).
-    is_used_up = 0 < life.terms.attempts <= failed
-    is_early = crashes < living.crashes_max(node) and not is_used_up
+    # One that FAIL has ended may have been silent for another node, which noticed it later (W14.2).
+    is_ended = job.is_given_up or 0 < life.terms.attempts <= failed
+    is_early = crashes < living.crashes_max(node) and not is_ended
     if life.is_dead and life.dead_cause == CRASHED and is_early:
         text = f"{job.token!r} is dead at {node} for crashes, and has {crashes}"
         living.find("life-crash", text)

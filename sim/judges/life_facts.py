@@ -36,6 +36,7 @@ class LifeJob:
         self.asked_us = asked_us
         self.id = b""
         self.is_added = False
+        self.is_given_up = False  # a FAIL with FINAL was sent
         self.repl: int = args["repl"]
         self.retry_s: int = args["retry"]
         self.ttl_s: int = args["ttl"]

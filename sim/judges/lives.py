@@ -272,8 +272,9 @@ class Living:
 
     # ---- FAIL
 
-    def on_fail_asked(self, job: LifeJob, token: bytes, node: str) -> Call:
+    def on_fail_asked(self, job: LifeJob, token: bytes, node: str, is_final: bool) -> Call:
         """A worker says that its run failed: the run may be over from now on."""
+        job.is_given_up = job.is_given_up or is_final
         run = job.run_of(token)
         if run is not None:
             run.over_us = run.over_us or self.world.now_us

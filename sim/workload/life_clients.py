@@ -158,9 +158,10 @@ class LifeWorker(LifeClient):
         lot = self.chance.random() - self.args.get("p_fail", 0.0)
         if lot < 0:
             words = [b"FAIL", job.id, run, b"REASON", b"of " + run]
-            if self.sometimes("p_final"):
+            is_final = self.sometimes("p_final")
+            if is_final:
                 words.append(b"FINAL")
-            call = self.judge.on_fail_asked(job, run, self.node)
+            call = self.judge.on_fail_asked(job, run, self.node, is_final)
             yield Say(words, partial(self.judge.on_failed, job, call))
             return
         if lot < self.args.get("p_release", 0.0):
