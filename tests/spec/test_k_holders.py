@@ -9,7 +9,7 @@ from test_a_stray import stray_ack
 from test_k_repair import settle
 
 from tuque.core.copies.ack import on_ackjob, on_deljob
-from tuque.core.copies.holders import tell_holders
+from tuque.core.copies.holders import note_gone, send_holders
 from tuque.core.copies.rereplicate import examine, live_holders, send_repairs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.msgs.bus import (
@@ -36,8 +36,8 @@ def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: s
     """K5.6 When a holder learns of a job from a node that it did not know as a holder, it sends
     HOLDERS to that node and to the other holders.
 
-    K5.6 One that learns of new holders, and knows of others that were not named, sends HOLDERS
-    to these.
+    K5.6 One that learns of new holders, also of such that it presumed (K5.1), and knows of others
+    that were not named, sends HOLDERS to these.
     """
     world = make_world(4, journal="off")
     id = world.at(0).add(replicate=4, retry=100)
@@ -58,8 +58,8 @@ def test_holders_that_have_one_node_in_common_are_told(make_world: Make, word: s
 
 @pytest.mark.parametrize("word", ["holders", "gotjob"])
 def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str) -> None:
-    """K5.6 One that learns of new holders, and knows of others that were not named, sends
-    HOLDERS to these.
+    """K5.6 One that learns of new holders, also of such that it presumed (K5.1), and knows of
+    others that were not named, sends HOLDERS to these.
 
     R3.1 If it was none, another node gave it the copy: K5.6."""
     world = make_world(4, journal="off")
@@ -69,7 +69,7 @@ def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str)
     if word == "gotjob":
         say(world.node(1).core, world.slot(1, 3), GotJob([id]))
     else:
-        tell_holders(world.node(0).core, world.node(0).core.jobs[id], 1 << world.slot(0, 3))
+        send_holders(world.node(0).core, world.node(0).core.jobs[id], 1 << world.slot(0, 3))
     world.settle()
     assert world.believed(1, id) == [0, 1, 2, 3] and 1 in world.believed(2, id)
     world.restart(0)
@@ -79,6 +79,21 @@ def test_two_copies_that_were_made_at_the_same_time(make_world: Make, word: str)
     assert on_ackjob(world.node(2).core, id)
     world.settle()
     assert world.states(id)[1] in (ACKED, -1)
+
+
+def test_a_holder_that_was_presumed_is_introduced(make_world: Make) -> None:
+    """K5.6 One that learns of new holders, also of such that it presumed (K5.1), and knows of
+    others that were not named, sends HOLDERS to these.
+    """
+    world = make_world(4, journal="off")
+    id = world.at(0).add(replicate=4, retry=100)
+    for i, known in ((0, (0, 1, 2, 3)), (1, (0, 1, 2)), (2, (1, 2)), (3, (0, 3))):
+        world.node(i).core.jobs[id].holders = sum(1 << world.slot(i, k) for k in known)
+    n = world.node(0).core
+    note_gone(n, world.slot(0, 2), n.jobs[id])  # as of a node without a link
+    send_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
+    world.settle()
+    assert [world.believed(i, id) for i in range(4)] == [[0, 1, 2, 3]] * 4
 
 
 def test_a_copy_of_an_acked_job_is_collected_at_once(make_world: Make) -> None:
@@ -113,7 +128,7 @@ def test_old_news_do_not_bring_a_lost_copy_back(make_world: Make, word: str) -> 
     world.isolate(3)
     id = world.at(0).add(replicate=3, retry=100)
     world.hold(1, 0)
-    tell_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
+    send_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
     world.settle()
     on_deljob(world.node(2).core, id)
     if word == "lack":
@@ -146,7 +161,7 @@ def test_a_copy_that_came_again_is_believed(make_world: Make) -> None:
     world.settle()
     assert world.believed(0, id) == [0, 1]
     assert repair_left(world.node(0).core) == 1
-    tell_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
+    send_holders(world.node(1).core, world.node(1).core.jobs[id], 1 << world.slot(1, 0))
     world.settle()
     assert world.believed(0, id) == [0, 1, 2]
     assert repair_left(world.node(0).core) > 0, "it was asked"
@@ -185,7 +200,7 @@ def test_who_is_named_in_a_life_that_is_over_is_asked(
         world.settle()
         assert world.believed(1, id) == [0, 1]
         job.holders |= 1 << world.slot(0, 2)
-        tell_holders(n, job, 1 << slot)
+        send_holders(n, job, 1 << slot)
     else:
         send_repairs(n, job, [slot])
     world.hold(1, 2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from test_a_cluster import sent
 
-from tuque.core.copies.holders import tell_holders
+from tuque.core.copies.holders import send_holders
 from tuque.core.copies.requeue_messages import on_willqueue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED, Job
 from tuque.core.msgs.bus import (
@@ -414,7 +414,7 @@ def test_holders_that_a_third_node_names_settle_who_serves(
     if not is_linked:
         world.cut(0, 1)
     world.link(0, 2)
-    tell_holders(third, third.jobs[id], 1 << world.slot(2, 0))
+    send_holders(third, third.jobs[id], 1 << world.slot(2, 0))
     world.settle()
     assert world.believed(0, id) == [0, 1, 2]
     if not is_linked:

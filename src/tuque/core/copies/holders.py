@@ -266,22 +266,26 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
 
     `told` are the holders, `named` is the same set in the other node's numbers. A node that denied
     having a copy is asked: its denial may be newer (K5.7). Two groups of holders that share only
-    this node are introduced to each other (K5.6).
+    this node are introduced to each other (K5.6), also where this node only presumed that the
+    named one is a holder (K5.1).
     """
     bit: i64 = 1 << slot
     told |= doubtful(n, slot, job, named)
     new = told & ~job.holders & ~bit
+    presumed = job.holders & told & gone_from(n, job.id) & ~bit
     unsaid = job.holders & ~(told | bit | 1)
     if told & bit:
         is_back(n, slot, job.id)
     if not join_holders(n, job, told):
+        if presumed != 0 and unsaid != 0 and job.state != ACKED:
+            send_holders(n, job, unsaid | presumed | bit)
         return False
     if job.state != ACKED:
         settle_with(n, job, new & ~n.forgotten)
         for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
             ask(n, other, job.id, False)  # K5.7
         if unsaid != 0 and job.state != WAIT_REPL and job.retry_s > 0:
-            tell_holders(n, job, unsaid | new | bit)  # K5.6
+            send_holders(n, job, unsaid | new | bit)  # K5.6
     return True
 
 
@@ -322,10 +326,10 @@ def learn_holder(n: Node, job: Job, slot: i64) -> None:
     others = job.holders & ~1
     is_back(n, slot, job.id)
     if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
-        tell_holders(n, job, others | 1 << slot)
+        send_holders(n, job, others | 1 << slot)
 
 
-def tell_holders(n: Node, job: Job, nodes: i64) -> None:
+def send_holders(n: Node, job: Job, nodes: i64) -> None:
     """Send HOLDERS with all nodes that may have the job."""
     for slot in slots_of(nodes):
         introduce(n, slot, job.holders | 1)
@@ -336,14 +340,14 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
     """[R4.2] ON RECV HOLDERS: more nodes may have a copy."""
     job = told_job(n, m.id)
     if job is not None:
-        told = translate(n, slot, m.holders)
-        is_new = hear_holders(n, slot, job, told, m.holders)
+        joined = translate(n, slot, m.holders)
+        is_new = hear_holders(n, slot, job, joined, m.holders)
         if job.state == ACKED:
             if is_new:
                 collect(n, job)
         elif not is_new and job.state != WAIT_REPL and job.retry_s > 0:
-            if job.holders & ~(told | 1 << slot | 1):
-                tell_holders(n, job, 1 << slot)  # K5.6
+            if job.holders & ~(joined | 1 << slot | 1):
+                send_holders(n, job, 1 << slot)  # K5.6
     elif has_ended(n, m.id):
         say(n, slot, SetAck(m.id, 0, TOMB_MS, packed_outcome(n, m.id)))
 

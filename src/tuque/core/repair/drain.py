@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from tuque.core.copies.ack_gc import finish, send_outcome
 from tuque.core.copies.federation import may_move, send_jobs, settle
-from tuque.core.copies.holders import ask, note_gone, part, tell_holders
+from tuque.core.copies.holders import ask, note_gone, part, send_holders
 from tuque.core.copies.replicate import on_offer_left
 from tuque.core.copies.rereplicate import WINDOW_MS, choose_room, refill, send_repairs
 from tuque.core.model import stats
@@ -241,7 +241,7 @@ def drain_link_up(n: Node, slot: i64) -> None:
         job = n.jobs.get(id)
         if job is not None:
             if job.state != ACKED:
-                tell_holders(n, job, 1 << slot)  # K7.5
+                send_holders(n, job, 1 << slot)  # K7.5
         elif holders != 0 and not n.tombs.has(id):
             introduce(n, slot, holders)
             say(n, slot, Holders(id, holders))  # K7.2
