@@ -197,6 +197,19 @@ def test_more_copies_than_voters() -> None:
     world.make(0, name=b"u", sync=4, failover=0)
 
 
+def test_a_node_keeps_its_copies_until_it_is_added() -> None:
+    """T28.4 it gets replicas, and is added when it has all of every such tube."""
+    world = world_of()
+    world.stick(1, 2)  # nobody can agree
+    change(world, 0, 4, is_added=True)
+    world.pass_ms(TIMEOUT_MS + 2_000)
+    assert voters_of(world, 0) == [0, 1, 2]
+    assert has_copies(world) == [0, 1, 2, 4]
+    world.stick()
+    world.pass_ms(2_000)
+    assert voters_of(world, 0) == [0, 1, 2, 4]
+
+
 def test_a_guest_that_is_invited_no_more() -> None:
     """T18.1 Others drop theirs after `cluster-node-timeout`, if the leader runs."""
     world = world_of()

@@ -270,8 +270,15 @@ def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
             guest = slot
     if guest > 0:
         b.guest = n.peers[guest].node_id
-        say(n, guest, voters_message(voters, INVITED))
+        invite(n, voters, b.guest)
     return None
+
+
+def invite(n: Node, voters: Voters, node: bytes) -> None:
+    """[T28] Let the node get copies, and keep them until it has a vote (T28.4)."""
+    slot = n.slot_of.get(node)
+    if slot is not None and slot != OWN and n.peers[slot].is_linked:
+        say(n, slot, voters_message(voters, INVITED))
 
 
 def gives_vote_up(n: Node, t: Tubes) -> bool:
@@ -289,6 +296,8 @@ def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     """[T28] Ask the voters whether this attempt may be made (T28.2)."""
     b = t.voter_state
     known = next_of(n, t, voters)
+    if change.is_added:
+        invite(n, voters, change.node)
     lower: i64 = 0
     for node_id in voters.rights:
         if node_id < n.node_id:
