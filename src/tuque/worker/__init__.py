@@ -36,6 +36,7 @@ from tuque.worker.app.task import (
     RetryLater,
     Task,
 )
+from tuque.worker.app.tasks import Tasks
 from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.workflow.chain import Chain, Later, chain
 from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
@@ -74,6 +75,7 @@ __all__ = [
     "RetryLater",
     "Task",
     "TaskOptions",
+    "Tasks",
     "Unique",
     "chain",
     "current_job",

@@ -92,6 +92,11 @@ class Options:
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
 
+    def __new__(cls, *_: object, **given: object) -> Options:
+        """TypeError for a keyword that is no option, naming those that are."""
+        check_names(given)
+        return super().__new__(cls)
+
     def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
         if max_deliveries is not None:
             object.__setattr__(self, "attempts", max_deliveries)
@@ -235,7 +240,7 @@ def renamed(options: TaskOptions) -> TaskOptions:
     return found
 
 
-def check_names(options: TaskOptions) -> None:
+def check_names(options: Mapping[str, object]) -> None:
     """TypeError for a keyword that is not a field of `Options`, naming those that are."""
     known_names = [*TaskOptions.__annotations__]
     unknown = [key for key in options if key not in known_names]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpac
 
 from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
-from tuque.errors import Error, IsTube, NoTube
+from tuque.errors import ConfigError, Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
@@ -90,29 +90,48 @@ class Task(Step[P, R]):
 
     def __init__(
         self,
-        app: App,
         function: Callable[P, R],
         name: str,
-        defaults: Options,
+        given: TaskOptions,
         scope: Mapping[str, Any] | None = None,
     ) -> None:
-        """`scope` has the local names where the function is defined."""
-        self.app = app
+        """`given` are its own options; `scope` has the local names where it is defined."""
         self.function = function
         self.name = name
-        self.defaults = defaults
+        self.given = given
+        self._app: App | None = None
+        self._defaults: Options | None = None
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
         self.returns = returned_type(function, name, scope or {})
-        self.check_policies(defaults)
         self.__doc__ = function.__doc__
+
+    def join(self, app: App, defaults: Options) -> None:
+        """Gives the task its app and all its options; TypeError for a policy by no argument."""
+        self.check_policies(defaults)
+        self._app, self._defaults = app, defaults
+
+    @property
+    def app(self) -> App:
+        """The app of the task; ConfigError if its `Tasks` are in none yet."""
+        if self._app is None:
+            raise ConfigError(f"task {self.name} is in no app yet: app.include() its Tasks first")
+        return self._app
+
+    @property
+    def defaults(self) -> Options:
+        """The options of the task; ConfigError before it has an app."""
+        if self._defaults is None:
+            raise ConfigError(f"task {self.name} is in no app yet: app.include() its Tasks first")
+        return self._defaults
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function directly; enqueues nothing."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<task {self.name} queue={self.defaults.queue}>"
+        queue = "?" if self._defaults is None else self._defaults.queue
+        return f"<task {self.name} queue={queue}>"
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
@@ -331,4 +350,6 @@ def spread(results: list[Any]) -> list[Any]:
 def spread_in(app: App, options: Options) -> Task[..., Any]:
     """The task `spread`, for the queue of another one."""
     own = Options(queue=options.queue, retry_s=options.retry_s or None, codec=options.codec)
-    return Task(app, spread, SPREAD, own)
+    made: Task[..., Any] = Task(spread, SPREAD, {})
+    made.join(app, own)
+    return made
