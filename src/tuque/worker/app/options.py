@@ -5,10 +5,11 @@ Knows nothing of functions, apps and brokers.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Final, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
 from tuque.worker.app.decisions import SECONDS_MAX, Backoff
@@ -21,6 +22,11 @@ from tuque.worker.app.policies import (
     Unique,
 )
 
+if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Job
+
+RetryIf: TypeAlias = "Callable[[Exception, Job], bool | float]"
+
 DEAD_SUFFIX: Final = ".dead"
 ATTEMPTS_MAX: Final = 65_535
 DELIVERIES_MAX: Final = 2**31 - 1
@@ -29,6 +35,7 @@ RETRY_S: Final = 30
 TEXTS: Final = ("queue", "utube", "key", "dead")
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
+OF_TASKS: Final = ("give_up_on", "retry_on", "retry_if")  # no job brings its own to a worker
 POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
 NO_POLICIES: Final = Policies(None, None, None, None)
 
@@ -57,12 +64,13 @@ class Options:
     `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
-    `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
-    time) are for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a day)
-    adds no second job, and a lost reply is asked for again. With `unique`, `limit`, `rate` or
-    `group` the queue is a tube of type tasks, made when it is first used. A job of a task that no
-    worker knows becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter`
-    are the former names of `attempts` and `dead`.
+    `give_up_on` are as Reject; with `retry_on` all others are, too. `retry_if(error, job)` is asked
+    about what is left: whether the job runs again, or in how many seconds. `pri` (lower goes first)
+    and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job: enqueuing the
+    same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked for again.
+    With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
+    first used. A job of a task that no worker knows becomes a dead letter after `unknown_keep_s`.
+    `max_deliveries` and `dead_letter` are the former names of `attempts` and `dead`.
     """
 
     queue: str = "default"
@@ -88,6 +96,8 @@ class Options:
     on_expiry: Literal["dead", "drop"] = "dead"
     unknown_keep_s: float = 86_400.0
     give_up_on: tuple[type[Exception], ...] = ()
+    retry_on: tuple[type[Exception], ...] = ()
+    retry_if: RetryIf | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
@@ -107,7 +117,7 @@ class Options:
         check_texts(self)
         check_whole_numbers(self)
         check_headers(self.headers)
-        check_causes(self.give_up_on)
+        check_causes(self)
         check_delay(self.delay_s)
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
@@ -180,6 +190,8 @@ class TaskOptions(TypedDict, total=False):
     on_expiry: Literal["dead", "drop"]
     unknown_keep_s: float
     give_up_on: tuple[type[Exception], ...]
+    retry_on: tuple[type[Exception], ...]
+    retry_if: RetryIf | None
     headers: Mapping[str, str]
     max_deliveries: int
     dead_letter: str | None
@@ -220,14 +232,32 @@ def check_headers(headers: object) -> None:
             raise TypeError(f"headers is a mapping of names to texts, not of {name!r} to {value!r}")
 
 
-def check_causes(causes: object) -> None:
-    """TypeError unless they are classes of exceptions in a tuple."""
-    if isinstance(causes, tuple):
-        if all(isinstance(one, type) and issubclass(one, BaseException) for one in causes):
-            return
-    raise TypeError(
-        f"give_up_on is a tuple of exception classes, such as (ValueError,), not {causes!r}"
-    )
+def check_causes(options: Options) -> None:
+    """TypeError unless exceptions are classes in tuples, and `retry_if` is a plain function."""
+    for name in ("give_up_on", "retry_on"):
+        causes: object = getattr(options, name)
+        if not isinstance(causes, tuple) or not all(map(is_cause, causes)):
+            raise TypeError(
+                f"{name} is a tuple of exception classes, such as (ValueError,), not {causes!r}"
+            )
+    asked = options.retry_if
+    if asked is not None and (not callable(asked) or inspect.iscoroutinefunction(asked)):
+        raise TypeError(
+            "retry_if is a plain function of the exception and the job, which returns a bool or "
+            f"seconds, not {asked!r}"
+        )
+
+
+def is_cause(one: object) -> bool:
+    """Whether it is a class of exceptions."""
+    return isinstance(one, type) and issubclass(one, BaseException)
+
+
+def check_of_job(changes: Mapping[str, object]) -> None:
+    """TypeError for options of one job that only a task can have."""
+    for name in OF_TASKS:
+        if name in changes:
+            raise TypeError(f"{name} is an option of the task: its worker has it, not one job")
 
 
 def renamed(options: TaskOptions) -> TaskOptions:

@@ -32,6 +32,7 @@ from tuque.worker.app.options import (
     TaskOptions,
     check_delay,
     check_names,
+    check_of_job,
     renamed,
 )
 
@@ -48,13 +49,24 @@ R = TypeVar("R")
 class RetryLater(Exception):
     """Raised by a task: run this job again, after `delay_s` or after the task's back-off.
 
-    Raises TypeError or ValueError itself if the delay is invalid.
+    That uses up no attempt. With `counted` it does: the run has failed, so the last one of
+    `attempts` makes the job a dead letter. Raises TypeError or ValueError itself if the delay is
+    invalid.
     """
 
-    def __init__(self, reason: str = "asked to run later", *, delay_s: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: str = "asked to run later",
+        *,
+        delay_s: float | None = None,
+        counted: bool = False,
+    ) -> None:
         super().__init__(reason)
         check_delay(delay_s)
+        if not isinstance(counted, bool):
+            raise TypeError(f"counted is a bool, not {counted!r}")
         self.delay_s = delay_s
+        self.counted = counted
 
 
 class Reject(Exception):
@@ -155,6 +167,7 @@ class Task(Step[P, R]):
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
         check_names(changes)
         options = replace(self.defaults, **renamed(changes))
+        check_of_job(changes)
         self.check_policies(options)
         return Prepared(self, options)
 
