@@ -6,6 +6,7 @@ Decides which client a caller gets; knows nothing of how jobs are fetched and ru
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import importlib
 import os
 import sys
@@ -77,6 +78,10 @@ class Clients(Protocol):
 
     def aio_client_of(self, app: App) -> aio.Client:
         """The client for the running event loop."""
+
+    @property
+    def now(self) -> dt.datetime:
+        """The time, with a zone."""
 
 
 def search_s_of(url: str) -> float:
@@ -231,6 +236,11 @@ class App(Hooks):
                 found_s = search_s_of(self.url)
                 client = self._aio[loop] = aio.Client(self.url, search_timeout=found_s)
             return client
+
+    @property
+    def now(self) -> dt.datetime:
+        """The time of this machine, or of a test, with a zone."""
+        return dt.datetime.now(dt.UTC) if App.clients is None else App.clients.now
 
     @property
     def queues(self) -> list[str]:

@@ -5,10 +5,11 @@ Knows nothing of functions, apps and brokers.
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
@@ -46,6 +47,17 @@ def check_number(name: str, value: object) -> None:
         raise TypeError(f"{name} is a number of seconds, not {value!r}")
 
 
+def check_instant(name: str, when: object) -> None:
+    """TypeError unless it is a time with a zone."""
+    if not isinstance(when, dt.datetime):
+        raise TypeError(f"{name} is a datetime, not {when!r}")
+    if when.utcoffset() is None:
+        raise TypeError(
+            f"{name} is a datetime with a zone, not {when!r}: give it one, as by "
+            "datetime.now(UTC) or .astimezone()"
+        )
+
+
 def check_delay(delay_s: float | None) -> None:
     """TypeError or ValueError unless the value is a delay."""
     if delay_s is None:
@@ -69,8 +81,10 @@ class Options:
     and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job: enqueuing the
     same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked for again.
     With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
-    first used. A job of a task that no worker knows becomes a dead letter after `unknown_keep_s`.
-    `max_deliveries` and `dead_letter` are the former names of `attempts` and `dead`.
+    first used. `expires_s` and `expires`, a datetime with a zone, stand for a `ttl_s` with
+    `on_expiry` "drop". A job of a task that no worker knows becomes a dead letter after
+    `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former names of `attempts` and
+    `dead`.
     """
 
     queue: str = "default"
@@ -94,6 +108,7 @@ class Options:
     backoff: Backoff = field(default_factory=Backoff)
     keep_s: float | None = None
     on_expiry: Literal["dead", "drop"] = "dead"
+    expires: dt.datetime | None = None
     unknown_keep_s: float = 86_400.0
     give_up_on: tuple[type[Exception], ...] = ()
     retry_on: tuple[type[Exception], ...] = ()
@@ -101,17 +116,17 @@ class Options:
     headers: Mapping[str, str] = field(default_factory=dict)
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
+    expires_s: InitVar[float | None] = None
 
     def __new__(cls, *_: object, **given: object) -> Options:
         """TypeError for a keyword that is no option, naming those that are."""
         check_names(given)
         return super().__new__(cls)
 
-    def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
-        if max_deliveries is not None:
-            object.__setattr__(self, "attempts", max_deliveries)
-        if dead_letter is not None:
-            object.__setattr__(self, "dead", dead_letter)
+    def __post_init__(
+        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
+    ) -> None:
+        self._set_others(max_deliveries, dead_letter, expires_s)
         if self.codec not in CODECS:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
         check_texts(self)
@@ -157,6 +172,33 @@ class Options:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name} is a tuque.worker.{kind.__name__}, not {value!r}")
 
+    def _set_others(
+        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
+    ) -> None:
+        """Sets what has another name here, and how a job expires."""
+        others: dict[str, object] = {}
+        if max_deliveries is not None:
+            others["attempts"] = max_deliveries
+        if dead_letter is not None:
+            others["dead"] = dead_letter
+        ways = {"ttl_s": self.ttl_s, "expires_s": expires_s, "expires": self.expires}
+        check_ends(ways)
+        if expires_s is not None:
+            others["ttl_s"] = ttl_of(expires_s)
+        if expires_s is not None or self.expires is not None:
+            others["on_expiry"] = "drop"
+        for name, value in others.items():
+            object.__setattr__(self, name, value)
+
+    def at(self, now: dt.datetime) -> Options:
+        """[U1] The options of a job that is added now, with the `ttl_s` for `expires` (U1.17)."""
+        if self.expires is None:
+            return self
+        left_s = (self.expires - now).total_seconds()
+        if left_s <= 0:
+            raise ValueError(f"expires is a time to come, not {self.expires}: it is {now}")
+        return replace(self, ttl_s=ttl_of(left_s), expires=None, on_expiry="drop")
+
     @property
     def policies(self) -> Policies | None:
         """The policies by key; None if there are none: then the queue may be a plain one."""
@@ -188,6 +230,7 @@ class TaskOptions(TypedDict, total=False):
     backoff: Backoff
     keep_s: float | None
     on_expiry: Literal["dead", "drop"]
+    expires: dt.datetime | None
     unknown_keep_s: float
     give_up_on: tuple[type[Exception], ...]
     retry_on: tuple[type[Exception], ...]
@@ -195,6 +238,24 @@ class TaskOptions(TypedDict, total=False):
     headers: Mapping[str, str]
     max_deliveries: int
     dead_letter: str | None
+    expires_s: float | None
+
+
+def check_ends(ways: Mapping[str, object]) -> None:
+    """TypeError for two times at which a job expires, or one that is none."""
+    given = [name for name, value in ways.items() if value]
+    if len(given) > 1:
+        raise TypeError(f"give one of {' and '.join(given)}: each says when a job expires")
+    if ways.get("expires") is not None:
+        check_instant("expires", ways["expires"])
+
+
+def ttl_of(expires_s: float) -> int:
+    """The whole seconds of a time until a job expires; TypeError or ValueError if it is none."""
+    check_number("expires_s", expires_s)
+    if not 0 < expires_s <= SECONDS_MAX:
+        raise ValueError(f"expires_s is more than 0 seconds, up to {SECONDS_MAX}, not {expires_s}")
+    return math.ceil(expires_s)
 
 
 def check_whole_numbers(options: Options) -> None:
@@ -267,6 +328,14 @@ def renamed(options: TaskOptions) -> TaskOptions:
         found["dead"] = found.pop("dead_letter")
     if "max_deliveries" in found:
         found["attempts"] = found.pop("max_deliveries")
+    check_ends({name: found.get(name) for name in ("ttl_s", "expires_s", "expires")})
+    expires_s = found.pop("expires_s", None)
+    if expires_s is not None:
+        found["ttl_s"], found["expires"], found["on_expiry"] = ttl_of(expires_s), None, "drop"
+    elif found.get("expires") is not None:
+        found["ttl_s"] = None  # of a farther place
+    elif found.get("ttl_s") is not None:
+        found["expires"] = None
     return found
 
 

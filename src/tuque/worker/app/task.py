@@ -6,6 +6,7 @@ source of clients; nothing of pools and fetching.
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -31,6 +32,7 @@ from tuque.worker.app.options import (
     Options,
     TaskOptions,
     check_delay,
+    check_instant,
     check_names,
     check_of_job,
     renamed,
@@ -91,6 +93,16 @@ class Prepared(Generic[P, R]):
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, for asyncio programs."""
         return await self._task.add_async(self._options, args, kwargs)
+
+    def enqueue_at(self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `Task.enqueue_at`, with these options."""
+        return self._task.add_now(self._task.later(self._options, when), args, kwargs)
+
+    async def enqueue_at_async(
+        self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Like `enqueue_at`, for asyncio programs."""
+        return await self._task.add_async(self._task.later(self._options, when), args, kwargs)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call with these options, for `Task.enqueue_many`."""
@@ -162,6 +174,25 @@ class Task(Step[P, R]):
     ) -> Handle[R]:
         """Like `enqueue_in`, for asyncio programs."""
         return await self.add_async(replace(self.defaults, delay_s=delay_s), args, kwargs)
+
+    def enqueue_at(self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `enqueue`, but no worker gets the job before that time.
+
+        It is by the clock of this machine; one that is over is now. TypeError without a zone.
+        """
+        return self.add_now(self.later(self.defaults, when), args, kwargs)
+
+    async def enqueue_at_async(
+        self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Like `enqueue_at`, for asyncio programs."""
+        return await self.add_async(self.later(self.defaults, when), args, kwargs)
+
+    def later(self, options: Options, when: dt.datetime) -> Options:
+        """[U1] The options of a job that waits until then (U1.16)."""
+        check_instant("enqueue_at: the time", when)
+        delay_s = (when - self.app.now).total_seconds()
+        return replace(options, delay_s=max(0.0, delay_s))
 
     def options(self, **changes: Unpack[TaskOptions]) -> Prepared[P, R]:
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
