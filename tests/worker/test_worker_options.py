@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import e2e_tasks
 import pytest
+from worker_lab import StartWorker
 
+from lab import RealServer
 from tuque.errors import ConfigError
 from tuque.worker import App, Limit, Options, Tasks
 from tuque.worker.app.enqueue import Adding
 from tuque.worker.app.task import Task
+from world import World
 
 
 def nothing() -> None:
@@ -135,3 +139,55 @@ def test_a_task_without_an_app_is_only_a_function() -> None:
     for use in (task.enqueue, task.call, lambda: task.options(delay_s=1)):
         with pytest.raises(ConfigError, match=r"task t is in no app yet: app.include\(\) its"):
             use()
+
+
+def test_a_task_runs_the_jobs_of_its_former_names(world: World) -> None:
+    """U1.18 A task runs the jobs of its `aliases`, too: names that it had. It adds jobs under its
+    own name alone, and so are its keys made (U1.8).
+    """
+    old, new, did = App("tuque://127.0.0.1:1"), App("tuque://127.0.0.1:1"), list[str]()
+    before = [old.task(name=name, queue="q", keep_s=60)(did.append) for name in ("a", "b")]
+    group = Tasks(queue="q", keep_s=60)
+
+    @group.task(name="c", aliases=("a", "b"))
+    def after(text: str) -> None:
+        did.append(text)
+
+    new.include(group)
+    assert new.queues == ["q"] and after.aliases == ("a", "b")
+    world.at_work(new)
+    handles = [task.enqueue("old") for task in before]
+    handles += [after.enqueue("new")]
+    world.until(lambda: all(one.status().state == "done" for one in handles))
+    assert did == ["old", "old", "new"]
+    assert Adding(after.call("x")).words()[2]["headers"]["tuque-task"] == "c"
+
+
+def test_a_name_has_one_task() -> None:
+    """U1.18 A name or alias that another task of the app has is a ValueError."""
+    app, group = App(), Tasks()
+    app.task(name="new", aliases=("old",))(nothing)
+    group.task(name="free", aliases=("other",))(nothing)
+    for make in (app, group):
+        for names in (("old", ()), ("fresh", ("new",)), ("free", ()), ("fresh", ("other",))):
+            if (make is group) == (names[0] == "free" or "other" in names[1]):
+                with pytest.raises(ValueError, match="there is a task .* already"):
+                    make.task(name=names[0], aliases=names[1])(nothing)
+    group.task(name="mine", aliases=("old",))(nothing)
+    with pytest.raises(ValueError, match="there is a task old already"):
+        app.include(group)
+    for wrong in ("old", ["old"], (5,), ("",)):
+        with pytest.raises(TypeError, match="aliases is a tuple of names, such as"):
+            app.task(name="t", aliases=wrong)(nothing)  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_queue_without_a_task_is_named(node: RealServer, start_worker: StartWorker) -> None:
+    """U4.13 A worker logs each queue of `-Q` that is that of no task of its app when it starts,
+    and serves it.
+    """
+    e2e_tasks.app.use(node.url)
+    handle = e2e_tasks.adds.options(queue="qq").enqueue(1, 2)
+    worker = start_worker("-Q", "q,qq")
+    worker.says("no task of the app has the queue qq, which -Q names; it is served, for jobs that")
+    assert handle.result(30) == 3
+    assert "has the queue q," not in worker.text

@@ -60,7 +60,15 @@ from tuque.worker.app.task import (
     Task,
     spread_in,
 )
-from tuque.worker.app.tasks import Register, Tasks, check_routes, defined, name_of, routed
+from tuque.worker.app.tasks import (
+    Register,
+    Tasks,
+    check_new,
+    check_routes,
+    defined,
+    names_of,
+    routed,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -177,7 +185,7 @@ class App(Hooks):
         self.queue = self.defaults.queue
         self.routes = {} if routes is None else check_routes(routes)
         self.version = version
-        self.tasks: dict[str, Task[..., Any]] = {}
+        self.tasks: dict[str, Task[..., Any]] = {}  # by name, and by each alias
         self.tubes: set[str] = set()  # queues known to be tubes
         self.keyed: set[str] = set()  # tubes of type tasks that were made, or found
         App.made[next(App._numbers)] = self
@@ -254,7 +262,14 @@ class App(Hooks):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Register: ...
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> Register: ...
 
     def task(
         self,
@@ -262,21 +277,23 @@ class App(Hooks):
         /,
         *,
         name: str | None = None,
+        aliases: tuple[str, ...] = (),
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
 
         The keywords are those of `TaskOptions`. The name is that of module and function, unless
-        one is given; two tasks of one name are a ValueError. An argument whose type cannot be
+        one is given; two tasks of one name are a ValueError. `aliases` are former names, under
+        which jobs may still come (U1.18). An argument whose type cannot be
         resolved here and now is a TypeError.
         """
         scope = sys._getframe(1).f_locals  # for annotations that name a function's local classes
         check_names(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            full = name_of(function, name)
-            self.check_new(full)
-            task = defined(function, full, renamed(options), scope)
+            names = names_of(function, name, aliases)
+            self.check_new(names)
+            task = defined(function, names, renamed(options), scope)
             self.add(task)
             return task
 
@@ -293,16 +310,15 @@ class App(Hooks):
 
     def add(self, task: Task[..., Any]) -> None:
         """Gives a task to this app; ValueError if there is one of that name."""
-        self.check_new(task.name)
+        self.check_new(task.names)
         task.join(self, self.options_of(task.name, task.given))
-        self.tasks[task.name] = task
+        self.tasks.update(dict.fromkeys(task.names, task))
         if SPREAD not in self.tasks:  # a worker of the task's queue may get it
             self.tasks[SPREAD] = spread_in(self, task.defaults)
 
-    def check_new(self, name: str) -> None:
-        """ValueError if there is a task of that name."""
-        if name in self.tasks:
-            raise ValueError(f"there is a task {name} already")
+    def check_new(self, names: tuple[str, ...]) -> None:
+        """ValueError if there is a task of one of these names."""
+        check_new(names, self.tasks)
 
     def options_of(self, name: str, given: TaskOptions) -> Options:
         """[U1] All options of a task: its own, then the queue of a route, then the defaults."""

@@ -118,10 +118,15 @@ class Task(Step[P, R]):
         name: str,
         given: TaskOptions,
         scope: Mapping[str, Any] | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
-        """`given` are its own options; `scope` has the local names where it is defined."""
+        """`given` are its own options; `scope` has the local names where it is defined.
+
+        `aliases`: jobs of these names are its own, too.
+        """
         self.function = function
         self.name = name
+        self.aliases = aliases
         self.given = given
         self._app: App | None = None
         self._defaults: Options | None = None
@@ -134,6 +139,11 @@ class Task(Step[P, R]):
         """Gives the task its app and all its options; TypeError for a policy by no argument."""
         self.check_policies(defaults)
         self._app, self._defaults = app, defaults
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and its former ones."""
+        return self.name, *self.aliases
 
     @property
     def app(self) -> App:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -59,7 +59,14 @@ class Tasks:
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Register: ...
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> Register: ...
 
     def task(
         self,
@@ -67,6 +74,7 @@ class Tasks:
         /,
         *,
         name: str | None = None,
+        aliases: tuple[str, ...] = (),
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function, as `App.task` does; its own options are nearer."""
@@ -76,12 +84,11 @@ class Tasks:
         own = alone(given)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            full = name_of(function, name)
-            if any(one.name == full for one in self._tasks):
-                raise ValueError(f"there is a task {full} already")
+            names = names_of(function, name, aliases)
+            check_new(names, [name for task in self._tasks for name in task.names])
             if self._app is not None:
-                self._app.check_new(full)
-            task = defined(function, full, given, scope)
+                self._app.check_new(names)
+            task = defined(function, names, given, scope)
             task.check_policies(own)
             if self._app is not None:
                 self._app.add(task)
@@ -95,15 +102,15 @@ class Tasks:
         if self._app is not None:
             raise ValueError("these Tasks are in an app already: include them once")
         for task in self._tasks:
-            app.check_new(task.name)
+            app.check_new(task.names)
             app.options_of(task.name, task.given)
         self._app = app
         for task in self._tasks:
             app.add(task)
 
 
-def name_of(function: Callable[..., Any], name: str | None) -> str:
-    """The name of the task that is made of the function; TypeError for what can be none."""
+def names_of(function: Callable[..., Any], name: str | None, aliases: object) -> tuple[str, ...]:
+    """The name of the task of a function, and its former ones; TypeError for what can be none."""
     if not callable(function):
         raise TypeError(f"app.task takes a function, not {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):  # U1.12
@@ -113,15 +120,27 @@ def name_of(function: Callable[..., Any], name: str | None) -> str:
         )
     if name is None and not hasattr(function, "__qualname__"):
         raise TypeError(f"app.task: {function!r} has no name, give one: app.task(name='...')")
-    return name or f"{module_of(function)}.{function.__qualname__}"
+    if not isinstance(aliases, tuple) or not all(one and isinstance(one, str) for one in aliases):
+        raise TypeError(f"aliases is a tuple of names, such as ('old.name',), not {aliases!r}")
+    return name or f"{module_of(function)}.{function.__qualname__}", *aliases
+
+
+def check_new(names: Iterable[str], there: Container[str]) -> None:
+    """ValueError for a name that another task has."""
+    for name in names:
+        if name in there:
+            raise ValueError(f"there is a task {name} already")
 
 
 def defined(
-    function: Callable[..., Any], name: str, given: TaskOptions, scope: Mapping[str, Any]
+    function: Callable[..., Any],
+    names: tuple[str, ...],
+    given: TaskOptions,
+    scope: Mapping[str, Any],
 ) -> Task[..., Any]:
     """A task without an app yet."""
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-    return kind(function, name, given, scope)
+    return kind(function, names[0], given, scope, names[1:])
 
 
 def alone(given: TaskOptions) -> Options:

@@ -206,7 +206,7 @@ class Worker:
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
         check_memory_shown(self._settings.max_memory_mb)
-        tasks = sum(name != SPREAD for name in self._tasks)
+        tasks = sum(name == task.name != SPREAD for name, task in self._tasks.items())
         log_ready(self._client.settings.masked_url, self._settings, tasks)
         fetching = asyncio.create_task(self._fetch_loop())
         loops = {
