@@ -22,7 +22,7 @@ from tuque.worker.app.decisions import Backoff
 from tuque.worker.app.encryption import Key, Keys
 from tuque.worker.app.enqueue import Call
 from tuque.worker.app.handle import Handle
-from tuque.worker.app.hooks import Failure, Outgoing
+from tuque.worker.app.hooks import Failure, Middleware, Outgoing
 from tuque.worker.app.options import Options, TaskOptions
 from tuque.worker.app.policies import (
     Fair,
@@ -68,6 +68,7 @@ __all__ = [
     "Keys",
     "Later",
     "Limit",
+    "Middleware",
     "Options",
     "Outgoing",
     "Rate",

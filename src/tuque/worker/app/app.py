@@ -47,7 +47,7 @@ from tuque.worker.app.enqueue import (
     send_plan_async,
 )
 from tuque.worker.app.handle import Handle
-from tuque.worker.app.hooks import Following, Hooks
+from tuque.worker.app.hooks import Following, Hooks, Middleware
 from tuque.worker.app.options import (
     Options,
     TaskOptions,
@@ -201,8 +201,23 @@ class App(Hooks):
             return None
         return self._url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
-    def use(self, url: str) -> None:
-        """Switches to another broker; a client that the app was built around is dropped."""
+    def use(self, what: str | Middleware, /) -> None:
+        """Uses a middleware from now on, after those before it; or, by its URL, another broker.
+
+        A client that the app was built around is dropped for a URL. ValueError for a middleware
+        that is in use.
+        """
+        if isinstance(what, Middleware):
+            self.use_middleware(what)
+        elif isinstance(what, str):
+            self._switch(what)
+        else:
+            raise TypeError(
+                f"use takes a tuque.worker.Middleware that was made, or a URL: {what!r}"
+            )
+
+    def _switch(self, url: str) -> None:
+        """Switches to another broker."""
         with self._lock:
             self._given = None
             self._url = url

@@ -697,9 +697,12 @@ class HookRunner:
         self._told: set[Future[None]] = set()
 
     def ended(self, job: Job, call: Call | None, outcome: Outcome) -> None:
-        """[U3] A run has failed; nothing to do if its own process has called the hooks (U3.2)."""
-        if not outcome.is_told and call is not None and is_failure(outcome, call):
-            self._tell("on_failure", job, outcome)
+        """[U3] A run has ended; nothing to do if its own process has called the hooks (U3.2)."""
+        if outcome.is_told or call is None:
+            return
+        is_cancelled = outcome.kind == "cancelled" and call.control.is_cancelled  # U3.8
+        if is_cancelled or is_failure(outcome, call):
+            self._tell("on_cancelled" if is_cancelled else "on_failure", job, outcome)
 
     def put_off(self, job: Job, outcome: Outcome, delay_s: float | None) -> None:
         """The job runs again after that time (U3.3); None: the broker did not say when."""
