@@ -358,7 +358,7 @@ def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool
     """The pool of that name."""
     if kind == "process":
         return children.pool(concurrency)
-    return ThreadPool(app.tasks, concurrency, app.aclose)
+    return ThreadPool(app.tasks, concurrency, app.aclose, app)
 
 
 async def work(

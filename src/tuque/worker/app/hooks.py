@@ -115,6 +115,8 @@ class Hook(Generic[F]):
         return function
 
 
+Lifespan = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
+L = TypeVar("L", bound=Lifespan)
 Surrounds = Callable[["Job"], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -136,6 +138,10 @@ class Middleware:
         """Makes a context manager, plain or asynchronous, for one run of a task."""
         return nullcontext()
 
+    def lifespan(self) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        """Makes a context manager for a process that runs tasks, from before the first job on."""
+        return nullcontext()
+
     def success(self, job: Job, result: Any) -> object:
         """After the task."""
 
@@ -152,11 +158,18 @@ class Middleware:
         """After a run that the broker ended, as CANCEL does."""
 
 
+NO_CONTEXTS: Final = (
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+    inspect.iscoroutinefunction,
+)
+
 # by the method of Middleware, what it is the long form of
 DECORATORS: Final = {
     "enqueue": "on_enqueue",
     "start": "on_start",
     "around": "middleware",
+    "lifespan": "lifespan",
     "success": "on_success",
     "failure": "on_failure",
     "retry": "on_retry",
@@ -179,6 +192,8 @@ class Hooks:
         self.on_dead: Hook[Callable[[Job, Failure], object]] = Hook("on_dead")
         self.on_cancelled: Hook[Callable[[Job, Failure], object]] = Hook("on_cancelled")
         self.surrounds: list[Surrounds] = []
+        self.lifespans: list[Lifespan] = []
+        self.state: Any = None  # what the first of them has yielded that yields something
         self._used: list[Middleware] = []
 
     def middleware(self, function: Surrounds) -> Surrounds:
@@ -189,6 +204,22 @@ class Hooks:
         if not callable(function):
             raise TypeError(f"middleware is put on a function, not on {function!r}")
         self.surrounds.append(function)
+        return function
+
+    def lifespan(self, function: L) -> L:
+        """[U3] Has each process that runs tasks within the context manager that this makes (U3.9).
+
+        It is entered before the first job, on the loop of coroutine tasks, and left after the last
+        one. What it yields is `current_job().state`.
+        """
+        if not callable(function):
+            raise TypeError(f"lifespan is put on a function, not on {function!r}")
+        if any(is_other(function) for is_other in NO_CONTEXTS):
+            raise TypeError(
+                f"lifespan: {function!r} makes no context manager: put @contextmanager or "
+                "@asynccontextmanager between"
+            )
+        self.lifespans.append(function)
         return function
 
     def use_middleware(self, one: Middleware) -> None:

@@ -41,7 +41,7 @@ from tuque.worker.app.decisions import (
     encodable,
     one_line,
 )
-from tuque.worker.app.encryption import OVERHEAD_BYTES, Keys
+from tuque.worker.app.encryption import OVERHEAD_BYTES
 from tuque.worker.app.enqueue import CHAIN_HEADER
 from tuque.worker.app.hooks import Failure, Hook, Hooks
 from tuque.worker.app.options import Options, RetryIf, check_delay, check_number
@@ -180,6 +180,11 @@ class Job(msgspec.Struct, dict=True):
         return url_id(self.job_id)
 
     @property
+    def state(self) -> Any:
+        """What the lifespan of the app has yielded in this process; None without one."""
+        return self.__dict__.get("state")
+
+    @property
     def attempt(self) -> int:
         return self.number
 
@@ -245,12 +250,12 @@ class Call(msgspec.Struct):
         headers = self.envelope.headers
         return headers is not None and GROUP_HEADER in headers
 
-    def begins(self, keys: Keys | None = None) -> Job:
-        """The run begins: its time counts from now on. `keys`: of its app."""
-        self.control.spare_bytes = 0 if keys is None else OVERHEAD_BYTES
+    def begins(self, app: Hooks) -> Job:
+        """The run begins: its time counts from now on."""
+        self.control.spare_bytes = 0 if app.keys is None else OVERHEAD_BYTES
         if self.time_limit_s is not None:
             self.control.ends_at = self.control.clock() + self.time_limit_s
-        self.attempt.__dict__["control"] = self.control
+        self.attempt.__dict__.update(control=self.control, state=app.state)
         return self.attempt
 
 
@@ -351,7 +356,7 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
             return asyncio.run(_on_own_loop(task, call))
         except BaseException as err:
             return outcome_of(err, task, call.control)
-    job = call.begins(task.app.keys)
+    job = call.begins(task.app)
     token = _current.set(job)
     try:
         waits = held_back(task.app, job) if AFTER_HEADER in job.headers else None
@@ -403,7 +408,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
 
 
 async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
-    job = call.begins(task.app.keys)
+    job = call.begins(task.app)
     token = _current.set(job)
     try:
         waits = await held_back_async(task.app, job) if AFTER_HEADER in job.headers else None
