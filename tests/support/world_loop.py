@@ -177,6 +177,9 @@ class LoopPool:
     async def start(self) -> None:
         """It is ready."""
 
+    async def ready(self) -> None:
+        """It is ready."""
+
     async def run(self, call: Call) -> Outcome:
         """Run one job to its end."""
         task = self.tasks[call.envelope.task]

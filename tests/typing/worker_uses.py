@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, assert_type
@@ -19,9 +20,12 @@ from tuque.worker import (
     Failure,
     Handle,
     Job,
+    Middleware,
+    Options,
     Outgoing,
     RetryLater,
     Task,
+    Tasks,
     chain,
     current_job,
     group,
@@ -301,3 +305,51 @@ def as_argument(function: Callable[[str], Handle[bytes]]) -> None: ...
 
 
 as_argument(fetch.enqueue)
+
+
+# Options in one place, times, lifespans and middleware in one class
+
+
+shared = App(defaults=Options(keep_s=60), routes={"shop.*": "shop"})
+letters = Tasks(queue="mail", attempts=9)
+
+
+def patience(error: Exception, job: Job) -> bool | float:
+    return 5.0 if isinstance(error, OSError) else job.attempt < 2
+
+
+@letters.task(retry_on=(OSError,), retry_if=patience, aliases=("old.name",))
+def letter(to: str) -> int:
+    raise RetryLater(delay_s=5, counted=True)
+
+
+@letters.task
+async def letter_async(to: str) -> int:
+    return current_job().state["db"] if current_job().state else 0
+
+
+@shared.lifespan
+@asynccontextmanager
+async def life() -> AsyncIterator[dict[str, int]]:
+    yield {"db": 5}
+
+
+class Feature(Middleware):
+    def enqueue(self, call: Outgoing) -> None:
+        call.headers["by"] = "feature"
+
+    @asynccontextmanager
+    async def around(self, job: Job) -> AsyncIterator[None]:
+        yield
+
+    async def cancelled(self, job: Job, failure: Failure) -> None: ...
+
+
+def included(at: dt.datetime) -> None:
+    shared.include(letters)
+    shared.use(Feature())
+    _task: Task[[str], int] = letter
+    _later: AsyncTask[[str], int] = letter_async
+    assert_type(letter.enqueue_at(at, "you@example.org"), Handle[int])
+    assert_type(letter.options(expires_s=5).enqueue_at(at, to="you"), Handle[int])
+    assert_type(letter.options(expires=at).call("you"), Call[int])

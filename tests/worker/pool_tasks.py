@@ -10,9 +10,10 @@ import threading
 import time
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from tuque.errors import Cancelled
-from tuque.worker import App, Reject, RetryLater, current_job
+from tuque.worker import App, Job, Reject, RetryLater, current_job
 
 app = App("tuque://127.0.0.1:1")
 gate = threading.Event()
@@ -78,6 +79,27 @@ def fails_unjudged(text: str) -> None:
 @app.task(give_up_on=(Cause,))
 async def fails_unjudged_async(text: str) -> None:
     raise ValueError(text)
+
+
+def by_words(error: Exception, job: Job) -> bool | float:
+    """Returns what the error's text says; raises and returns other things, too."""
+    answers: dict[str, Any] = {"again": True, "final": False, "in 7": 7.5, "odd": "odd"}
+    return answers[str(error)]  # type: ignore[no-any-return]  # one is wrong
+
+
+@app.task(retry_on=(LookupError, ValueError), give_up_on=(KeyError,), retry_if=by_words)
+def sorts(kind: str, text: str) -> None:
+    raise {"key": KeyError, "value": ValueError, "os": OSError}[kind](text)
+
+
+@app.task(retry_on=(LookupError, ValueError), give_up_on=(KeyError,), retry_if=by_words)
+async def sorts_async(kind: str, text: str) -> None:
+    raise {"key": KeyError, "value": ValueError, "os": OSError}[kind](text)
+
+
+@app.task
+def later_counted(delay_s: float) -> None:
+    raise RetryLater("later", delay_s=delay_s, counted=True)
 
 
 class Unprintable(Exception):

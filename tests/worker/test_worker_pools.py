@@ -137,6 +137,36 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("name", ["sorts", "sorts_async"])
+def test_a_task_sorts_its_exceptions(run_in: RunCalls, kind: str, name: str) -> None:
+    """U2.26 With `retry_on` any other exception of a task is FAIL FINAL, as one in `give_up_on`
+    is. `retry_if` is asked about the rest, in the process of the run: False is FAIL FINAL, True is
+    FAIL, and a number is FAIL with that DELAY. If it raises, or returns another thing, that is
+    logged, and the run is FAIL.
+    """
+    words = ("key", "again"), ("os", "again"), ("value", "again"), ("value", "final")
+    odd = ("value", "in 7"), ("value", "odd"), ("value", "raises")
+    outcomes = run_in(kind, *(call(name, *one) for one in (*words, *odd)))
+    assert [(one.kind, one.delay_s) for one in outcomes] == [
+        ("rejected", None),
+        ("rejected", None),
+        ("failed", None),
+        ("rejected", None),
+        ("failed", 7.5),
+        ("failed", None),
+        ("failed", None),
+    ]
+    assert all("raise {" in one.trace for one in outcomes)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_counted_retry_is_a_failure(run_in: RunCalls, kind: str) -> None:
+    """U2.2 `RetryLater` is RELEASE; with `counted=True` it is FAIL, with its delay as DELAY."""
+    (outcome,) = run_in(kind, call("later_counted", 3.5))
+    assert (outcome.kind, outcome.text, outcome.delay_s) == ("failed", "RetryLater: later", 3.5)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 def test_another_jobs_cancel_is_a_failure_of_this_one(run_in: RunCalls, kind: str) -> None:
     """U2.2 so is `tuque.errors.Cancelled` in a run that was not cancelled."""
     outcomes = run_in(kind, call("hears_of_a_cancel"), call("hears_of_a_cancel_async"))

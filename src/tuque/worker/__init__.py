@@ -22,7 +22,7 @@ from tuque.worker.app.decisions import Backoff
 from tuque.worker.app.encryption import Key, Keys
 from tuque.worker.app.enqueue import Call
 from tuque.worker.app.handle import Handle
-from tuque.worker.app.hooks import Failure, Outgoing
+from tuque.worker.app.hooks import Failure, Middleware, Outgoing
 from tuque.worker.app.options import Options, TaskOptions
 from tuque.worker.app.policies import (
     Fair,
@@ -36,6 +36,7 @@ from tuque.worker.app.task import (
     RetryLater,
     Task,
 )
+from tuque.worker.app.tasks import Tasks
 from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.workflow.chain import Chain, Later, chain
 from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
@@ -67,6 +68,7 @@ __all__ = [
     "Keys",
     "Later",
     "Limit",
+    "Middleware",
     "Options",
     "Outgoing",
     "Rate",
@@ -74,6 +76,7 @@ __all__ = [
     "RetryLater",
     "Task",
     "TaskOptions",
+    "Tasks",
     "Unique",
     "chain",
     "current_job",

@@ -244,6 +244,7 @@ def run_here(
             app.keys = Keys.read(children.keys)
         version = settings.app_version or app.version
         settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
+        warn_of_strange(settings.queues, app)
         children = replace(children, url=app.url)
         if table is not None:
             table.url = app.url or ""
@@ -357,7 +358,7 @@ def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool
     """The pool of that name."""
     if kind == "process":
         return children.pool(concurrency)
-    return ThreadPool(app.tasks, concurrency, app.aclose)
+    return ThreadPool(app.tasks, concurrency, app.aclose, app)
 
 
 async def work(
@@ -445,6 +446,17 @@ def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
     if not found:
         raise ConfigError("-Q names no queue")
     return found
+
+
+def warn_of_strange(queues: tuple[str, ...], app: App) -> None:
+    """[U4] Names the queues to which no task of the app adds by itself (U4.13)."""
+    for queue in queues:
+        if queue not in app.queues:
+            log.warning(
+                "no task of the app has the queue %(queue)s, which -Q names; it is served, for "
+                "jobs that others send there",
+                facts("queue_without_task", queue=queue),
+            )
 
 
 def _run(main: Coroutine[Any, Any, Ended]) -> Ended:

@@ -6,15 +6,15 @@ Decides which client a caller gets; knows nothing of how jobs are fetched and ru
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import importlib
-import inspect
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import (
     Any,
     ClassVar,
@@ -47,7 +47,7 @@ from tuque.worker.app.enqueue import (
     send_plan_async,
 )
 from tuque.worker.app.handle import Handle
-from tuque.worker.app.hooks import Following, Hooks
+from tuque.worker.app.hooks import Following, Hooks, Middleware
 from tuque.worker.app.options import (
     Options,
     TaskOptions,
@@ -59,6 +59,15 @@ from tuque.worker.app.task import (
     AsyncTask,
     Task,
     spread_in,
+)
+from tuque.worker.app.tasks import (
+    Register,
+    Tasks,
+    check_new,
+    check_routes,
+    defined,
+    names_of,
+    routed,
 )
 
 P = ParamSpec("P")
@@ -77,6 +86,10 @@ class Clients(Protocol):
 
     def aio_client_of(self, app: App) -> aio.Client:
         """The client for the running event loop."""
+
+    @property
+    def now(self) -> dt.datetime:
+        """The time, with a zone."""
 
 
 def search_s_of(url: str) -> float:
@@ -122,16 +135,6 @@ class LaterGroup(Protocol):
 LaterGroups: TypeAlias = Callable[["App", str, str], LaterGroup]
 
 
-class Register(Protocol):
-    """What `app.task(...)` returns: a decorator."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
 class App(Hooks):
     """The tasks of a program.
 
@@ -139,7 +142,9 @@ class App(Hooks):
     node of this machine. Nothing connects before the first job. `telemetry` follows its jobs, as
     `tuque.worker.telemetry.Telemetry` does. `version` is what workers say of the tasks: a change of
     it is a deploy, which the console marks. With `keys` bodies and results are signed or encrypted,
-    and what is under none of them is refused.
+    and what is under none of them is refused. `defaults` are options of all tasks. `routes` has the
+    queues of tasks by patterns of their names, the first that fits: `{"shop.mail.*": "mail"}`. What
+    a task or its `Tasks` says goes before both (U1.14). `queue` is that of all others.
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
@@ -151,7 +156,9 @@ class App(Hooks):
         self,
         broker: str | Client | None = None,
         *,
-        queue: str = "default",
+        queue: str | None = None,
+        defaults: Options | None = None,
+        routes: Mapping[str, str] | None = None,
         version: str = "",
         telemetry: Following | None = None,
         keys: Keys | None = None,
@@ -174,9 +181,11 @@ class App(Hooks):
             raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
         if not isinstance(version, str):
             raise TypeError(f"version must be a str, not {version!r}")
-        self.queue = queue
+        self.defaults = defaults_of(defaults, queue)
+        self.queue = self.defaults.queue
+        self.routes = {} if routes is None else check_routes(routes)
         self.version = version
-        self.tasks: dict[str, Task[..., Any]] = {}
+        self.tasks: dict[str, Task[..., Any]] = {}  # by name, and by each alias
         self.tubes: set[str] = set()  # queues known to be tubes
         self.keyed: set[str] = set()  # tubes of type tasks that were made, or found
         App.made[next(App._numbers)] = self
@@ -192,8 +201,23 @@ class App(Hooks):
             return None
         return self._url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
-    def use(self, url: str) -> None:
-        """Switches to another broker; a client that the app was built around is dropped."""
+    def use(self, what: str | Middleware, /) -> None:
+        """Uses a middleware from now on, after those before it; or, by its URL, another broker.
+
+        A client that the app was built around is dropped for a URL. ValueError for a middleware
+        that is in use.
+        """
+        if isinstance(what, Middleware):
+            self.use_middleware(what)
+        elif isinstance(what, str):
+            self._switch(what)
+        else:
+            raise TypeError(
+                f"use takes a tuque.worker.Middleware that was made, or a URL: {what!r}"
+            )
+
+    def _switch(self, url: str) -> None:
+        """Switches to another broker."""
         with self._lock:
             self._given = None
             self._url = url
@@ -237,6 +261,11 @@ class App(Hooks):
             return client
 
     @property
+    def now(self) -> dt.datetime:
+        """The time of this machine, or of a test, with a zone."""
+        return dt.datetime.now(dt.UTC) if App.clients is None else App.clients.now
+
+    @property
     def queues(self) -> list[str]:
         """The queues of the tasks, without duplicates, in the order of the tasks."""
         return list(dict.fromkeys(task.defaults.queue for task in self.tasks.values()))
@@ -248,7 +277,14 @@ class App(Hooks):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Register: ...
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> Register: ...
 
     def task(
         self,
@@ -256,48 +292,54 @@ class App(Hooks):
         /,
         *,
         name: str | None = None,
+        aliases: tuple[str, ...] = (),
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
 
         The keywords are those of `TaskOptions`. The name is that of module and function, unless
-        one is given; two tasks of one name are a ValueError. An argument whose type cannot be
+        one is given; two tasks of one name are a ValueError. `aliases` are former names, under
+        which jobs may still come (U1.18). An argument whose type cannot be
         resolved here and now is a TypeError.
         """
         scope = sys._getframe(1).f_locals  # for annotations that name a function's local classes
+        check_names(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._register(function, name, options, scope)
+            names = names_of(function, name, aliases)
+            self.check_new(names)
+            task = defined(function, names, renamed(options), scope)
+            self.add(task)
+            return task
 
         return register if function is None else register(function)
 
-    def _register(
-        self,
-        function: Callable[..., Any],
-        name: str | None,
-        options: TaskOptions,
-        scope: Mapping[str, Any],
-    ) -> Task[..., Any]:
-        check_names(options)
-        if not callable(function):
-            raise TypeError(f"app.task takes a function, not {function!r}")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):  # U1.12
-            raise TypeError(
-                f"app.task: {_module_of(function)}.{function.__qualname__} has a yield: a call of "
-                "it would run nothing. Return a list, or report parts with progress()"
-            )
-        if name is None and not hasattr(function, "__qualname__"):
-            raise TypeError(f"app.task: {function!r} has no name, give one: app.task(name='...')")
-        full = name or f"{_module_of(function)}.{function.__qualname__}"
-        if full in self.tasks:
-            raise ValueError(f"there is a task {full} already")
-        options.setdefault("queue", self.queue)
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        task = kind(self, function, full, Options(**renamed(options)), scope)
-        self.tasks[full] = task
+    def include(self, tasks: Tasks) -> None:
+        """[U1] Takes the tasks of a group, also those that it gets later (U1.15).
+
+        TypeError for another thing; ValueError if a name of them is taken, or they have an app.
+        """
+        if not isinstance(tasks, Tasks):
+            raise TypeError(f"include takes a tuque.worker.Tasks, not {tasks!r}")
+        tasks.join(self)
+
+    def add(self, task: Task[..., Any]) -> None:
+        """Gives a task to this app; ValueError if there is one of that name."""
+        self.check_new(task.names)
+        task.join(self, self.options_of(task.name, task.given))
+        self.tasks.update(dict.fromkeys(task.names, task))
         if SPREAD not in self.tasks:  # a worker of the task's queue may get it
             self.tasks[SPREAD] = spread_in(self, task.defaults)
-        return task
+
+    def check_new(self, names: tuple[str, ...]) -> None:
+        """ValueError if there is a task of one of these names."""
+        check_new(names, self.tasks)
+
+    def options_of(self, name: str, given: TaskOptions) -> Options:
+        """[U1] All options of a task: its own, then the queue of a route, then the defaults."""
+        queue = routed(name, self.routes) or self.defaults.queue
+        changes: TaskOptions = {"queue": queue, **given}
+        return replace(self.defaults, **changes)  # U1.14
 
     def schedule(
         self,
@@ -396,15 +438,17 @@ class App(Hooks):
             await client.close()
 
 
-def _module_of(function: Callable[..., Any]) -> str:
-    """The name under which a worker imports the function's module, even of a script."""
-    if function.__module__ != "__main__":
-        return function.__module__
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name:
-        return str(spec.name)
-    return Path(getattr(main, "__file__", None) or "__main__").stem
+def defaults_of(defaults: Options | None, queue: str | None) -> Options:
+    """The options of all tasks; TypeError if they have another queue than the app."""
+    if defaults is None:
+        return Options() if queue is None else Options(queue=queue)
+    if not isinstance(defaults, Options):
+        raise TypeError(f"defaults is a tuque.worker.Options, not {defaults!r}")
+    if queue is None or queue == defaults.queue:
+        return defaults
+    if defaults.queue != Options.queue:
+        raise TypeError(f"give one queue: queue is {queue!r}, that of defaults {defaults.queue!r}")
+    return replace(defaults, queue=queue)
 
 
 def load_app(target: str, app_dir: str = ".") -> App:

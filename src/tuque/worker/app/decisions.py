@@ -36,7 +36,8 @@ FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
 class Outcome(msgspec.Struct):
     """The result of one run of a task; child processes send it unchanged.
 
-    `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
+    `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater or `retry_if`
+    asked for.
     `result` is what the task returned, encoded, if it is to be kept. "unfit": the task's signature
     does not take the arguments, so it did not run. A "progress" is no end: a child process sends it
     while the task runs, with the value in `result`. `is_told`: `on_failure` was called.
@@ -165,10 +166,10 @@ def conclude(
         delay_s = limits.backoff.delay_s(1, rng) if outcome.delay_s is None else outcome.delay_s
         return Release(job_id, run, max(0.0, delay_s))
     fail = Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
-    if attempt is None:
-        return fail
-    if attempt >= limits.max_deliveries:
+    if attempt is not None and attempt >= limits.max_deliveries:
         return replace(fail, is_final=True)
+    if outcome.delay_s is not None or attempt is None:
+        return replace(fail, delay_s=outcome.delay_s)
     return replace(fail, delay_s=limits.backoff.delay_s(attempt, rng))
 
 

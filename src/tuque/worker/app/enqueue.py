@@ -93,7 +93,7 @@ class Planned:
             raise TypeError(f"schedule {self.name}: its jobs cannot have Unique(on=)")
         if options.retry_s == 0:
             raise ValueError(f"schedule {self.name}: retry_s is 1 or more: its jobs come back")
-        for word in ("delay_s", "key", "utube", "maxlen", "replicate"):
+        for word in ("delay_s", "key", "utube", "maxlen", "replicate", "expires"):
             if getattr(options, word) is not None:
                 raise TypeError(f"schedule {self.name}: its jobs cannot have {word}")
 
@@ -130,7 +130,8 @@ class Adding(Generic[R]):
 
     def __init__(self, call: Call[R]) -> None:
         """[U3] Raises what a function of `on_enqueue` raises, or TypeError for the arguments."""
-        self.task, self.options = call.task, call.options
+        self.task = call.task
+        self.options = call.options.at(call.task.app.now) if call.options.expires else call.options
         self._call = call
         under = under_seal(call.task.app.keys, call.options.headers)
         self._body = call.task.body(call.options, call.args, call.kwargs, under)  # U1.1

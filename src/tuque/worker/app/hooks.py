@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -36,10 +36,10 @@ class Outgoing:
 class Failure:
     """Why a run did not end well.
 
-    `kind` is failed, rejected, timeout, crashed, or retry for `RetryLater`. `text` is one line,
-    `trace` the traceback. `error` is the exception; None where that was in another process.
-    `delay_s` is for `on_retry`: the wait before the next run, if it is known; `queue` is for
-    `on_dead`.
+    `kind` is failed, rejected, timeout, crashed, cancelled, or retry for `RetryLater`. `text` is
+    one line, `trace` the traceback. `error` is the exception; None where that was in another
+    process. `delay_s` is for `on_retry`: the wait before the next run, if it is known; `queue` is
+    for `on_dead`.
     """
 
     kind: OutcomeKind
@@ -115,8 +115,67 @@ class Hook(Generic[F]):
         return function
 
 
+Lifespan = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
+L = TypeVar("L", bound=Lifespan)
 Surrounds = Callable[["Job"], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 M = TypeVar("M", bound=Callable[..., Any])
+
+
+class Middleware:
+    """One feature around all jobs of an app, in one class: `app.use(Feature())`.
+
+    Override what it needs. Each method is as the function of the decorator in `DECORATORS`, and may
+    be a coroutine function where that may.
+    """
+
+    def enqueue(self, call: Outgoing) -> object:
+        """Before a job is added, in the producer; no coroutine function."""
+
+    def start(self, job: Job) -> object:
+        """Before the task."""
+
+    def around(self, job: Job) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        """Makes a context manager, plain or asynchronous, for one run of a task."""
+        return nullcontext()
+
+    def lifespan(self) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        """Makes a context manager for a process that runs tasks, from before the first job on."""
+        return nullcontext()
+
+    def success(self, job: Job, result: Any) -> object:
+        """After the task."""
+
+    def failure(self, job: Job, failure: Failure) -> object:
+        """After a run that failed."""
+
+    def retry(self, job: Job, failure: Failure) -> object:
+        """The job runs again."""
+
+    def dead(self, job: Job, failure: Failure) -> object:
+        """The job is a dead letter."""
+
+    def cancelled(self, job: Job, failure: Failure) -> object:
+        """After a run that the broker ended, as CANCEL does."""
+
+
+NO_CONTEXTS: Final = (
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+    inspect.iscoroutinefunction,
+)
+
+# by the method of Middleware, what it is the long form of
+DECORATORS: Final = {
+    "enqueue": "on_enqueue",
+    "start": "on_start",
+    "around": "middleware",
+    "lifespan": "lifespan",
+    "success": "on_success",
+    "failure": "on_failure",
+    "retry": "on_retry",
+    "dead": "on_dead",
+    "cancelled": "on_cancelled",
+}
 
 
 class Hooks:
@@ -131,7 +190,11 @@ class Hooks:
         self.on_failure: Hook[Callable[[Job, Failure], object]] = Hook("on_failure")
         self.on_retry: Hook[Callable[[Job, Failure], object]] = Hook("on_retry")
         self.on_dead: Hook[Callable[[Job, Failure], object]] = Hook("on_dead")
+        self.on_cancelled: Hook[Callable[[Job, Failure], object]] = Hook("on_cancelled")
         self.surrounds: list[Surrounds] = []
+        self.lifespans: list[Lifespan] = []
+        self.state: Any = None  # what the first of them has yielded that yields something
+        self._used: list[Middleware] = []
 
     def middleware(self, function: Surrounds) -> Surrounds:
         """Has each run of a task surrounded by the context manager that the function makes.
@@ -142,6 +205,32 @@ class Hooks:
             raise TypeError(f"middleware is put on a function, not on {function!r}")
         self.surrounds.append(function)
         return function
+
+    def lifespan(self, function: L) -> L:
+        """[U3] Has each process that runs tasks within the context manager that this makes (U3.9).
+
+        It is entered before the first job, on the loop of coroutine tasks, and left after the last
+        one. What it yields is `current_job().state`.
+        """
+        if not callable(function):
+            raise TypeError(f"lifespan is put on a function, not on {function!r}")
+        if any(is_other(function) for is_other in NO_CONTEXTS):
+            raise TypeError(
+                f"lifespan: {function!r} makes no context manager: put @contextmanager or "
+                "@asynccontextmanager between"
+            )
+        self.lifespans.append(function)
+        return function
+
+    def use_middleware(self, one: Middleware) -> None:
+        """[U3] Puts each method that it overrides on its decorator (U3.7)."""
+        if one in self._used:
+            raise ValueError(f"{one!r} is in use already: it would run twice")
+        for name, decorator in DECORATORS.items():
+            method = getattr(one, name)
+            if getattr(method, "__func__", method) is not getattr(Middleware, name):
+                getattr(self, decorator)(method)
+        self._used.append(one)
 
     async def aclose(self) -> None:
         """Closes what belongs to the running event loop."""

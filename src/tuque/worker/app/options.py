@@ -5,10 +5,12 @@ Knows nothing of functions, apps and brokers.
 
 from __future__ import annotations
 
+import datetime as dt
+import inspect
 import math
-from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
-from typing import Final, Literal, TypedDict, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
 from tuque.worker.app.decisions import SECONDS_MAX, Backoff
@@ -21,6 +23,11 @@ from tuque.worker.app.policies import (
     Unique,
 )
 
+if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Job
+
+RetryIf: TypeAlias = "Callable[[Exception, Job], bool | float]"
+
 DEAD_SUFFIX: Final = ".dead"
 ATTEMPTS_MAX: Final = 65_535
 DELIVERIES_MAX: Final = 2**31 - 1
@@ -29,6 +36,7 @@ RETRY_S: Final = 30
 TEXTS: Final = ("queue", "utube", "key", "dead")
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
+OF_TASKS: Final = ("give_up_on", "retry_on", "retry_if")  # no job brings its own to a worker
 POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
 NO_POLICIES: Final = Policies(None, None, None, None)
 
@@ -37,6 +45,17 @@ def check_number(name: str, value: object) -> None:
     """TypeError unless the value is a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is a number of seconds, not {value!r}")
+
+
+def check_instant(name: str, when: object) -> None:
+    """TypeError unless it is a time with a zone."""
+    if not isinstance(when, dt.datetime):
+        raise TypeError(f"{name} is a datetime, not {when!r}")
+    if when.utcoffset() is None:
+        raise TypeError(
+            f"{name} is a datetime with a zone, not {when!r}: give it one, as by "
+            "datetime.now(UTC) or .astimezone()"
+        )
 
 
 def check_delay(delay_s: float | None) -> None:
@@ -57,12 +76,15 @@ class Options:
     `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
-    `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
-    time) are for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a day)
-    adds no second job, and a lost reply is asked for again. With `unique`, `limit`, `rate` or
-    `group` the queue is a tube of type tasks, made when it is first used. A job of a task that no
-    worker knows becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter`
-    are the former names of `attempts` and `dead`.
+    `give_up_on` are as Reject; with `retry_on` all others are, too. `retry_if(error, job)` is asked
+    about what is left: whether the job runs again, or in how many seconds. `pri` (lower goes first)
+    and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job: enqueuing the
+    same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked for again.
+    With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
+    first used. `expires_s` and `expires`, a datetime with a zone, stand for a `ttl_s` with
+    `on_expiry` "drop". A job of a task that no worker knows becomes a dead letter after
+    `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former names of `attempts` and
+    `dead`.
     """
 
     queue: str = "default"
@@ -86,23 +108,31 @@ class Options:
     backoff: Backoff = field(default_factory=Backoff)
     keep_s: float | None = None
     on_expiry: Literal["dead", "drop"] = "dead"
+    expires: dt.datetime | None = None
     unknown_keep_s: float = 86_400.0
     give_up_on: tuple[type[Exception], ...] = ()
+    retry_on: tuple[type[Exception], ...] = ()
+    retry_if: RetryIf | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
+    expires_s: InitVar[float | None] = None
 
-    def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
-        if max_deliveries is not None:
-            object.__setattr__(self, "attempts", max_deliveries)
-        if dead_letter is not None:
-            object.__setattr__(self, "dead", dead_letter)
+    def __new__(cls, *_: object, **given: object) -> Options:
+        """TypeError for a keyword that is no option, naming those that are."""
+        check_names(given)
+        return super().__new__(cls)
+
+    def __post_init__(
+        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
+    ) -> None:
+        self._set_others(max_deliveries, dead_letter, expires_s)
         if self.codec not in CODECS:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
         check_texts(self)
         check_whole_numbers(self)
         check_headers(self.headers)
-        check_causes(self.give_up_on)
+        check_causes(self)
         check_delay(self.delay_s)
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
@@ -142,6 +172,33 @@ class Options:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name} is a tuque.worker.{kind.__name__}, not {value!r}")
 
+    def _set_others(
+        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
+    ) -> None:
+        """Sets what has another name here, and how a job expires."""
+        others: dict[str, object] = {}
+        if max_deliveries is not None:
+            others["attempts"] = max_deliveries
+        if dead_letter is not None:
+            others["dead"] = dead_letter
+        ways = {"ttl_s": self.ttl_s, "expires_s": expires_s, "expires": self.expires}
+        check_ends(ways)
+        if expires_s is not None:
+            others["ttl_s"] = ttl_of(expires_s)
+        if expires_s is not None or self.expires is not None:
+            others["on_expiry"] = "drop"
+        for name, value in others.items():
+            object.__setattr__(self, name, value)
+
+    def at(self, now: dt.datetime) -> Options:
+        """[U1] The options of a job that is added now, with the `ttl_s` for `expires` (U1.17)."""
+        if self.expires is None:
+            return self
+        left_s = (self.expires - now).total_seconds()
+        if left_s <= 0:
+            raise ValueError(f"expires is a time to come, not {self.expires}: it is {now}")
+        return replace(self, ttl_s=ttl_of(left_s), expires=None, on_expiry="drop")
+
     @property
     def policies(self) -> Policies | None:
         """The policies by key; None if there are none: then the queue may be a plain one."""
@@ -173,11 +230,32 @@ class TaskOptions(TypedDict, total=False):
     backoff: Backoff
     keep_s: float | None
     on_expiry: Literal["dead", "drop"]
+    expires: dt.datetime | None
     unknown_keep_s: float
     give_up_on: tuple[type[Exception], ...]
+    retry_on: tuple[type[Exception], ...]
+    retry_if: RetryIf | None
     headers: Mapping[str, str]
     max_deliveries: int
     dead_letter: str | None
+    expires_s: float | None
+
+
+def check_ends(ways: Mapping[str, object]) -> None:
+    """TypeError for two times at which a job expires, or one that is none."""
+    given = [name for name, value in ways.items() if value]
+    if len(given) > 1:
+        raise TypeError(f"give one of {' and '.join(given)}: each says when a job expires")
+    if ways.get("expires") is not None:
+        check_instant("expires", ways["expires"])
+
+
+def ttl_of(expires_s: float) -> int:
+    """The whole seconds of a time until a job expires; TypeError or ValueError if it is none."""
+    check_number("expires_s", expires_s)
+    if not 0 < expires_s <= SECONDS_MAX:
+        raise ValueError(f"expires_s is more than 0 seconds, up to {SECONDS_MAX}, not {expires_s}")
+    return math.ceil(expires_s)
 
 
 def check_whole_numbers(options: Options) -> None:
@@ -215,14 +293,32 @@ def check_headers(headers: object) -> None:
             raise TypeError(f"headers is a mapping of names to texts, not of {name!r} to {value!r}")
 
 
-def check_causes(causes: object) -> None:
-    """TypeError unless they are classes of exceptions in a tuple."""
-    if isinstance(causes, tuple):
-        if all(isinstance(one, type) and issubclass(one, BaseException) for one in causes):
-            return
-    raise TypeError(
-        f"give_up_on is a tuple of exception classes, such as (ValueError,), not {causes!r}"
-    )
+def check_causes(options: Options) -> None:
+    """TypeError unless exceptions are classes in tuples, and `retry_if` is a plain function."""
+    for name in ("give_up_on", "retry_on"):
+        causes: object = getattr(options, name)
+        if not isinstance(causes, tuple) or not all(map(is_cause, causes)):
+            raise TypeError(
+                f"{name} is a tuple of exception classes, such as (ValueError,), not {causes!r}"
+            )
+    asked = options.retry_if
+    if asked is not None and (not callable(asked) or inspect.iscoroutinefunction(asked)):
+        raise TypeError(
+            "retry_if is a plain function of the exception and the job, which returns a bool or "
+            f"seconds, not {asked!r}"
+        )
+
+
+def is_cause(one: object) -> bool:
+    """Whether it is a class of exceptions."""
+    return isinstance(one, type) and issubclass(one, BaseException)
+
+
+def check_of_job(changes: Mapping[str, object]) -> None:
+    """TypeError for options of one job that only a task can have."""
+    for name in OF_TASKS:
+        if name in changes:
+            raise TypeError(f"{name} is an option of the task: its worker has it, not one job")
 
 
 def renamed(options: TaskOptions) -> TaskOptions:
@@ -232,10 +328,18 @@ def renamed(options: TaskOptions) -> TaskOptions:
         found["dead"] = found.pop("dead_letter")
     if "max_deliveries" in found:
         found["attempts"] = found.pop("max_deliveries")
+    check_ends({name: found.get(name) for name in ("ttl_s", "expires_s", "expires")})
+    expires_s = found.pop("expires_s", None)
+    if expires_s is not None:
+        found["ttl_s"], found["expires"], found["on_expiry"] = ttl_of(expires_s), None, "drop"
+    elif found.get("expires") is not None:
+        found["ttl_s"] = None  # of a farther place
+    elif found.get("ttl_s") is not None:
+        found["expires"] = None
     return found
 
 
-def check_names(options: TaskOptions) -> None:
+def check_names(options: Mapping[str, object]) -> None:
     """TypeError for a keyword that is not a field of `Options`, naming those that are."""
     known_names = [*TaskOptions.__annotations__]
     unknown = [key for key in options if key not in known_names]

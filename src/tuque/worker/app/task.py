@@ -6,6 +6,7 @@ source of clients; nothing of pools and fetching.
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpac
 
 from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
-from tuque.errors import Error, IsTube, NoTube
+from tuque.errors import ConfigError, Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
@@ -31,7 +32,9 @@ from tuque.worker.app.options import (
     Options,
     TaskOptions,
     check_delay,
+    check_instant,
     check_names,
+    check_of_job,
     renamed,
 )
 
@@ -48,13 +51,24 @@ R = TypeVar("R")
 class RetryLater(Exception):
     """Raised by a task: run this job again, after `delay_s` or after the task's back-off.
 
-    Raises TypeError or ValueError itself if the delay is invalid.
+    That uses up no attempt. With `counted` it does: the run has failed, so the last one of
+    `attempts` makes the job a dead letter. Raises TypeError or ValueError itself if the delay is
+    invalid.
     """
 
-    def __init__(self, reason: str = "asked to run later", *, delay_s: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: str = "asked to run later",
+        *,
+        delay_s: float | None = None,
+        counted: bool = False,
+    ) -> None:
         super().__init__(reason)
         check_delay(delay_s)
+        if not isinstance(counted, bool):
+            raise TypeError(f"counted is a bool, not {counted!r}")
         self.delay_s = delay_s
+        self.counted = counted
 
 
 class Reject(Exception):
@@ -80,6 +94,16 @@ class Prepared(Generic[P, R]):
         """Like `enqueue`, for asyncio programs."""
         return await self._task.add_async(self._options, args, kwargs)
 
+    def enqueue_at(self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `Task.enqueue_at`, with these options."""
+        return self._task.add_now(self._task.later(self._options, when), args, kwargs)
+
+    async def enqueue_at_async(
+        self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Like `enqueue_at`, for asyncio programs."""
+        return await self._task.add_async(self._task.later(self._options, when), args, kwargs)
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call with these options, for `Task.enqueue_many`."""
         return self._task.made_call(self._options, args, kwargs)
@@ -90,29 +114,58 @@ class Task(Step[P, R]):
 
     def __init__(
         self,
-        app: App,
         function: Callable[P, R],
         name: str,
-        defaults: Options,
+        given: TaskOptions,
         scope: Mapping[str, Any] | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
-        """`scope` has the local names where the function is defined."""
-        self.app = app
+        """`given` are its own options; `scope` has the local names where it is defined.
+
+        `aliases`: jobs of these names are its own, too.
+        """
         self.function = function
         self.name = name
-        self.defaults = defaults
+        self.aliases = aliases
+        self.given = given
+        self._app: App | None = None
+        self._defaults: Options | None = None
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
         self.returns = returned_type(function, name, scope or {})
-        self.check_policies(defaults)
         self.__doc__ = function.__doc__
+
+    def join(self, app: App, defaults: Options) -> None:
+        """Gives the task its app and all its options; TypeError for a policy by no argument."""
+        self.check_policies(defaults)
+        self._app, self._defaults = app, defaults
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and its former ones."""
+        return self.name, *self.aliases
+
+    @property
+    def app(self) -> App:
+        """The app of the task; ConfigError if its `Tasks` are in none yet."""
+        if self._app is None:
+            raise ConfigError(f"task {self.name} is in no app yet: app.include() its Tasks first")
+        return self._app
+
+    @property
+    def defaults(self) -> Options:
+        """The options of the task; ConfigError before it has an app."""
+        if self._defaults is None:
+            raise ConfigError(f"task {self.name} is in no app yet: app.include() its Tasks first")
+        return self._defaults
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function directly; enqueues nothing."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<task {self.name} queue={self.defaults.queue}>"
+        queue = "?" if self._defaults is None else self._defaults.queue
+        return f"<task {self.name} queue={queue}>"
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
@@ -132,10 +185,30 @@ class Task(Step[P, R]):
         """Like `enqueue_in`, for asyncio programs."""
         return await self.add_async(replace(self.defaults, delay_s=delay_s), args, kwargs)
 
+    def enqueue_at(self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `enqueue`, but no worker gets the job before that time.
+
+        It is by the clock of this machine; one that is over is now. TypeError without a zone.
+        """
+        return self.add_now(self.later(self.defaults, when), args, kwargs)
+
+    async def enqueue_at_async(
+        self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Like `enqueue_at`, for asyncio programs."""
+        return await self.add_async(self.later(self.defaults, when), args, kwargs)
+
+    def later(self, options: Options, when: dt.datetime) -> Options:
+        """[U1] The options of a job that waits until then (U1.16)."""
+        check_instant("enqueue_at: the time", when)
+        delay_s = (when - self.app.now).total_seconds()
+        return replace(options, delay_s=max(0.0, delay_s))
+
     def options(self, **changes: Unpack[TaskOptions]) -> Prepared[P, R]:
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
         check_names(changes)
         options = replace(self.defaults, **renamed(changes))
+        check_of_job(changes)
         self.check_policies(options)
         return Prepared(self, options)
 
@@ -331,4 +404,6 @@ def spread(results: list[Any]) -> list[Any]:
 def spread_in(app: App, options: Options) -> Task[..., Any]:
     """The task `spread`, for the queue of another one."""
     own = Options(queue=options.queue, retry_s=options.retry_s or None, codec=options.codec)
-    return Task(app, spread, SPREAD, own)
+    made: Task[..., Any] = Task(spread, SPREAD, {})
+    made.join(app, own)
+    return made

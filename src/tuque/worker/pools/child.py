@@ -23,11 +23,12 @@ from typing import Any, Final
 import msgspec
 
 from tuque.errors import Cancelled
-from tuque.logtext import JsonFormatter, VisibleFormatter
+from tuque.logtext import JsonFormatter, VisibleFormatter, facts
 from tuque.worker.app.app import load_app
-from tuque.worker.app.decisions import DONE, Outcome
+from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
+from tuque.worker.pools.pools import LEAVE_S, Lifespans, NotEntered
 from tuque.worker.pools.processes import (
     FORKS,
     flush_output,
@@ -38,6 +39,8 @@ from tuque.worker.pools.processes import (
 
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
+
+log: Final = logging.getLogger("tuque.worker")
 
 HEADER: Final = struct.Struct("!I")
 HALT_OPENS: Final = b"\xc1"  # which begins no msgpack
@@ -222,7 +225,6 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
     if url:
         app.use(url)
     inbox = Inbox(sock)
-    sock.sendall(frame(msgspec.msgpack.encode(DONE)))
     lock = threading.Lock()  # a task may report its progress in any thread
 
     def send_progress(data: bytes) -> None:
@@ -231,6 +233,17 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
 
     with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
         FORKS.leave_loop(runner.get_loop())
+        lasting = None
+        if app.lifespans:
+            lasting = Lifespans(app, lambda: None)
+            try:
+                lasting.begin(runner.get_loop())
+            except NotEntered as err:
+                log.error("a lifespan failed", extra=facts("lifespan_failed"), exc_info=err)
+                sock.sendall(frame(msgspec.msgpack.encode(Outcome("retry", str(err)))))
+                return
+        leaves_s = None if lasting is None else LEAVE_S + 1
+        sock.sendall(frame(msgspec.msgpack.encode(Outcome("done", delay_s=leaves_s))))
         while (payload := inbox.next()) is not None:
             call = of_pipe(payload)
             call.control.send_progress = send_progress
@@ -245,6 +258,8 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
                     sock.sendall(frame(msgspec.msgpack.encode(outcome)))
             except OSError:
                 os._exit(0)
+        if lasting is not None:
+            runner.run(lasting.leave())
         runner.run(app.aclose())
 
 

@@ -41,10 +41,10 @@ from tuque.worker.app.decisions import (
     encodable,
     one_line,
 )
-from tuque.worker.app.encryption import OVERHEAD_BYTES, Keys
+from tuque.worker.app.encryption import OVERHEAD_BYTES
 from tuque.worker.app.enqueue import CHAIN_HEADER
 from tuque.worker.app.hooks import Failure, Hook, Hooks
-from tuque.worker.app.options import check_delay
+from tuque.worker.app.options import Options, RetryIf, check_delay, check_number
 from tuque.worker.app.task import Reject, RetryLater, Task
 from tuque.worker.pools.middleware import (
     await_inside,
@@ -86,6 +86,7 @@ class Control:
         self.is_in_task = False  # its function runs
         self.on_overdue: Callable[[], object] = lambda: None
         self.is_overdue = False  # reported at its limit, and runs on
+        self.verdict: tuple[BaseException, bool | float] | None = None  # what retry_if returned
         self._has_ended = False
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
@@ -179,6 +180,11 @@ class Job(msgspec.Struct, dict=True):
         return url_id(self.job_id)
 
     @property
+    def state(self) -> Any:
+        """What the lifespan of the app has yielded in this process; None without one."""
+        return self.__dict__.get("state")
+
+    @property
     def attempt(self) -> int:
         return self.number
 
@@ -244,12 +250,12 @@ class Call(msgspec.Struct):
         headers = self.envelope.headers
         return headers is not None and GROUP_HEADER in headers
 
-    def begins(self, keys: Keys | None = None) -> Job:
-        """The run begins: its time counts from now on. `keys`: of its app."""
-        self.control.spare_bytes = 0 if keys is None else OVERHEAD_BYTES
+    def begins(self, app: Hooks) -> Job:
+        """The run begins: its time counts from now on."""
+        self.control.spare_bytes = 0 if app.keys is None else OVERHEAD_BYTES
         if self.time_limit_s is not None:
             self.control.ends_at = self.control.clock() + self.time_limit_s
-        self.attempt.__dict__["control"] = self.control
+        self.attempt.__dict__.update(control=self.control, state=app.state)
         return self.attempt
 
 
@@ -282,7 +288,7 @@ def of_pipe(payload: bytes) -> Call:
 def came_to(job: Job, err: BaseException, task: Task[..., Any]) -> Outcome:
     """What a run that raised came to; it may have been cancelled."""
     control = job._control()
-    return control.judge(outcome_of(err, task, control))
+    return control.judge(outcome_of(err, task, control, job))
 
 
 _current: ContextVar[Job] = ContextVar("tuque_current_job")
@@ -350,7 +356,7 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
             return asyncio.run(_on_own_loop(task, call))
         except BaseException as err:
             return outcome_of(err, task, call.control)
-    job = call.begins(task.app.keys)
+    job = call.begins(task.app)
     token = _current.set(job)
     try:
         waits = held_back(task.app, job) if AFTER_HEADER in job.headers else None
@@ -402,7 +408,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
 
 
 async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
-    job = call.begins(task.app.keys)
+    job = call.begins(task.app)
     token = _current.set(job)
     try:
         waits = await held_back_async(task.app, job) if AFTER_HEADER in job.headers else None
@@ -589,12 +595,15 @@ def over_limit_text(limit_s: float | None) -> str:
 
 
 def outcome_of(
-    err: BaseException, task: Task[..., Any] | None = None, control: Control | None = None
+    err: BaseException,
+    task: Task[..., Any] | None = None,
+    control: Control | None = None,
+    job: Job | None = None,
 ) -> Outcome:
     """The outcome for an exception; it can be encoded whatever the exception's text.
 
     `Cancelled` is a failure as any other if the run was not cancelled: a task may hear it of
-    another job (U2.2).
+    another job (U2.2). `job`: for `retry_if` of the task.
     """
     if isinstance(err, Cancelled) and control is not None and control.is_cancelled:
         return Outcome("cancelled", one_line(guarded(str, err)))
@@ -603,14 +612,52 @@ def outcome_of(
             check_delay(err.delay_s)  # a class of the task's own may set what it likes
         except Exception as wrong:
             return unjudged(wrong)
-        return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
+        if not getattr(err, "counted", False):
+            return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
+        counted = unjudged(err)
+        counted.delay_s = err.delay_s
+        return counted
     if isinstance(err, Reject):
         return Outcome("rejected", one_line(guarded(str, err)) or "Reject")
     if isinstance(err, BadArguments):
         return Outcome("unfit", one_line(f"bad arguments: {guarded(str, err)}"))
-    gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
-    kind: OutcomeKind = "rejected" if gives_up else "failed"
-    return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))
+    verdict = True if task is None else runs_again(err, task.defaults, job)
+    kind: OutcomeKind = "rejected" if verdict is False else "failed"
+    delay_s = None if isinstance(verdict, bool) else verdict
+    return Outcome(kind, describe(err), encodable(guarded(trace_of, err)), delay_s)
+
+
+def runs_again(err: BaseException, options: Options, job: Job | None) -> bool | float:
+    """[U2] Whether a job runs again after an exception, or in how many seconds (U2.26)."""
+    if isinstance(err, options.give_up_on):
+        return False
+    if options.retry_on and not isinstance(err, options.retry_on):
+        return False
+    if options.retry_if is None or job is None or not isinstance(err, Exception):
+        return True
+    control = job._control()
+    if control.is_cancelled:
+        return True  # judged by that
+    if control.verdict is None or control.verdict[0] is not err:  # telemetry has it judged, too
+        control.verdict = err, _answer(options.retry_if, err, job)
+    return control.verdict[1]
+
+
+def _answer(retry_if: RetryIf, err: Exception, job: Job) -> bool | float:
+    """What a task's function says of an exception; True if it fails itself."""
+    try:
+        with SameProcess():  # U13.5
+            verdict = retry_if(err, job)
+        if not isinstance(verdict, bool):
+            check_number("what retry_if returns", verdict)
+            check_delay(verdict)
+        return verdict
+    except BaseException:
+        log.exception(
+            "retry_if of task %(task)s failed, of job %(job)s, which runs again",
+            facts("retry_if_failed", task=job.task, job=job.id),
+        )
+        return True
 
 
 def unjudged(err: BaseException) -> Outcome:
@@ -655,9 +702,12 @@ class HookRunner:
         self._told: set[Future[None]] = set()
 
     def ended(self, job: Job, call: Call | None, outcome: Outcome) -> None:
-        """[U3] A run has failed; nothing to do if its own process has called the hooks (U3.2)."""
-        if not outcome.is_told and call is not None and is_failure(outcome, call):
-            self._tell("on_failure", job, outcome)
+        """[U3] A run has ended; nothing to do if its own process has called the hooks (U3.2)."""
+        if outcome.is_told or call is None:
+            return
+        is_cancelled = outcome.kind == "cancelled" and call.control.is_cancelled  # U3.8
+        if is_cancelled or is_failure(outcome, call):
+            self._tell("on_cancelled" if is_cancelled else "on_failure", job, outcome)
 
     def put_off(self, job: Job, outcome: Outcome, delay_s: float | None) -> None:
         """The job runs again after that time (U3.3); None: the broker did not say when."""

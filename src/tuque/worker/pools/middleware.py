@@ -97,17 +97,17 @@ async def await_inside(app: Hooks, job: Job, body: Callable[[], Coroutine[Any, A
         return await body()
     async with AsyncExitStack() as stack:
         for surround in app.surrounds:
-            await _enter(stack, surround(job))
+            await enter(stack, surround(job))
         return await body()  # without a result if middleware takes its exception
 
 
-async def _enter(stack: AsyncExitStack, one: Surround) -> None:
+async def enter(stack: AsyncExitStack, one: Surround) -> Any:
+    """Enters a context manager, plain or asynchronous; what it yields."""
     stack.enter_context(SameProcess())  # U13.5: of its end
     with SameProcess():
         if isinstance(one, AbstractContextManager):
-            stack.enter_context(one)
-        else:
-            await stack.enter_async_context(one)
+            return stack.enter_context(one)
+        return await stack.enter_async_context(one)
 
 
 def _run_beside_loop(app: Hooks, made: list[Any], body: Callable[[], Any]) -> Any:
@@ -125,7 +125,7 @@ def _run_beside_loop(app: Hooks, made: list[Any], body: Callable[[], Any]) -> An
         async def surround() -> Any:
             async with AsyncExitStack() as stack:
                 for one in made:
-                    await _enter(stack, one)
+                    await enter(stack, one)
                 entered.set_result(None)
                 return await ended
 

@@ -11,12 +11,15 @@ import asyncio
 import concurrent.futures
 import logging
 import queue
+import random
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
 from tuque.logtext import facts
-from tuque.worker.app.decisions import Outcome
+from tuque.worker.app.decisions import Backoff, Outcome
+from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import (
     Call,
@@ -28,6 +31,7 @@ from tuque.worker.pools.execute import (
     over_limit_text,
     run_call,
 )
+from tuque.worker.pools.middleware import enter
 from tuque.worker.pools.processes import FORKS
 
 log: Final = logging.getLogger("tuque.worker")
@@ -35,6 +39,8 @@ log: Final = logging.getLogger("tuque.worker")
 Tasks = dict[str, Task[..., Any]]
 
 CANCEL_S: Final = 1.0  # a coroutine has this long to end after its limit (U2.10)
+LEAVE_S: Final = 5.0  # to leave all lifespans (U3.9)
+PAUSES: Final = Backoff(first_s=1.0, max_s=30.0, jitter=0.0)  # until they are entered again
 
 
 class Pool(Protocol):
@@ -48,6 +54,9 @@ class Pool(Protocol):
 
     async def start(self) -> None:
         """Makes the pool ready, or raises."""
+
+    async def ready(self) -> None:
+        """Returns once jobs may come: a process has its app, and what belongs to that."""
 
     async def run(self, call: Call) -> Outcome:
         """Runs one job to its end, whatever the result."""
@@ -124,12 +133,21 @@ class Threads:
 class ThreadPool:
     """[U13] Coroutines on one loop in a thread of its own, plain functions in others (U13.3).
 
-    `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop.
+    `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop. `app`
+    has lifespans, which are entered there.
     """
 
     def __init__(
-        self, tasks: Tasks, concurrency: int, at_end: Callable[[], Awaitable[None]]
+        self,
+        tasks: Tasks,
+        concurrency: int,
+        at_end: Callable[[], Awaitable[None]],
+        app: Hooks | None = None,
     ) -> None:
+        self._app = Hooks() if app is None else app
+        self._lifespans: Lifespans | None = None
+        self._entered = asyncio.Event()
+        self._home: asyncio.AbstractEventLoop | None = None  # the worker's
         self._tasks = tasks
         self._at_end = at_end
         self._threads = Threads(tasks, concurrency)
@@ -150,6 +168,22 @@ class ThreadPool:
         await self._threads.start()
         FORKS.leave_loop(self._loop)
         self._thread.start()
+        self._home = asyncio.get_running_loop()
+        self._live()
+
+    def _live(self) -> None:
+        """[U3] Enters the lifespans on the loop of coroutine tasks (U3.9)."""
+        home = self._home
+        if not self._app.lifespans or home is None:
+            self._entered.set()
+            return
+        begun = self._lifespans = Lifespans(
+            self._app, lambda: home.call_soon_threadsafe(self._entered.set)
+        )
+        asyncio.run_coroutine_threadsafe(begun.last(), self._loop)
+
+    async def ready(self) -> None:
+        await self._entered.wait()
 
     async def run(self, call: Call) -> Outcome:
         task = self._tasks[call.envelope.task]
@@ -179,7 +213,8 @@ class ThreadPool:
             running.cancel()
         closing = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(closing), timeout=1.0)
+            limit_s = 1.0 if self._lifespans is None else 1.0 + LEAVE_S
+            await asyncio.wait_for(asyncio.wrap_future(closing), timeout=limit_s)
         except TimeoutError:
             return False  # a task blocks the loop, or resists cancellation
         self._over.set()
@@ -189,10 +224,13 @@ class ThreadPool:
 
     async def _end(self) -> None:
         """Cancels all other tasks of the pool's loop and waits for them."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
+        lasting = None if self._lifespans is None else self._lifespans.task
+        others = asyncio.all_tasks() - {asyncio.current_task(), lasting}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        if self._lifespans is not None:
+            await self._lifespans.leave()
         await self._at_end()
 
     def _spin(self) -> None:
@@ -216,6 +254,7 @@ class ThreadPool:
                 self._broken.append(self._loop)  # open: its descriptors may be of others by now
                 self._loop = asyncio.new_event_loop()
                 FORKS.leave_loop(self._loop)
+                self._live()
             running = list(self._running.items())
         for one, call in running:
             if call.attempt is job or not is_whole(err):
@@ -260,3 +299,92 @@ def _on_thread_cancelled(call: Call) -> None:
             reason=over_limit_text(call.time_limit_s),
         ),
     )
+
+
+# ---- The lifespans of an app in a process that runs its tasks (SPEC U3.9)
+#
+# All are entered and left by one task of the loop of coroutine tasks, so that what belongs to a
+# loop or to a task works in them.
+
+
+class NotEntered(Exception):
+    """A lifespan raised where it begins."""
+
+
+async def held(app: Hooks, on_entered: Callable[[], object], leave: asyncio.Event) -> None:
+    """[U3] Enters all, and leaves them once it is to (U3.9); NotEntered if one fails before.
+
+    What one raises at its end is logged.
+    """
+    is_entered = False
+    try:
+        async with AsyncExitStack() as stack:
+            state: Any = None
+            for make in app.lifespans:
+                made = await enter(stack, make())
+                state = made if state is None else state
+            app.state, is_entered = state, True
+            on_entered()
+            await leave.wait()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as err:
+        if not is_entered:
+            raise NotEntered(describe(err)) from err
+        log.exception("a lifespan did not end well", extra=facts("lifespan_end_failed"))
+
+
+class Lifespans:
+    """The lifespans of an app on a loop that runs in another thread, or now and then."""
+
+    def __init__(self, app: Hooks, on_entered: Callable[[], object]) -> None:
+        self._app = app
+        self._on_entered = on_entered
+        self._leave = asyncio.Event()
+        self._rng = random.Random()
+        self._is_entered = False
+        self.task: asyncio.Task[None] | None = None
+
+    async def last(self) -> None:
+        """Lasts until `leave`; tries again and again to enter them."""
+        self.task = asyncio.current_task()
+        failures = 0
+        while not self._leave.is_set():
+            try:
+                await held(self._app, self._enter, self._leave)
+            except NotEntered as err:
+                failures += 1
+                wait_s = PAUSES.delay_s(failures, self._rng)
+                log.error(
+                    "a lifespan failed, so no job is taken: %(reason)s; next try in %(next_s).1f s",
+                    facts("lifespan_failed", reason=err, next_s=wait_s),
+                    exc_info=err.__cause__,
+                )
+                await asyncio.sleep(wait_s)
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Enters them on a loop that does not run; raises NotEntered."""
+        self.task = loop.create_task(held(self._app, self._enter, self._leave))
+        while not self.task.done() and not self._is_entered:
+            loop.run_until_complete(asyncio.sleep(0.001))
+        if self.task.done():
+            self.task.result()
+
+    async def leave(self) -> None:
+        """[U3] Leaves them, on their loop; what lasts longer than 5 s is cancelled (U3.9)."""
+        self._leave.set()
+        if self.task is None:
+            return
+        if not self._is_entered:
+            self.task.cancel()
+        _, lasts = await asyncio.wait({self.task}, timeout=LEAVE_S)
+        if lasts:
+            self.task.cancel()
+            log.error(
+                "a lifespan did not end within %(seconds).0f s",
+                facts("lifespan_endless", seconds=LEAVE_S),
+            )
+
+    def _enter(self) -> None:
+        self._is_entered = True
+        self._on_entered()

@@ -24,6 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
+from tuque.worker.pools.pools import PAUSES
 from tuque.worker.pools.processes import end_group, ending, has_room, is_over, signals_blocked
 
 log: Final = logging.getLogger("tuque.worker")
@@ -54,6 +55,7 @@ class Child:
         self.reader = reader
         self.writer = writer
         self.has_room = True  # below --max-memory, when it had had no job
+        self.leave_s = LEAVE_LIMIT_S
         self._calls = 0
         self._kill: asyncio.TimerHandle | None = None
 
@@ -98,11 +100,15 @@ class Child:
         """Lets an idle child exit by itself, when its socket closes."""
         self.writer.close()
         try:
-            code = await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
+            code = await asyncio.to_thread(self.process.wait, self.leave_s)
         except subprocess.TimeoutExpired:
             return await self.end()
         end_group(self.pid)
         return code
+
+
+class NotAlive(ConfigError):
+    """A child has loaded the app, and one of its lifespans failed."""
 
 
 class ProcessPool:
@@ -129,6 +135,7 @@ class ProcessPool:
         self._idle: asyncio.Queue[Child] = asyncio.Queue()
         self._children: set[Child] = set()
         self._able: set[Child] = set()  # that have loaded the app
+        self._has_able = asyncio.Event()
         self._restarts: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[int]] = set()
         self._rng = random.Random()
@@ -154,11 +161,17 @@ class ProcessPool:
                 self._idle.put_nowait(child)
         self._is_first = False
         for failure in spawned:
-            if isinstance(failure, BaseException):
+            if isinstance(failure, NotAlive):
+                log.error("%(reason)s", facts("child_not_alive", reason=failure))
+                self._start_another()
+            elif isinstance(failure, BaseException):
                 await self.stop()
                 if isinstance(failure, OSError):
                     raise ConfigError(f"cannot start child processes: {failure}") from failure
                 raise failure
+
+    async def ready(self) -> None:
+        await self._has_able.wait()
 
     def start_later(self) -> None:
         """Starts the children in the background, retrying for ever; see `on_ready`."""
@@ -252,11 +265,16 @@ class ProcessPool:
         except asyncio.CancelledError:
             await self._discard(child)
             raise
+        if ready.kind == "retry":
+            await self._discard(child)
+            raise NotAlive(f"a lifespan failed, so no job is taken: {ready.text}")
         if ready.kind != "done":
             await self._discard(child)
             raise ConfigError(f"a child process could not load the app: {ready.text}")
         child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
+        child.leave_s = LEAVE_LIMIT_S if ready.delay_s is None else ready.delay_s
         self._able.add(child)
+        self._has_able.set()
         return child
 
     def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
@@ -327,7 +345,8 @@ class ProcessPool:
                 child = await self._spawn()
             except (ConfigError, OSError) as err:
                 failures += 1
-                wait_s = RESTART.delay_s(failures, self._rng)
+                pauses = PAUSES if isinstance(err, NotAlive) else RESTART
+                wait_s = pauses.delay_s(failures, self._rng)
                 log.error(
                     "%(reason)s; next try in %(next_s).1f s",
                     facts("child_not_started", reason=err, next_s=wait_s),

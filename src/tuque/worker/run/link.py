@@ -106,6 +106,17 @@ async def wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns once one of them has ended; cancels the others."""
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def ended_by(
     loops: Iterable[Coroutine[Any, Any, None]],
     deadline: float,

@@ -58,7 +58,7 @@ from tuque.worker.run.jobs import (
     log_ready,
     prepare,
 )
-from tuque.worker.run.link import Link, ended_by, pause, wait_for
+from tuque.worker.run.link import Link, ended_by, first_of, pause, wait_for
 from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.registration import Registration, worker_name
 from tuque.worker.run.report import Reporter, sealed
@@ -206,7 +206,7 @@ class Worker:
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
         check_memory_shown(self._settings.max_memory_mb)
-        tasks = sum(name != SPREAD for name in self._tasks)
+        tasks = sum(name == task.name != SPREAD for name, task in self._tasks.items())
         log_ready(self._client.settings.masked_url, self._settings, tasks)
         fetching = asyncio.create_task(self._fetch_loop())
         loops = {
@@ -345,6 +345,8 @@ class Worker:
             self._fetcher.cancel()
 
     async def _fetch_until_stopped(self) -> None:
+        if self._box is None or not self._box.is_last:
+            await first_of(self._pool.ready(), self._stop.wait())  # U3.9
         await self._meet()
         if self._box is not None and self._box.is_last:
             self.stop()

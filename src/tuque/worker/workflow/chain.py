@@ -48,7 +48,15 @@ A_contra = TypeVar("A_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 CHILDREN_MAX: Final = 10_000
-NOT_OF_CALLBACKS: Final = ("delay_s", "ttl_s", "replicate", "maxlen", "utube", "key")
+NOT_OF_CALLBACKS: Final = (
+    "delay_s",
+    "ttl_s",
+    "expires",
+    "replicate",
+    "maxlen",
+    "utube",
+    "key",
+)
 
 
 # ---- group(b, c): a group as a later step, and its callback (SPEC U11.6)

@@ -1,0 +1,122 @@
+"""What lives as long as a process that runs tasks (SPEC U3.9), in all pools."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import lifespan_tasks as tasks
+import pytest
+from worker_lab import Did, StartWorker
+
+from lab import RealServer
+from tuque.worker import App, current_job
+from tuque.worker.app.hooks import Hooks
+from tuque.worker.pools.pools import Lifespans
+
+POOLS = ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_process_has_it_from_before_its_first_job_to_its_end(
+    pool: str, node: RealServer, start_worker: StartWorker, did: Did
+) -> None:
+    """U3.9 The context managers of `lifespan` are entered, in their order, in each process that
+    runs tasks, before it has a job, by one task of the loop of U13.3, and left in reverse after the
+    last one. `current_job().state` is the first thing yielded that is not None.
+    """
+    tasks.app.use(node.url)
+    handles = tasks.plainly.enqueue(), tasks.on_loop.enqueue()
+    worker = start_worker("--pool", pool, "-c", "1", app="lifespan_tasks:app")
+    assert [one.result(30) for one in handles] == [True, True]
+    worker.signal(signal.SIGTERM)
+    worker.ends()
+    jobs = ["job", "job"]
+    assert did() == ["plain enter", "later enter", *jobs, "later leave", "plain leave"]
+    worker.says("a lifespan did not end well")
+    worker.says("it does not close")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_no_job_comes_to_a_process_without_it(
+    pool: str, node: RealServer, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    """U3.9 If one raises at its beginning, that is logged, no job comes to that process, and all
+    are entered anew after 1, 2, 4 .. 30 s.
+    """
+    tasks.app.use(node.url)
+    (tmp_path / "away").touch()
+    handle = tasks.on_loop.enqueue()
+    worker = start_worker("--pool", pool, "-c", "1", app="lifespan_tasks:app")
+    worker.says("a lifespan failed, so no job is taken: OSError: the database is away")
+    assert handle.result(30)
+    assert did()[:4] == ["plain enter", "plain enter", "later enter", "job"]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_worker_stops_that_has_never_entered_it(
+    pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U3.9 If one raises at its beginning, that is logged, no job comes to that process, and all
+    are entered anew after 1, 2, 4 .. 30 s.
+    """
+    tasks.app.use(node.url)
+    (tmp_path / "away").write_text("for ever")
+    handle = tasks.plainly.enqueue()
+    worker = start_worker("--pool", pool, "-c", "1", app="lifespan_tasks:app")
+    worker.says("the database is away; next try in 1.0 s")
+    worker.says("next try in 2.0 s")
+    worker.signal(signal.SIGTERM)
+    worker.ends(limit_s=10)
+    assert handle.status().state == "waiting"
+
+
+def test_one_that_does_not_end_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U3.9 What one raises at its end is logged; after 5 s the process ends without it."""
+    monkeypatch.setattr("tuque.worker.pools.pools.LEAVE_S", 0.01)
+
+    class Endless:
+        async def __aenter__(self) -> str:
+            return "state"
+
+        async def __aexit__(self, *ended: object) -> None:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        entered = asyncio.Event()
+        held = Lifespans(app, entered.set)
+        lasts = asyncio.create_task(held.last())
+        await entered.wait()
+        await held.leave()
+        assert app.state == "state"
+        await asyncio.wait({lasts})
+        assert lasts.cancelled()
+
+    app = Hooks()
+    app.lifespan(Endless)  # type: ignore[type-var]  # mypy wants the base class
+    asyncio.run(main())
+    assert "a lifespan did not end within 0 s" in caplog.text
+
+
+def test_what_makes_no_context_manager_is_refused() -> None:
+    app = App()
+
+    async def awaits() -> None: ...
+
+    def yields() -> object:
+        yield
+
+    async def yields_later() -> object:  # type: ignore[misc]  # it is an iterator
+        yield
+
+    for wrong in (awaits, yields, yields_later):
+        with pytest.raises(TypeError, match="makes no context manager: put @contextmanager or"):
+            app.lifespan(wrong)  # type: ignore[type-var]  # the mistake under test
+    with pytest.raises(TypeError, match="lifespan is put on a function, not on 5"):
+        app.lifespan(5)  # type: ignore[type-var]  # the mistake under test
+    assert not app.lifespans
+    with pytest.raises(LookupError):
+        current_job()
