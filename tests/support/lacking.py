@@ -13,11 +13,13 @@ import importlib
 import io
 import os
 import select
+import selectors
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 # What macOS lacks, of what Linux has. It has no /proc either.
@@ -58,6 +60,7 @@ LOADED = (
 def be_macos() -> None:
     """From now on this process has no more than macOS has."""
     remove(MACOS)
+    selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc]  # that of asyncio
     ctypes.CDLL = Lib  # type: ignore[misc]  # it is a type
     for module in (builtins, io):
         vars(module)["open"] = without_proc(module.open)  # type: ignore[attr-defined]  # of modules
@@ -71,7 +74,10 @@ def be_windows() -> None:
     for name in LOADED.split():
         importlib.import_module(name)
     be_macos()
+    pair = partial(socket.socketpair, socket.AF_UNIX)
     remove(WINDOWS)
+    socket.socketpair = pair  # type: ignore[assignment]  # there it is one of TCP
+    selectors.DefaultSelector = selectors.SelectSelector  # type: ignore[misc]  # as there
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]  # none is there
     from asyncio import SelectorEventLoop, events
