@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -152,6 +154,16 @@ def lines_of(path: Path) -> list[str]:
         return path.read_text().split("\n")
     except (OSError, ValueError):
         return []
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; the most that it had where there is no /proc."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 # ---- The system, of which the simulator replaces parts
