@@ -41,6 +41,7 @@ SHARED = (
     "errors.py",
     "logtext.py",
     "metrics",
+    "platforms.py",
     "smallfile.py",
     "terminal.py",
     "tlsstream.py",

@@ -13,7 +13,8 @@ import signal
 import sys
 from typing import Final
 
-if sys.argv[1:2] == ["worker"]:  # before the imports: they wait until it has handlers (U4.12)
+if sys.argv[1:2] == ["worker"] and sys.platform != "win32" and hasattr(os, "fork"):
+    # before the imports: they wait until it has handlers (U4.12)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1))
 
 import click
@@ -79,9 +80,21 @@ SUBCOMMANDS: Final = {
     "selftest": Entry("tuque.cli.dev", "selftest", "server", ""),
 }
 
+# Nodes and workers, which Windows cannot run.
+NEED_FORKS: Final = ("server", "worker", "dev", "selftest", "journal")
+
 
 class Program(LazyGroup):
     """The group of all commands."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; ClickException for one that does not run on this system."""
+        if cmd_name in NEED_FORKS and not hasattr(os, "fork"):
+            raise click.ClickException(
+                f"`tuque {cmd_name}` does not run on Windows: start it in WSL or a container; "
+                "the client and the other commands work here"
+            )
+        return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line and the table: a screen has 24 lines."""

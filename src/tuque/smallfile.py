@@ -18,6 +18,7 @@ from string import digits
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from tuque.logtext import visible
+from tuque.platforms import READ_AT_ONCE, others_may_write
 
 SMALL_BYTES: Final = 1 << 20
 BITS_MIN: Final = 128
@@ -47,12 +48,12 @@ def read_small(
 
     With `is_guarded` it is no file that everybody on this machine may write (C1.11).
     """
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    file = os.open(path, READ_AT_ONCE)
     try:
         mode = os.fstat(file).st_mode
         if not stat.S_ISREG(mode):  # a pipe in its place would be waited for
             raise OSError(errno.EINVAL, "not a regular file")
-        if is_guarded and mode & stat.S_IWOTH:
+        if is_guarded and others_may_write(mode):
             raise OSError(errno.EPERM, f"everybody on this machine can write it: {closing(path)}")
         parts: list[bytes] = []
         left = most + 1
@@ -80,7 +81,7 @@ def is_open_file(path: str | os.PathLike[str]) -> bool:
         mode = os.stat(path).st_mode
     except OSError:
         return False  # who opens it says so
-    return stat.S_ISREG(mode) and mode & stat.S_IWOTH != 0
+    return stat.S_ISREG(mode) and others_may_write(mode)
 
 
 def closing(path: str | os.PathLike[str]) -> str:

@@ -17,6 +17,7 @@ import click
 import pytest
 from console_node import DEADLINE_S, Run
 
+from program import path_of
 from tuque import Client
 from tuque.cli.dev import HOME, WAITS_S, Child, Log, home
 from tuque.cli.programs import free_ports
@@ -96,9 +97,12 @@ def is_running(pid: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize("system", ["this one", "macos"])
 def test_a_program_runs_its_tasks_and_survives_the_loss_of_the_node(
-    start: Callable[..., Dev], tmp_path: Path
+    system: str, start: Callable[..., Dev], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if system != "this one":
+        monkeypatch.setenv("PYTHONPATH", path_of(system))
     port, web_port = free_ports(2)
     one = start("shop:app", "--port", str(port), "--web-port", str(web_port))
     one.printed("ready after")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +52,27 @@ class Program:
         """Kill it, as a crash does."""
         self.process.kill()
         self.process.wait()
+
+
+class ProgramOn(Program):
+    """The same on a fake platform: `macos` or `windows`, see lacking.py. It is not forked."""
+
+    def __init__(self, system: str, log: Path, *arguments: str, **env: str) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tuque", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=log.parent,
+                env={**os.environ, "PYTHONPATH": path_of(system), **env},
+            )
+
+
+def path_of(system: str) -> str:
+    """The PYTHONPATH of programs that run on a fake platform."""
+    return os.pathsep.join((str(Path(__file__).parent / system), str(SOURCE)))
 
 
 StartProgram = Callable[..., Program]

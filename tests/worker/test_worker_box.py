@@ -38,7 +38,7 @@ class TestBox:
         """
         one, other = CrashTable.made(1), CrashTable.made(1)
         for which in ("", "first", "last"):
-            fd, _, _, mark, ended = one.passed().split(":", 4)
+            fd, _, _, _, mark, ended = one.passed().split(":", 5)
             child = CrashTable(int(fd), ended, which == "last", which == "first", mark)
             assert worker_name(child) == worker_name(one)
         assert worker_name(other) != worker_name(one)

@@ -25,7 +25,7 @@ from own_log import own_lines
 from tuque import Client
 from tuque.worker import Backoff
 from tuque.worker.main import worker
-from tuque.worker.pools.processes import has_room
+from tuque.worker.pools.systems import has_room
 from until import until
 from world import World
 

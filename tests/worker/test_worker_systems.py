@@ -1,89 +1,143 @@
-"""Workers on systems that lack what Linux has (SPEC U4.9)."""
+"""Workers on macOS, as far as a fake platform shows it (SPEC U4.9; tests/support/lacking.py)."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import e2e_tasks as tasks
+import process_tasks
 import pytest
-from worker_lab import HERE, SOURCE
+from test_worker_crashes import (
+    TestOnce,
+    children_of,
+    is_alive,
+    test_a_lone_job_that_ends_the_process_is_counted,
+    test_neighbours_of_a_job_that_ends_the_process_are_not_counted,
+    test_the_next_process_says_how_runs_ended,
+    test_the_process_may_be_killed_from_outside,
+)
+from test_worker_processes import test_programs_of_a_task_end_with_it
+from worker_lab import HERE, Did, StartWorker
 
 from lab import RealServer
+from program import Program, ProgramOn, path_of
 from until import until
 
-WITHOUT = """
-import ctypes, os, pathlib
+__all__ = [  # run here once more, with workers of a fake platform
+    "test_a_lone_job_that_ends_the_process_is_counted",
+    "test_neighbours_of_a_job_that_ends_the_process_are_not_counted",
+    "test_programs_of_a_task_end_with_it",
+    "test_the_next_process_says_how_runs_ended",
+    "test_the_process_may_be_killed_from_outside",
+]
 
-del os.memfd_create
-
-class Lib(ctypes.CDLL):
-    def __getattr__(self, name):
-        if name == "prctl":
-            raise AttributeError(name)
-        return super().__getattr__(name)
-
-ctypes.CDLL = Lib
-read_text = pathlib.Path.read_text
-
-def no_proc(self, *words, **more):
-    if str(self).startswith("/proc/"):
-        raise FileNotFoundError(str(self))
-    return read_text(self, *words, **more)
-
-pathlib.Path.read_text = no_proc
-"""
+IMPORTED = (
+    "tuque.aio tuque.worker tuque.worker.main tuque.testing tuque.server.app tuque.web.main "
+    "tuque.cli.dev tuque.cli.cluster tuque.cli.bench tuque.cli.prompt.cli tuque.spark.session"
+)
 
 
-@contextmanager
-def worker_without(node: RealServer, place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker whose processes have no memfd_create, no prctl and no /proc."""
-    (place / "sitecustomize.py").write_text(WITHOUT)
-    path = f"{place}:{SOURCE}"
-    command = [sys.executable, "-m", "tuque", "worker", "e2e_tasks:app", "--app-dir", str(HERE)]
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--url", node.url, "-c", "1", *words],
-            env={**os.environ, "PYTHONPATH": path, "OUT": str(place)},
-            stderr=log,
-            stdout=log,
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+class TestOnceThere:
+    """Tasks that run at most once."""
+
+    test_a_job_whose_process_died = TestOnce.test_a_job_whose_process_died_is_a_dead_letter
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
-def test_a_worker_starts_on_other_systems(pool: str, node: RealServer, tmp_path: Path) -> None:
-    """U4.9 A worker needs nothing of Linux alone.
+del TestOnce  # the others stay where they are
 
-    U4.9 where it shows no memory of processes, `--max-memory` has no effect."""
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: RealServer) -> None:
     tasks.app.use(node.url)
-    with worker_without(node, tmp_path, "--pool", pool, "--max-memory", "9000") as process:
-        assert tasks.adds.enqueue(1, 2).result(60) == 3
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    text = (tmp_path / "log").read_text()
-    assert "--max-memory 9000 has no effect" in text
-    assert ("does not end a process with its parent" in text) == (pool == "thread")
+    process_tasks.app.use(node.url)
 
 
-def test_its_process_ends_with_its_parent(node: RealServer, tmp_path: Path) -> None:
-    """U4.9 Where the system does not end a process with its parent, the worker looks each 0.5 s
-    whether its parent is there
+@pytest.fixture
+def start_worker(node: RealServer, tmp_path: Path) -> Iterator[StartWorker]:
+    """Starts workers that have no more than macOS has."""
+    started: list[Program] = []
+
+    def start(*arguments: str, app: str = "e2e_tasks:app", **env: str) -> Program:
+        log = tmp_path / f"worker-{len(started) + 1}.log"
+        words = ("worker", app, "--url", node.url, "--app-dir", str(HERE), *arguments)
+        started.append(ProgramOn("macos", log, *words, OUT=str(tmp_path), **env))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+
+
+def test_all_can_be_imported_there() -> None:
+    """U4.9 A worker needs nothing of Linux alone."""
+    code = (
+        "import importlib, os, select, sys\n"
+        "assert not hasattr(os, 'memfd_create') and not hasattr(select, 'epoll')\n"
+        "assert not os.path.exists('/proc/self/statm')\n"
+        "for name in sys.argv[1:]: importlib.import_module(name)"
+    )
+    env = {**os.environ, "PYTHONPATH": path_of("macos")}
+    subprocess.run([sys.executable, "-c", code, *IMPORTED.split()], env=env, check=True, timeout=60)
+
+
+def test_a_process_that_was_stopped_is_known_there() -> None:
+    """U13.2 For a process that was stopped (SIGSTOP) nobody sends it, and its jobs come back after
+    RETRY.
     """
-    tasks.app.use(node.url)
-    with worker_without(node, tmp_path) as process:
-        assert tasks.adds.enqueue(1, 2).result(60) == 3
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 1
-        process.kill()
-        process.wait()
-        until(lambda: not Path(f"/proc/{children[0]}").exists())
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "from tuque.worker.pools.systems import is_stopped\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "assert not is_stopped(child.pid)\n"
+        "child.send_signal(signal.SIGSTOP)\n"
+        "ends = time.monotonic() + 30\n"
+        "while not is_stopped(child.pid): assert time.monotonic() < ends\n"
+        "child.kill()\n"
+        "while is_stopped(child.pid): assert time.monotonic() < ends\n"
+        "assert child.wait() == -9 and not is_stopped(child.pid)"
+    )
+    env = {**os.environ, "PYTHONPATH": path_of("macos")}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_each_pool_runs_tasks_there(pool: str, start_worker: StartWorker) -> None:
+    """U4.9 Where it has no `/proc`, the memory of a process is what `ps` showed in the last 5 s"""
+    worker = start_worker("--pool", pool, "-c", "1", "--max-memory", "9000")
+    assert tasks.adds.enqueue(1, 2).result(60) == 3
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert ("does not end a process with its parent" in worker.text) == (pool != "process")
+    assert "no effect" not in worker.text
+
+
+def test_the_memory_that_ps_shows_is_limited(start_worker: StartWorker) -> None:
+    """U4.9 Where it has no `/proc`, the memory of a process is what `ps` showed in the last 5 s"""
+    worker = start_worker("--max-memory", "5")
+    worker.ends(1)
+    assert re.search(r"--max-memory 5: the process has [1-9]\d+ MB", worker.text)
+
+
+def test_a_worker_says_that_no_memory_is_shown(start_worker: StartWorker, tmp_path: Path) -> None:
+    """U4.9 where nothing shows the memory of processes, `--max-memory` has no effect."""
+    worker = start_worker("--max-memory", "5", PATH=str(tmp_path))
+    worker.says("--max-memory 5 has no effect")
+    assert tasks.adds.enqueue(1, 2).result(60) == 3
+
+
+def test_a_worker_ends_with_its_parent_there(start_worker: StartWorker, did: Did) -> None:
+    """U4.9 Where the system does not end a process with its parent, a pipe shows the worker the
+    end of its parent, and it ends with all that its tasks have started.
+    """
+    worker = start_worker("-c", "1", app="process_tasks:app")
+    process_tasks.starts_a_program.enqueue(False)
+    until(did)
+    (program,), (child,) = map(int, did()), children_of(worker.process.pid)
+    worker.kill()
+    until(lambda: not is_alive(child) and not is_alive(program))

@@ -54,6 +54,7 @@ from tuque.clusterview.health import (
 )
 from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
+from tuque.platforms import known_signals
 from tuque.smallfile import is_weak_secret
 
 # ---- `tuque cluster dev`: a cluster on this machine, for experiments, until Ctrl-C.
@@ -63,7 +64,7 @@ from tuque.smallfile import is_weak_secret
 # killed does not end the others: people want to see what they do.
 
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS: Final = known_signals("SIGINT", "SIGTERM", "SIGHUP")
 POLL_S: Final = 0.2
 NO_JOURNAL: Final = "appendonly=no"  # unless --set says otherwise
 

@@ -7,7 +7,6 @@ loopback: `tuque server`, `tuque worker`, `tuque console`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -43,6 +42,7 @@ from tuque.cli.programs import (
 from tuque.client.sync import Client
 from tuque.errors import Error
 from tuque.nodeoptions import PORT
+from tuque.platforms import kill_group, known_signals, lock
 
 # ---- `tuque dev`: what a program needs on the machine of who writes it, until Ctrl-C
 
@@ -56,7 +56,7 @@ STEADY_S: Final = 30.0  # after so long its next death counts as the first
 STOP_LIMIT_S: Final = 9.0
 GRACE_S: Final = "5"  # for jobs that run
 PASSWORD: Final = "TUQUE_CONSOLE_ADMIN_PASSWORD"
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS: Final = known_signals("SIGINT", "SIGTERM", "SIGHUP")
 WIDTH: Final = 7  # of the names of the programs
 
 
@@ -166,7 +166,7 @@ class Child:
         except subprocess.TimeoutExpired:
             self._log.own(f"{self.name} does not stop: killed")
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                kill_group(self._process.pid)
             self._process.wait()
         self._copier.join(1)  # what it wrote last
 
@@ -270,10 +270,10 @@ def home(memory: bool, fresh: bool) -> Iterator[Path]:
             yield Path(name)
         return
     HOME.mkdir(exist_ok=True)
-    lock = HOME / "dev.lock"
-    with lock.open("w") as file:
+    lock_path = HOME / "dev.lock"
+    with lock_path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             raise click.ClickException(
                 f"{HOME.absolute()} is in use by another `tuque dev`: stop it, "
@@ -282,7 +282,7 @@ def home(memory: bool, fresh: bool) -> Iterator[Path]:
         for path in HOME.iterdir() if fresh else ():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-            elif path != lock:
+            elif path != lock_path:
                 path.unlink()
         (HOME / ".gitignore").write_text("*\n")
         yield HOME

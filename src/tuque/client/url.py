@@ -15,6 +15,7 @@ import msgspec
 
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError
+from tuque.platforms import NO_UNIX, has_unix_sockets
 
 DEFAULT_PORT = 7711
 DEFAULT_URL = f"tuque://127.0.0.1:{DEFAULT_PORT}"
@@ -142,6 +143,8 @@ def url_of(settings: Settings, host: str, port: int) -> str:
 
 
 def _unix_address(path: str) -> Address:
+    if not has_unix_sockets():
+        raise ConfigError(NO_UNIX)
     if not path.startswith("/"):
         raise ConfigError("a tuque+unix:// URL holds the absolute path of a socket")
     return Address(unquote(path), 0)

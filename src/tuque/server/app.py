@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -49,7 +48,7 @@ from tuque.server.net.listen import (
     open_listeners,
     raise_file_limit,
 )
-from tuque.server.net.system import steady_ms
+from tuque.server.net.system import resident_bytes, steady_ms
 from tuque.server.net.tls_acceptor import TlsAcceptor
 from tuque.server.replies.errors import drop_turn
 from tuque.server.start.bus import open_bus, prepare_bus, take_identity
@@ -97,7 +96,7 @@ def run(cfg: Config) -> int:
     try:
         watch_signals(pump)
         stop_collecting()
-        s.n.base_bytes = rss_bytes()  # M1.1
+        s.n.base_bytes = resident_bytes()  # M1.1
         warn_of_small_memory(s)
         load_journal(pump)
         if not s.stop_requested:
@@ -312,17 +311,6 @@ def is_kept_too_much(n: Node) -> bool:
     """[M1] Whether results and dead letters may take more than what jobs may (M1.5)."""
     kept = n.limits.results_bytes + n.limits.dead_bytes
     return n.limits.memory_bytes > 0 and (n.used_bytes() + kept) * 4 > n.limits.memory_bytes * 3
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def finish(pump: Pump) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401  # else the first look-up of a name imports it
 import itertools
 import math
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -33,6 +32,7 @@ from tuque.errors import (
     Timeout,
     reply_error,
 )
+from tuque.platforms import at_forks
 
 if TYPE_CHECKING:
     from tuque.client.url import Address
@@ -89,7 +89,7 @@ def _begin_fork() -> None:
     Lineage.links.clear()
 
 
-os.register_at_fork(after_in_child=_begin_fork)
+at_forks(_begin_fork)
 
 
 # ---- Commands

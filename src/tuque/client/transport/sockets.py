@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 import time
@@ -23,6 +22,7 @@ from tuque.client.transport.conn import (
     connect_error,
 )
 from tuque.errors import Error
+from tuque.platforms import Watch, unix_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +39,7 @@ CHECK_S: Final = 1.0  # a waiter checks itself: an exception may have ended who 
 def dial(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
     """Connects to a node; each step takes up to `timeout_s`. Raises OSError."""
     if address.port == 0:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = unix_socket()
     else:
         with named_host():
             sock = connected(address, timeout_s)
@@ -114,8 +114,8 @@ class Wire:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
+        self._watch = Watch()
+        self._watch.begin(sock.fileno())
         Lineage.hold(self)
 
     def send(self, data: bytes, limit_s: float | None) -> None:
@@ -133,7 +133,7 @@ class Wire:
 
     def has_input(self) -> bool:
         """Whether bytes came, or the connection ended: of an idle one, that it is of no use."""
-        return bool(self._poll.poll(0))
+        return self._watch.has_input()
 
     def close(self) -> None:
         self._sock.close()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import socket
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import (
@@ -22,15 +21,12 @@ from tuque.client.transport.conn import (
 )
 from tuque.client.transport.sockets import named_host, prepare
 from tuque.errors import Error, ProtocolError
+from tuque.platforms import Watch, is_unix, peeked
 
 if TYPE_CHECKING:
     import ssl
 
     from tuque.client.url import Address
-
-# macOS has none: there a node that closed the connection is noticed at the next read.
-HALF_CLOSED: Final[int] = getattr(select, "POLLRDHUP", 0)
-ENDED: Final = HALF_CLOSED | select.POLLHUP | select.POLLERR
 
 
 class Link(Conn, asyncio.Protocol):
@@ -42,7 +38,7 @@ class Link(Conn, asyncio.Protocol):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # of the loop
         self._lost: Error | None = None
-        self._poll = select.poll()
+        self._watch = Watch()
         self._replies: list[Reply] = []
         self._due = 0
         self._lines: Lines | None = None  # what counts replies, instead of reading them
@@ -138,10 +134,13 @@ class Link(Conn, asyncio.Protocol):
         """
         if self._lost is not None:
             return True
-        found = self._poll.poll(0)
         if not self.hears:
-            return bool(found)
-        return any(event & ENDED for _, event in found)
+            return self._watch.has_input()
+        return self._watch.has_ended(self._peek)
+
+    def _peek(self) -> bytes:
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return b"" if sock is None else peeked(sock)
 
     def close(self) -> None:
         """Also in another thread than that of the loop: the collector may run there."""
@@ -159,7 +158,7 @@ class Link(Conn, asyncio.Protocol):
         """
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         if sock is not None and sock.fileno() >= 0:
-            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            nothing = os.open(os.devnull, os.O_RDWR)
             os.dup2(nothing, sock.fileno(), inheritable=False)
             os.close(nothing)
 
@@ -172,8 +171,8 @@ class Link(Conn, asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is None:
             return
-        self._poll.register(sock.fileno(), select.POLLIN | HALF_CLOSED)
-        if sock.family != socket.AF_UNIX:
+        self._watch.begin(sock.fileno())
+        if not is_unix(sock):
             prepare(sock)
 
     def data_received(self, data: bytes) -> None:

@@ -10,7 +10,6 @@ import platform
 import resource
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from tuque import __version__
@@ -23,6 +22,7 @@ from tuque.core.topics import topic_figures
 from tuque.server.access.tenant import connections
 from tuque.server.admin.cluster import bus_section, cluster_section
 from tuque.server.commands.tube_admin import tube_figures
+from tuque.server.net.system import resident_bytes
 from tuque.server.net.tls_acceptor import Handshakes
 from tuque.server.observe.rings import Points
 from tuque.server.replies.errors import load_share
@@ -410,15 +410,6 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "cluster": cluster_section,
     "bus": bus_section,
 }
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def human(size: int) -> str:

@@ -49,8 +49,10 @@ class Wakeup:
     """An eventfd, or a pipe where the system has none."""
 
     def __init__(self) -> None:
-        if hasattr(os, "eventfd"):
-            self.fd = self._write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        make = getattr(os, "eventfd", None)
+        if make is not None:
+            self.fd = self._write_fd = make(0)
+            os.set_blocking(self.fd, False)
         else:
             self.fd, self._write_fd = os.pipe()
             os.set_blocking(self.fd, False)

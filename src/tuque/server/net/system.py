@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Protocol, cast, final
 
 from mypy_extensions import i64
 
@@ -24,16 +26,33 @@ IN: Final = 1  # the same values for epoll and poll
 OUT: Final = 4
 MOST: Final = 1_024  # descriptors of one wait
 
-HAS_EPOLL: Final = hasattr(select, "epoll")
-
 
 # ---- Waiting for sockets: epoll if available, else poll. Times in ms
+
+
+class Epoll(Protocol):
+    """`select.epoll`, which Linux alone has; times in s."""
+
+    def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
+        """Descriptors that are ready and how."""
+
+    def register(self, fd: int, eventmask: int = ...) -> None:
+        """Watch a descriptor."""
+
+    def modify(self, fd: int, eventmask: int) -> None:
+        """Change what it is watched for."""
+
+    def unregister(self, fd: int) -> None:
+        """Stop watching it."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
 
 
 class Poller:
     """The interface of both, as the pump needs it."""
 
-    def __init__(self, epoll: select.epoll | None) -> None:
+    def __init__(self, epoll: Epoll | None) -> None:
         self.has_epoll = epoll is not None
         if epoll is not None:
             self.epoll = epoll
@@ -79,17 +98,20 @@ class Poller:
 # ---- The machine's steady clock; SPEC G8 says how the node uses it
 
 
+BOOTTIME: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def counts_suspend() -> bool:
     """Whether the system has a clock that counts during suspend."""
     try:
-        time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    except (AttributeError, OSError):
+        time.clock_gettime_ns(BOOTTIME)
+    except OSError:
         return False
-    return True
+    return BOOTTIME != time.CLOCK_MONOTONIC
 
 
 # Linux' CLOCK_MONOTONIC stops while a laptop sleeps: a delay of an hour would take longer.
-CLOCK: Final = time.CLOCK_BOOTTIME if counts_suspend() else time.CLOCK_MONOTONIC
+CLOCK: Final = BOOTTIME if counts_suspend() else time.CLOCK_MONOTONIC
 
 
 def steady_ms() -> i64:
@@ -134,6 +156,16 @@ def lines_of(path: Path) -> list[str]:
         return []
 
 
+def resident_bytes() -> int:
+    """Resident memory of this process; the most that it had where there is no /proc."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 # ---- The system, of which the simulator replaces parts
 
 
@@ -147,9 +179,10 @@ def cores() -> int:
 HAS_CORES: Final = cores() > 1
 
 
-def open_epoll() -> select.epoll | None:
+def open_epoll() -> Epoll | None:
     """An epoll object; None where the system has no epoll."""
-    return select.epoll() if HAS_EPOLL else None
+    make = getattr(select, "epoll", None)
+    return None if make is None else cast(Epoll, make())
 
 
 def open_socket(family: int) -> socket.socket:
@@ -181,7 +214,7 @@ class System:
         self.boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
         self.work_ns: Callable[[], int] = time.monotonic_ns  # to measure work
         self.random: Callable[[int], bytes] = os.urandom  # cryptographic
-        self.open_epoll: Callable[[], select.epoll | None] = open_epoll
+        self.open_epoll: Callable[[], Epoll | None] = open_epoll
         self.open_socket: Callable[[int], socket.socket] = open_socket
         self.open_resolver: Callable[[], Resolver] = Resolver
         self.is_clock_right: Callable[[int], bool] = is_clock_right

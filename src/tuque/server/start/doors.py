@@ -318,7 +318,7 @@ class Notifier:
         name = "\0" + self._address[1:] if self._address[0] == "@" else self._address
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
         ):
             sock.setblocking(False)
             sock.sendto("\n".join(lines).encode(), name)

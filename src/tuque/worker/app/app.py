@@ -34,6 +34,7 @@ from tuque.client.commands.work import Result
 from tuque.client.sync import Client
 from tuque.client.url import parse
 from tuque.errors import ConfigError
+from tuque.platforms import at_forks
 from tuque.worker.app.arguments import UNTYPED, wanted_type
 from tuque.worker.app.dead_letters import DeadLetters
 from tuque.worker.app.encryption import Keys
@@ -489,4 +490,4 @@ def _unlock() -> None:
 
 
 FORKED: Final[weakref.WeakSet[App]] = weakref.WeakSet()  # the apps of this process
-os.register_at_fork(after_in_child=_unlock)
+at_forks(_unlock)

@@ -25,7 +25,8 @@ from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
 from tuque.worker.pools.pools import PAUSES
-from tuque.worker.pools.processes import end_group, ending, has_room, is_over, signals_blocked
+from tuque.worker.pools.processes import end_group, ending, is_over, signals_blocked
+from tuque.worker.pools.systems import has_room
 
 log: Final = logging.getLogger("tuque.worker")
 

@@ -1,4 +1,4 @@
-"""Processes around a worker: what forks inherit, how one ends with another, its memory.
+"""Processes around a worker: what forks inherit, and how groups of them end.
 
 A task may fork. Its child must not get the worker's signals, nor hold the socket on whose end
 the pool waits.
@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import logging
 import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
-from tuque.errors import ConfigError
-from tuque.logtext import facts
+from tuque.platforms import at_forks, known_signals
+from tuque.worker.pools.systems import MB, rss_bytes
 
-log: Final = logging.getLogger("tuque.worker")
-
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-MB: Final = 1 << 20
-PR_SET_PDEATHSIG: Final = 1
 FILES_MAX: Final = 4096  # that a process has open at its start
-CHECK_S: Final = 0.5  # whether the parent is there, on systems that do not say so
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 P = ParamSpec("P")
@@ -93,9 +82,7 @@ class Forks:
     def _register(self) -> None:
         if not self._is_registered:
             self._is_registered = True
-            os.register_at_fork(
-                before=self._hold, after_in_parent=self._release, after_in_child=self._give_up
-            )
+            at_forks(self._give_up, self._hold, self._release)
 
     def _hold(self) -> None:
         """No signal comes between the fork and the end of `_give_up`."""
@@ -131,7 +118,7 @@ FORKS: Final = Forks()
 
 # ---- Signals while a process starts: only those that end it are heard at once (SPEC U4)
 
-BLOCKED: Final = (signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
+BLOCKED: Final = known_signals("SIGHUP", "SIGTSTP", "SIGUSR1")
 
 
 @contextlib.contextmanager
@@ -224,49 +211,6 @@ def handlers(numbers: Iterable[int]) -> dict[int, Handler]:
     return {number: signal.getsignal(number) for number in numbers}
 
 
-# ---- What Linux has, and in its place elsewhere (SPEC U4)
-
-
-def nameless_file(name: str) -> int:
-    """A descriptor of a file for two processes that is gone with them; `name` is for people."""
-    make = getattr(os, "memfd_create", None)
-    if make is not None:
-        return int(make(name))
-    with tempfile.TemporaryFile(prefix=name) as file:
-        return os.dup(file.fileno())
-
-
-def end_with(parent: int) -> None:
-    """[U4] Has this process end when its parent has ended, however that was (U4.9)."""
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except AttributeError:
-        log.warning(
-            "this system does not end a process with its parent: the worker checks each "
-            "%(every_s).1f s, and a task that holds the GIL delays that",
-            facts("parent_watched", every_s=CHECK_S),
-        )
-        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
-    if os.getppid() != parent:
-        os._exit(1)  # it was gone before
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(CHECK_S)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def check_memory_shown(limit_mb: int | None) -> None:
-    """[U4] Says that there is no limit of memory where the system shows none (U4.9)."""
-    if limit_mb is not None and not rss_bytes():
-        log.warning(
-            "--max-memory %(max_mb)d has no effect: this system does not show how much memory a "
-            "process has",
-            facts("memory_unknown", max_mb=limit_mb),
-        )
-
-
 # ---- Groups: what a task started ends with its process (SPEC U13)
 
 
@@ -308,37 +252,9 @@ def ending(code: int) -> str:
     return f"left with exit code {code}"
 
 
-# ---- How much memory a process has, as the system shows it
+# ---- How much memory a process may have
 
 
-def rss_bytes(pid: int | str = "self") -> int:
-    """The resident memory of a process; 0 if it has ended, or the system does not show it."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except OSError:
-        return 0
-
-
-def is_over(limit_mb: int | None, pid: int | str = "self") -> bool:
-    """Whether a process has more memory than that."""
+def is_over(limit_mb: int | None, pid: int | None = None) -> bool:
+    """Whether a process, or this one, has more memory than that."""
     return limit_mb is not None and rss_bytes(pid) > limit_mb * MB
-
-
-def has_room(limit_mb: int | None, is_first: bool, pid: int | str = "self") -> bool:
-    """[U4] Whether a process that has had no job is below the limit (U4.6).
-
-    ConfigError if the first one is not; of a later one the log says that it is not replaced.
-    """
-    if not is_over(limit_mb, pid):
-        return True
-    has_mb = rss_bytes(pid) // MB
-    if is_first:
-        raise ConfigError(
-            f"--max-memory {limit_mb}: the process has {has_mb} MB before its first job, set more"
-        )
-    log.warning(
-        "process %(child)s has %(has_mb)d MB before its first job, --max-memory is %(max_mb)d: "
-        "it is not replaced",
-        facts("idle_too_big", child=pid, has_mb=has_mb, max_mb=limit_mb),
-    )
-    return False

@@ -14,7 +14,7 @@ from math import isnan, nan
 from typing import Final, NamedTuple
 
 from tuque.worker.app.decisions import Outcome, OutcomeKind
-from tuque.worker.pools.processes import end_with, nameless_file
+from tuque.worker.pools.systems import end_with, nameless_file
 
 MARK_BYTES: Final = 4
 
@@ -96,12 +96,14 @@ class CrashTable:
         mark: str = "",
     ) -> None:
         self.fd = fd
+        self.fds: tuple[int, ...] = (fd,)  # that the next process must have
         self.name_mark = mark or new_mark()  # in the name of the worker (U6.4)
         self.is_first = is_first  # no process was there before
         self.is_last = is_last  # the process runs nothing: it requeues the jobs in the table
         self.ended = ended  # how the previous process ended, as a predicate
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
         self._places = (len(self._memory) - TABLE_AT) // SLOT_BYTES
+        self._pipe = self._held = -1
         self._free = list(range(self._places))
         self._place_of: dict[str, int] = {}
 
@@ -110,20 +112,28 @@ class CrashTable:
         """A new table with so many places."""
         fd = nameless_file("tuque-worker")
         os.truncate(fd, TABLE_AT + places * SLOT_BYTES)
-        return cls(fd)
+        made = cls(fd)
+        made.share_end()
+        return made
 
     @classmethod
     def opened(cls, given: str) -> CrashTable:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
-        fd, parent, which, mark, ended = given.split(":", 4)
-        end_with(int(parent))
+        fd, pipe, parent, which, mark, ended = given.split(":", 5)
+        end_with(int(parent), int(pipe))
         os.set_inheritable(int(fd), False)
+        os.set_inheritable(int(pipe), False)
         return cls(int(fd), ended, which == "last", which == "first", mark)
+
+    def share_end(self) -> None:
+        """[U4] From now on a child can see the end of this process (U4.9)."""
+        self._pipe, self._held = os.pipe()  # no child has the second one
+        self.fds = (self.fd, self._pipe)
 
     def passed(self) -> str:
         """The argument for a child process; see `opened`."""
         which = "last" if self.is_last else "first" if self.is_first else ""
-        return f"{self.fd}:{os.getpid()}:{which}:{self.name_mark}:{self.ended}"
+        return f"{self.fd}:{self._pipe}:{os.getpid()}:{which}:{self.name_mark}:{self.ended}"
 
     @property
     def phase(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import os
 import random
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from tuque.errors import (
 )
 from tuque.logtext import facts
 from tuque.worker.app.decisions import BEAT_FRACTION, beat_after_s, is_at_most_once
+from tuque.worker.pools.systems import is_stopped
 from tuque.worker.run.crash_table import DONE, ENDED, WORKING, CrashTable, Entry
 from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.link import Link, pause
@@ -309,12 +309,3 @@ class Deputy:
 def needs_beats(entry: Entry) -> bool:
     """Whether the job comes back after its retry time: also a run whose end was not told yet."""
     return entry.state not in (DONE, ENDED) or bool(entry.run)
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a child process was stopped by a signal."""
-    try:
-        found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-    except (AttributeError, OSError):  # not on this system; it has ended
-        return False
-    return found is not None

@@ -167,7 +167,7 @@ class Supervisor:
         self._box.beats_at = inf
         box = f"--box={self._box.passed()}"
         words = [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments, box]
-        process = self._relay.start(words, self._env, (self._box.fd,))
+        process = self._relay.start(words, self._env, self._box.fds)
         self._box.is_first = False
         self._deputy.pid = process.pid
         code = process.wait()

@@ -38,7 +38,8 @@ from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import HookRunner, describe
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.pools.processes import check_memory_shown, has_room, is_over
+from tuque.worker.pools.processes import is_over
+from tuque.worker.pools.systems import check_memory_shown, has_room
 from tuque.worker.run.crash_table import RUNNING, SUSPECT, WORKING, CrashTable, Entry
 from tuque.worker.run.crash_table import WAITING as WAITS
 from tuque.worker.run.fetch import POLL_MS, Fetcher, UnavailableQueues
