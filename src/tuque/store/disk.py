@@ -33,6 +33,22 @@ def machine_boot_id() -> bytes:
         return b""
 
 
+def flush(fd: int) -> None:
+    """Make the file durable. The `fsync` of macOS leaves data in the cache of the drive.
+
+    Not each file system there knows the order that empties it.
+    """
+    order = getattr(fcntl, "F_FULLFSYNC", None)
+    if order is not None:
+        try:
+            fcntl.fcntl(fd, order)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+    os.fsync(fd)
+
+
 class Disk:
     """Files of the operating system. Paths are strings; a handle is a number."""
 
@@ -87,14 +103,14 @@ class Disk:
         if hasattr(os, "fdatasync"):
             os.fdatasync(handle)
         else:
-            os.fsync(handle)
+            flush(handle)
 
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to that size, durably."""
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(fd, size)
-            os.fsync(fd)
+            flush(fd)
         finally:
             os.close(fd)
 
@@ -114,7 +130,7 @@ class Disk:
         """Make creations, renames and removals in the directory durable."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            os.fsync(fd)
+            flush(fd)
         finally:
             os.close(fd)
 
