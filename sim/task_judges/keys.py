@@ -219,6 +219,8 @@ class Tasking:
         """One change of such a task."""
         number = int(change.number)
         id, body = run.others.get(number, (b"", b""))
+        if change.event == b"take":
+            run.waited[b""] = 0  # it was the turn of the tasks without a group
         if body.startswith(schedules.MARK) and change.event == b"take":
             self.schedules.on_take(facts, id, body)
         elif body.startswith(groups.MARK):
