@@ -36,7 +36,7 @@ class Epoll(Protocol):
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
         """Descriptors that are ready and how."""
 
-    def register(self, fd: int, eventmask: int = ...) -> None:
+    def register(self, fd: int, eventmask: int = 0) -> None:
         """Watch a descriptor."""
 
     def modify(self, fd: int, eventmask: int) -> None:
