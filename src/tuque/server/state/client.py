@@ -21,7 +21,6 @@ SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
 SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python allocates quickly
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
-FEW_PIECES: Final = 8  # of a reply: they are counted one by one
 FEW_BYTES: Final = 1_024  # of replies that do not count towards the turn (L2.8)
 TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
 
@@ -230,13 +229,14 @@ class Connection:
         count: i64 = len(out)
         if count < self.out_seen:
             self.out_seen = self.out_bytes = self.out_counted = 0
-        if count - self.out_seen > FEW_PIECES:
-            self.out_bytes += sum(map(len, out[self.out_seen :]))
-        else:
-            for i in range(self.out_seen, count):
-                self.out_bytes += len(out[i])
+        seen = self.out_seen
+        size = self.out_bytes
+        while seen < count:  # once compiled, a third of what `sum(map(len, ...))` costs
+            size += len(out[seen])
+            seen += 1
         self.out_seen = count
-        if self.out_bytes > LARGE_BYTES:
+        self.out_bytes = size
+        if size > LARGE_BYTES:
             self.has_large = True  # or many small ones
 
     def hold(self, seq: i64) -> None:
