@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 from tuque.store.disk import Disk
 
-WINDOW_BYTES: Final = 4 << 20
+WINDOW_BYTES: Final = 96 << 10  # a larger block would be a new mapping in each read (M1.7)
 
 VERSION: Final = 3  # raise it with any change that older programs would misread (J1.4)
 OLDEST: Final = 1  # the first one that this program reads
@@ -77,6 +77,8 @@ class Windowed:
             self.window = self.disk.read(self.path, offset, want)
             self.window_start = offset
             start = 0
+        if start == 0 and size == len(self.window):
+            return self.window
         return self.window[start : start + size]
 
 
