@@ -115,7 +115,8 @@ class Grouping:
         for row, child in zip(rows, group.children, strict=False):
             if row[2] == b"open":
                 self.tasking.find("group-early", f"{group.token!r}: child {row[0]} is open")
-            if row[2] == b"done" and row[3] not in child.results:
+            is_deleted = row[3] is None and b"DELJOB" in child.asked  # that has no result
+            if row[2] == b"done" and row[3] not in child.results and not is_deleted:
                 text = f"{group.token!r}: child {row[0]} has {row[3]!r}, {child.results} was said"
                 self.tasking.find("group-results", text)
 
