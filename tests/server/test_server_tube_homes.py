@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 import pytest
@@ -245,6 +245,19 @@ def test_sync_needs_as_many_nodes(world: World) -> None:
     assert len(named(world).tasks) == 0
     assert world("TUBE PEEK t 0").startswith(b"-NOTASK ")  # changes nothing
     assert named(world).state != WAITING
+
+
+def test_a_tube_can_be_dropped_without_its_copies(make_world: Callable[..., World]) -> None:
+    """T18.5 With SYNC n a put, ack, release, touch, bury, kick, delete, truncate or release_all is
+    answered when n nodes, the leader among them, have it.
+    """
+    world = make_world(2, journal="off")
+    assert world.wire(0)("TUBE", "CREATE", "t", "fifo", "SYNC", "2", "ALONE") == b"OK"
+    assert world.wire(0)("TUBE", "PUT", "t", "x")
+    world.isolate(1)
+    world.pass_ms(20_000)
+    assert "Not enough reachable nodes" in str(world.wire(0)("TUBE", "TRUNCATE", "t"))
+    assert world.wire(0)("TUBE", "DROP", "t") == b"OK"
 
 
 def test_set_read_only_before_the_start(world: World) -> None:

@@ -65,7 +65,10 @@ class TubeChore(LongCommand):
         if self.at < 0:
             self.begin()
         try:
-            needs_copies(n, self.t, tube)
+            if self.what == DROP:
+                admin.may_drop(n, self.t, tube)  # T18.5 is not about DROP
+            else:
+                needs_copies(n, self.t, tube)
         except TubeError:
             self.undo()
             raise
