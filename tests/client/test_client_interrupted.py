@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import linecache
 import opcode
@@ -211,7 +212,12 @@ def test_an_error_of_the_handler_is_none_of_the_connection(
 
 @pytest.fixture
 def alarms() -> Iterator[Callable[[Exception, float], None]]:
-    """Sets a handler of SIGALRM that raises the exception, after that many seconds."""
+    """Sets a handler of SIGALRM that raises the exception, after that many seconds.
+
+    No finalizer of what other tests have left runs then: it would swallow the exception.
+    """
+    gc.collect()
+    gc.disable()
     before = signal.getsignal(signal.SIGALRM)
 
     def after(error: Exception, delay_s: float) -> None:
@@ -224,6 +230,7 @@ def alarms() -> Iterator[Callable[[Exception, float], None]]:
     yield after
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    gc.enable()
 
 
 @pytest.mark.parametrize(
