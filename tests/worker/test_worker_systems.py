@@ -108,7 +108,8 @@ def test_a_process_that_was_stopped_is_known_there() -> None:
 
 @pytest.mark.parametrize("pool", ["thread", "process", "async"])
 def test_each_pool_runs_tasks_there(pool: str, start_worker: StartWorker) -> None:
-    """U4.9 Where it has no `/proc`, the memory of a process is what `ps` showed in the last 5 s"""
+    """U4.9 Where it has no `/proc`, the worker asks `ps` for the memory of a process, at most
+    every 5 s"""
     worker = start_worker("--pool", pool, "-c", "1", "--max-memory", "9000")
     assert tasks.adds.enqueue(1, 2).result(60) == 3
     worker.signal(signal.SIGTERM)
@@ -118,14 +119,15 @@ def test_each_pool_runs_tasks_there(pool: str, start_worker: StartWorker) -> Non
 
 
 def test_the_memory_that_ps_shows_is_limited(start_worker: StartWorker) -> None:
-    """U4.9 Where it has no `/proc`, the memory of a process is what `ps` showed in the last 5 s"""
+    """U4.9 Where it has no `/proc`, the worker asks `ps` for the memory of a process, at most
+    every 5 s"""
     worker = start_worker("--max-memory", "5")
     worker.ends(1)
     assert re.search(r"--max-memory 5: the process has [1-9]\d+ MB", worker.text)
 
 
 def test_a_worker_says_that_no_memory_is_shown(start_worker: StartWorker, tmp_path: Path) -> None:
-    """U4.9 where nothing shows the memory of processes, `--max-memory` has no effect."""
+    """U4.9 Without `ps`, `--max-memory` has no effect."""
     worker = start_worker("--max-memory", "5", PATH=str(tmp_path))
     worker.says("--max-memory 5 has no effect")
     assert tasks.adds.enqueue(1, 2).result(60) == 3

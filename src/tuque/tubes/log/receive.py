@@ -41,6 +41,7 @@ from tuque.core.records.work import may_grow
 from tuque.core.tables.dedupe_keys import queue_of
 from tuque.tubes.entries.keys import entry_in, put_work
 from tuque.tubes.entries.work import may_carry
+from tuque.tubes.log.leader import may_vote_about
 from tuque.tubes.log.results import drop_end, keep_end
 from tuque.tubes.log.send import (
     BEGINS,
@@ -105,11 +106,9 @@ def forget_held(t: Tubes, tube: Tube) -> None:
 
 def takes_copies(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T18] Whether this node has a copy of the tube, or gets one (T18.1)."""
-    b = t.voter_state
-    voters = b.in_force()
-    if voters is None or not b.leads(tube) or tube.is_others:
+    if n.now_ms < t.voter_state.keeps_until_ms:
         return True
-    return n.node_id in voters.rights or n.now_ms < b.keeps_until_ms
+    return may_vote_about(n, t, tube, n.node_id)
 
 
 def sort_copies(n: Node, t: Tubes) -> None:

@@ -75,11 +75,12 @@ class Options:
     is 0: the job never expires. One that expires and has not failed becomes a dead letter, or with
     `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
-    `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
-    `give_up_on` are as Reject; with `retry_on` all others are, too. `retry_if(error, job)` is asked
-    about what is left: whether the job runs again, or in how many seconds. `pri` (lower goes first)
-    and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job: enqueuing the
-    same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked for again.
+    `keep_s` None keeps results for 600 s if the task's result has a type, else not. An exception
+    in `give_up_on` is final, like Reject. With `retry_on`, each one outside of it is final as well.
+    `retry_if(error, job)` decides the rest: a bool, or the seconds until the next run. `pri` (lower
+    goes first) and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job:
+    enqueuing the same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked
+    for again.
     With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
     first used. `expires_s` and `expires`, a datetime with a zone, stand for a `ttl_s` with
     `on_expiry` "drop". A job of a task that no worker knows becomes a dead letter after
@@ -242,7 +243,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 def check_ends(ways: Mapping[str, object]) -> None:
-    """TypeError for two times at which a job expires, or one that is none."""
+    """Raises TypeError for two expiry options at once, or for one that is no time."""
     given = [name for name, value in ways.items() if value]
     if len(given) > 1:
         raise TypeError(f"give one of {' and '.join(given)}: each says when a job expires")

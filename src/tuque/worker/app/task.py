@@ -122,7 +122,7 @@ class Task(Step[P, R]):
     ) -> None:
         """`given` are its own options; `scope` has the local names where it is defined.
 
-        `aliases`: jobs of these names are its own, too.
+        `aliases`: former names of the task, whose jobs it runs as well.
         """
         self.function = function
         self.name = name
