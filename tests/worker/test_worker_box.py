@@ -1,11 +1,15 @@
-"""What one process of a worker leaves to the next: its jobs, and which tasks ended a process."""
+"""What one process of a worker leaves to the next: its jobs, and which of them ended a process."""
 
 from __future__ import annotations
 
 import random
 
+from tuque.client.api import Job
+from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import DONE as DONE_WELL
 from tuque.worker.app.decisions import Outcome
+from tuque.worker.pools.execute import Call
+from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import (
     DONE,
     ENDED,
@@ -16,13 +20,8 @@ from tuque.worker.run.crash_table import (
     WAITING,
     CrashTable,
 )
-from tuque.worker.run.quarantine import (
-    AGAIN_S,
-    AGAIN_S_MAX,
-    GOOD_RUNS,
-    GOOD_RUNS_MAX,
-    CrashHistory,
-)
+from tuque.worker.run.jobs import InFlight
+from tuque.worker.run.quarantine import ISOLATED_S, Quarantine
 from tuque.worker.run.registration import worker_name
 from tuque.worker.run.supervise import RESTART, failed_starts, inherited
 
@@ -128,64 +127,43 @@ class TestPause:
         assert max(RESTART.delay_s(number, rng) for number in range(1, 100)) <= 15.0
 
 
-class TestTrust:
-    """Which tasks run apart, for how long."""
+class TestQuarantine:
+    """What runs apart, for how long."""
 
-    def test_a_task_is_trusted_again_after_runs_that_end_well(self) -> None:
-        trust = CrashHistory()
-        assert trust.is_trusted("t", 0.0)
-        trust.crashed("t", "job 1", 0.0)
-        for _ in range(GOOD_RUNS - 1):
-            trust.ran("t")
-        assert not trust.is_trusted("t", 1.0)
-        trust.crashed("t", "job 1", 1.0)  # the runs must follow each other
-        for _ in range(GOOD_RUNS - 1):
-            trust.ran("t")
-        assert not trust.is_trusted("t", 1.0)
-        trust.ran("t")
-        assert trust.is_trusted("t", 1.0)
-        assert trust.is_trusted("u", 1.0)
+    def test_a_job_that_ended_a_process_does_so_for_good_and_its_task_for_a_while(self) -> None:
+        quarantine = of_process()
+        assert not quarantine.takes(job("t", "a"), 5.0)
+        quarantine.blame(job("t", "a"), 5.0)
+        assert quarantine.takes(job("t", "a"), 5.0 + 1e6)
+        assert quarantine.takes(job("t", "b"), 4.9 + ISOLATED_S)
+        assert not quarantine.takes(job("t", "b"), 5.0 + ISOLATED_S)
+        assert not quarantine.takes(job("u", "b"), 5.0)
 
-    def test_or_after_a_while(self) -> None:
-        trust = CrashHistory()
-        trust.crashed("t", "job 1", 5.0)
-        assert not trust.is_trusted("t", 5.0 + AGAIN_S)
-        assert trust.is_trusted("t", 5.1 + AGAIN_S)
+    def test_each_crash_begins_the_while_anew(self) -> None:
+        quarantine = of_process()
+        quarantine.blame(job("t", "a"), 0.0)
+        quarantine.blame(job("t", "b"), 50.0)
+        assert quarantine.takes(job("t", "c"), 49.0 + ISOLATED_S)
 
-    def test_each_further_job_that_crashes_doubles_both_up_to_a_limit(self) -> None:
-        trust = CrashHistory()
-        trust.crashed("t", "job 1", 0.0)
-        trust.crashed("t", "job 1", 0.0)  # the same again
-        trust.crashed("t", "job 2", 0.0)
-        assert not trust.is_trusted("t", 2 * AGAIN_S)
-        assert trust.is_trusted("t", 2 * AGAIN_S + 1)
-        for number in range(100):
-            trust.crashed("t", f"job {number}", 0.0)
-        assert not trust.is_trusted("t", AGAIN_S_MAX)
-        assert trust.is_trusted("t", AGAIN_S_MAX + 1)
-        for _ in range(GOOD_RUNS_MAX):
-            trust.ran("t")
-        assert trust.is_trusted("t", 0.0)
+    def test_the_next_process_knows_the_latest(self) -> None:
+        box = CrashTable.made(1)
+        quarantine = of_process(box)
+        for at in [*range(300), 250, *range(300, 499)]:
+            quarantine.blame(job(f"task {at}", str(at)), float(at))
+        assert len(box.notes) <= NOTES_BYTES
+        quarantine = of_process(CrashTable(box.fd))
+        assert all(quarantine.takes(job("u", str(at)), 1e6) for at in (250, *range(300, 499)))
+        assert quarantine.takes(job("task 498", "x"), 499.0)
+        assert not quarantine.takes(job("task 0", "0"), 0.0)
 
-    def test_a_crash_of_long_ago_does_not_count(self) -> None:
-        trust = CrashHistory()
-        trust.crashed("t", "job 1", 0.0)
-        trust.crashed("t", "job 2", 1000.0)
-        assert trust.is_trusted("t", 1001.0 + AGAIN_S)
 
-    def test_the_next_process_knows_them(self) -> None:
-        trust = CrashHistory()
-        trust.crashed("t", "job 1", 7.0)
-        trust = CrashHistory(trust.kept(NOTES_BYTES))
-        assert not trust.is_trusted("t", 8.0)
-        assert trust.is_trusted("u", 8.0)
+def of_process(box: CrashTable | None = None) -> Quarantine:
+    """The quarantine of a process that has that table; its pool is not started."""
+    return Quarantine(ProcessPool("none:app", ".", None, 1), box)
 
-    def test_the_latest_are_kept_when_there_is_no_room_for_all(self) -> None:
-        trust = CrashHistory()
-        for number in range(1000):
-            trust.crashed(f"task {number}", "job", float(number))
-        kept = trust.kept(NOTES_BYTES)
-        assert len(kept) <= NOTES_BYTES
-        trust = CrashHistory(kept)
-        assert not trust.is_trusted("task 999", 999.0)
-        assert trust.is_trusted("task 0", 999.0)
+
+def job(task: str, name: str) -> InFlight:
+    """A delivery of that task; `name` has no letter above f."""
+    held = InFlight(Job("q", f"D-12345678-{name:>024}-05a1", b"", 0, 0))
+    held.call = Call(Envelope(task, (), {}), held.about, None)
+    return held

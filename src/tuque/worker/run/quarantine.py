@@ -1,14 +1,13 @@
 """Quarantine: jobs that may end their process, or their worker, run isolated.
 
-`Quarantine`: the suspects of a crash of a process, and jobs of tasks that have ended one, run in a
-process of their own, one at a time. The worker's own process continues. `Alone`: a suspect of the
-loss of a whole worker runs while this worker has nothing else. So each crash has one cause.
+`Quarantine`: what ran when a process ended, and what has ended one, runs in a process of its own,
+one job at a time. The worker's own process continues. `Alone`: a suspect of the loss of a whole
+worker runs while this worker has nothing else. So each crash has one cause.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -23,94 +22,34 @@ from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, CrashTable
 from tuque.worker.run.jobs import AT_WORK, SETTLING, STARTING, WAITING, InFlight
 
-GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
-GOOD_RUNS_MAX: Final = 1024
-AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
-AGAIN_S_MAX: Final = 300.0
+ISOLATED_S: Final = 60.0  # for so long the jobs of a task that ended a process run apart
 PATIENCE_S: Final = 2.0  # that a suspect waits for the runs of others to end; doubles
 PATIENCE_S_MAX: Final = 3600.0
 IDLE_S: Final = 1.0  # without another job, until it is sure that there is none
 
 log: Final = logging.getLogger("tuque.worker")
 
-
-# ---- Tasks with recent crashes: they may not run in the worker's own process
-#
-# A plain table; times are arguments. It passes from one worker process to the next as bytes.
-
-
-class Crashes(msgspec.Struct):
-    """The record of a task that ended its process."""
-
-    jobs: int  # jobs that did so, without repeats of the same one
-    job_id: str  # the last of them
-    at_s: float  # when, monotonic
-    good_runs: int = 0  # since then
-
-
-_decoder: Final = msgspec.msgpack.Decoder(dict[str, Crashes])
-
-
-class CrashHistory:
-    """The tasks that ended a process, by name."""
-
-    def __init__(self, known: bytes = b"") -> None:
-        """`known` is the `kept` of the previous process."""
-        self._crashes = _decoder.decode(known) if known else {}
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._crashes)
-
-    def kept(self, most_bytes: int) -> bytes:
-        """The table for the next process; the latest crashes if not all fit."""
-        names = sorted(self._crashes, key=lambda name: self._crashes[name].at_s, reverse=True)
-        while True:
-            data = msgspec.msgpack.encode({name: self._crashes[name] for name in names})
-            if len(data) <= most_bytes:
-                return data
-            names = names[: len(names) // 2]
-
-    def crashed(self, task: str, job_id: str, now_s: float) -> None:
-        """Records that a job of the task ended its process."""
-        known = self._crashes.get(task)
-        jobs = 0 if known is None or now_s - known.at_s > 2 * AGAIN_S_MAX else known.jobs
-        if known is None or known.job_id != job_id or not jobs:
-            jobs += 1
-        self._crashes[task] = Crashes(jobs, job_id, now_s)
-
-    def ran(self, task: str) -> None:
-        """Records a run of the task, apart, that did not end its process."""
-        known = self._crashes.get(task)
-        if known is not None:
-            known.good_runs += 1
-
-    def is_trusted(self, task: str, now_s: float) -> bool:
-        """Whether jobs of the task may run beside others."""
-        known = self._crashes.get(task)
-        if known is None:
-            return True
-        doublings = min(known.jobs - 1, 16)
-        enough = min(GOOD_RUNS_MAX, GOOD_RUNS * 2**doublings)
-        return known.good_runs >= enough or now_s - known.at_s > min(
-            AGAIN_S_MAX, AGAIN_S * 2.0**doublings
-        )
+_decoder: Final = msgspec.msgpack.Decoder(dict[str, float])
 
 
 # ---- Isolated runs
 
 
 class Quarantine:
-    """The jobs that run apart, one at a time; without a pool there are none."""
+    """The jobs that run apart, one at a time; without a pool there are none.
+
+    Times are monotonic arguments.
+    """
 
     def __init__(self, pool: ProcessPool | None, box: CrashTable | None) -> None:
         """`pool` has one place, and is started when needed."""
         self._pool = pool
         self._box = box
-        self._trust = CrashHistory(box.notes if box is not None else b"")
+        # of jobs by id, and of their tasks: when they may run beside others; by age
+        self._until_s = _decoder.decode(box.notes) if box is not None and box.notes else {}
+        self.is_used = bool(self._until_s)  # some jobs run here, or did
         self._line: deque[InFlight] = deque()
-        self._suspects: list[InFlight] = []  # waiting or running
-        self.is_used = bool(self._trust)  # some jobs run here, or did
+        self._suspects: list[InFlight] = []  # of the loss of a process, that have not ended
         self._running: InFlight | None = None
         self._is_started = False
 
@@ -128,20 +67,22 @@ class Quarantine:
         if self._pool is not None:
             self._pool.on_ready = tell
 
-    def takes(self, task: str) -> bool:
-        """Whether a job of the task must run apart now."""
-        if self._pool is None or not self.is_used:
+    def takes(self, held: InFlight, now_s: float) -> bool:
+        """Whether the job must run apart: it has ended a process, one of its task did lately, or
+        a suspect of its task has not ended yet.
+        """
+        if self._pool is None:
             return False
-        self._suspects = [held for held in self._suspects if held.state != SETTLING]
-        is_suspect = any(held.task == task for held in self._suspects)
-        return is_suspect or not self._trust.is_trusted(task, time.monotonic())
+        until_s = max(self._until_s.get(held.job.id, 0.0), self._until_s.get(held.task, 0.0))
+        self._suspects = [one for one in self._suspects if one.state != SETTLING]
+        return now_s < until_s or any(one.task == held.task for one in self._suspects)
 
     def line_up(self, held: InFlight, is_suspect: bool = False) -> None:
-        """Adds a job; other jobs of a suspect's task follow it."""
+        """Adds a job."""
         held.is_apart = self.is_used = True
+        self._line.append(held)
         if is_suspect:
             self._suspects.append(held)
-        self._line.append(held)
         if self._pool is not None and not self._is_started:
             self._is_started = True
             self._pool.start_later()
@@ -180,32 +121,20 @@ class Quarantine:
         if self._running is held:
             self._running = None
 
-    def ended(self, held: InFlight, outcome: Outcome) -> list[InFlight]:
-        """Records the end of a run; returns waiting jobs that may now run beside others."""
-        if outcome.kind == "crashed":
-            self.blame(held)
-            return []
-        self._trust.ran(held.task)
-        if held in self._suspects:
-            self._suspects.remove(held)
-        if self.takes(held.task):
-            return []
-        freed = [other for other in self._line if other.task == held.task]
-        self._line = deque(other for other in self._line if other.task != held.task)
-        for other in freed:
-            other.is_apart = False
-        return freed
-
-    def blame(self, held: InFlight) -> None:
+    def blame(self, held: InFlight, now_s: float) -> None:
         """Records that this job ended its process, also for the worker's next process."""
         log.warning(
-            "%(run)s ended its process: jobs of its task run apart for a while",
-            facts("process_ended_by_job", run=held),
+            "%(run)s ended its process: jobs of its task run apart for %(seconds)d s",
+            facts("process_ended_by_job", run=held, seconds=ISOLATED_S),
         )
         self.is_used = True
-        self._trust.crashed(held.task, held.job.id, time.monotonic())
+        for name, until_s in ((held.job.id, inf), (held.task, now_s + ISOLATED_S)):
+            self._until_s.pop(name, None)
+            self._until_s[name] = until_s
+        while len(notes := msgspec.msgpack.encode(self._until_s)) > NOTES_BYTES:
+            del self._until_s[next(iter(self._until_s))]
         if self._box is not None:
-            self._box.notes = self._trust.kept(NOTES_BYTES)
+            self._box.notes = notes
 
     def clear(self) -> None:
         """Drops all waiting jobs."""

@@ -320,7 +320,7 @@ class Worker:
                 self._conclude(held, entry.outcome)
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
                 if entry.state == RUNNING:
-                    self._quarantine.blame(held)
+                    self._quarantine.blame(held, time.monotonic())
                 self._conclude(held, Outcome("crashed", f"its process {self._box.ended}"))
             elif self._box.is_last:
                 continue  # it is requeued: a heartbeat after that would undo it
@@ -433,8 +433,8 @@ class Worker:
         if is_suspect(held.job) and not is_at_most_once(held.job.id):
             self._hold_alone(held)
             return
-        self._alone.other_s = time.monotonic()
-        if self._quarantine.is_used and self._quarantine.takes(held.task):
+        now_s = self._alone.other_s = time.monotonic()
+        if self._quarantine.is_used and self._quarantine.takes(held, now_s):
             self._quarantine.line_up(held)
             return
         self._waiting.push(held)
@@ -542,9 +542,8 @@ class Worker:
             held.log_overdue(outcome)
             return
         self._ran(held, outcome)
-        if held.is_apart:
-            for freed in self._quarantine.ended(held, outcome):
-                self._line_up(freed)
+        if held.is_apart and outcome.kind == "crashed":
+            self._quarantine.blame(held, time.monotonic())
 
     def _ask_for_run(self, held: InFlight) -> None:
         """The broker is asked for a run; `on_started` is called when it is there."""
