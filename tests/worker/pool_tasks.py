@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from tuque.errors import Cancelled
-from tuque.worker import App, Job, Reject, RetryLater, current_job
+from tuque.errors import Cancelled, NoNode
+from tuque.worker import App, Job, Reject, RetryLater, Task, current_job
 
 app = App("tuque://127.0.0.1:1")
 gate = threading.Event()
@@ -28,6 +28,29 @@ def fine(number: int) -> None:
 @app.task
 async def fine_async(number: int) -> None:
     await asyncio.sleep(0)
+
+
+def away(url: str) -> Task[[], None]:
+    """A task of an app whose broker was away when it was asked last."""
+    other = App(url)
+
+    @other.task(name="nothing")
+    def nothing() -> None:
+        pass
+
+    with contextlib.suppress(NoNode):
+        nothing.enqueue()
+    return nothing
+
+
+@app.task
+def enqueues(url: str) -> None:
+    away(url).enqueue()
+
+
+@app.task
+async def enqueues_async(url: str) -> None:
+    await away(url).enqueue_async()
 
 
 @app.task

@@ -120,6 +120,7 @@ AWAY = (Leaving, Conflict, Loading)  # refusals of a node that serves nobody now
 FULL_S = 10.0  # other nodes get the jobs for that long
 IDLE_S = 5.0  # a connection unused for that long proves itself before a call
 PROOF_S = 1.0  # for the reply to that PING: who has forgotten it costs no more, and no doubt
+ADD_MORE_S = 0.02  # for each further job of a pipeline
 SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
 
 
@@ -141,6 +142,7 @@ class Face:
         self._session = ""  # of tubes, on the node joined last
         self._sessions: dict[Address, str] = {}
         self._own: set[str] = set()  # sessions that this client is or was in
+        self._add_s: float | None = None
         self._is_closed = False
         self._contexts = contexts_of(settings) if settings.tls else None
 
@@ -159,6 +161,13 @@ class Face:
     def _tls(self) -> ssl.SSLContext | None:
         """[X5] For the next connection, of the files as they are now (X5.3)."""
         return None if self._contexts is None else self._contexts.now()
+
+    def answers_adds_within(self, seconds: float) -> None:
+        """[U1] How long a node may be silent when it gets a job, instead of the timeout (U1.19).
+
+        A pipeline has `ADD_MORE_S` more for each further call.
+        """
+        self._add_s = seconds
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -221,6 +230,9 @@ class Face:
         self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
     ) -> float:
         """When a batch's replies are due: each batch of a long pipeline has its own time."""
+        if self._add_s is not None and _are_adds(batch[:1]):
+            deadline_s = min(deadline_s, now_s + self._add_s)
+            return deadline_s + ADD_MORE_S * (len(batch) - 1)
         if len(asked) == 1 and asked[0].wait_s is not None:
             return deadline_s
         return max(deadline_s, self._deadline_s(batch, now_s))

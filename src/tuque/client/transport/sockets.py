@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tuque.client.url import Address
 
 RECEIVE_BYTES = 65536
-KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
+KEEP_ALIVE_S: Final = 30  # load balancers forget a silent connection after some 4 minutes
 PROBES: Final = 3
 PROBE_S: Final = 15  # between two probes
 CHECK_S: Final = 1.0  # a waiter checks itself: an exception may have ended who was to wake it
@@ -94,7 +94,7 @@ def named_host() -> Iterator[None]:
 def prepare(sock: socket.socket) -> None:
     """Sends at once, notices a node that is silent and gone, and is remembered on the way to it.
 
-    The same as that of the node, server/net/listen.py, which does not import the client.
+    As the node does, server/net/listen.py, which does not import the client.
     """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

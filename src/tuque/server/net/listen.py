@@ -209,8 +209,8 @@ def open_unix(cfg: Config) -> socket.socket:
 def tune(sock: socket.socket, idle_s: int, now_ms: int) -> None:
     """[C1] Set what every TCP connection has: small writes go at once, and probes (C1.8, C1.9).
 
-    A peer that is silent and gone is noticed by probes after `idle_s` (0: never), and a limit. The
-    same as that of the client, client/transport/sockets.py, which does not import the node.
+    A peer that is silent and gone is noticed by probes after `idle_s` (0: never), and a limit. As
+    the client does, client/transport/sockets.py, which does not import the node.
     """
     options = [(socket.IPPROTO_TCP, "TCP_NODELAY", 1)]
     if idle_s > 0:

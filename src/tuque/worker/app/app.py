@@ -41,6 +41,7 @@ from tuque.worker.app.encryption import Keys
 from tuque.worker.app.enqueue import (
     Call,
     Planned,
+    Reach,
     is_final,
     published,
     raise_first,
@@ -53,6 +54,7 @@ from tuque.worker.app.options import (
     Options,
     TaskOptions,
     check_names,
+    check_number,
     renamed,
 )
 from tuque.worker.app.task import (
@@ -76,6 +78,8 @@ R = TypeVar("R")
 
 DEFAULT_URL: Final = "tuque://127.0.0.1:7711"
 SEARCH_S: Final = 1.0  # what a request of a web server can wait for
+LIMIT_MAX_S: Final = 86_400.0
+ENQUEUE_S: Final = 2.0  # the same, while a node is there and silent
 URL_VARIABLE: Final = "TUQUE_URL"
 
 
@@ -145,7 +149,8 @@ class App(Hooks):
     it is a deploy, which the console marks. With `keys` bodies and results are signed or encrypted,
     and what is under none of them is refused. `defaults` are options of all tasks. `routes` has the
     queues of tasks by patterns of their names, the first that fits: `{"shop.mail.*": "mail"}`. What
-    a task or its `Tasks` says goes before both (U1.14). `queue` is that of all others.
+    a task or its `Tasks` says goes before both (U1.14). `queue` is that of all others. A node that
+    is silent for `enqueue_timeout_s` fails an enqueue (U1.19).
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
@@ -163,6 +168,7 @@ class App(Hooks):
         version: str = "",
         telemetry: Following | None = None,
         keys: Keys | None = None,
+        enqueue_timeout_s: float = ENQUEUE_S,
     ) -> None:
         super().__init__()
         self.keys = keys
@@ -186,6 +192,7 @@ class App(Hooks):
         self.queue = self.defaults.queue
         self.routes = {} if routes is None else check_routes(routes)
         self.version = version
+        self.reach = Reach(check_limit(enqueue_timeout_s))
         self.tasks: dict[str, Task[..., Any]] = {}  # by name, and by each alias
         self.tubes: set[str] = set()  # queues known to be tubes
         self.keyed: set[str] = set()  # tubes of type tasks that were made, or found
@@ -222,6 +229,7 @@ class App(Hooks):
         with self._lock:
             self._given = None
             self._url = url
+            self.reach.is_lost = False
             self.tubes.clear()
             self.keyed.clear()
             old, self._client = self._client, None
@@ -240,6 +248,7 @@ class App(Hooks):
             if self._client is None:
                 url = self.url or DEFAULT_URL
                 self._client = Client(url, search_timeout=search_s_of(url))
+                self._client.answers_adds_within(self.reach.limit_s)
             return self._client
 
     @property
@@ -259,6 +268,7 @@ class App(Hooks):
                     del self._aio[old]  # the client has the loop, so it would never go
                 found_s = search_s_of(self.url)
                 client = self._aio[loop] = aio.Client(self.url, search_timeout=found_s)
+                client.answers_adds_within(self.reach.limit_s)
             return client
 
     @property
@@ -369,12 +379,13 @@ class App(Hooks):
         Returns the ids of the jobs. Workers of those queues run the task of that name.
         """
         body, asked = published(call)
-        return self.client.topic_add(topic, body, **asked)
+        return self.client.topic_add(topic, body, timeout_ms=self.reach.copies_ms, **asked)
 
     async def publish_async(self, topic: str, call: Call[Any]) -> list[str]:
         """The same for a coroutine."""
         body, asked = published(call)
-        return await self.aio_client.topic_add(topic, body, **asked)
+        ms = self.reach.copies_ms
+        return await self.aio_client.topic_add(topic, body, timeout_ms=ms, **asked)
 
     def send_schedules(self) -> dict[str, str]:
         """Tells the broker all schedules: for each name "added", "unchanged" or "replaced".
@@ -437,6 +448,16 @@ class App(Hooks):
         client = self._aio.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+
+def check_limit(seconds: float) -> float:
+    """`enqueue_timeout_s` of an app; TypeError or ValueError for what is none."""
+    check_number("enqueue_timeout_s", seconds)
+    if not 0 < seconds <= LIMIT_MAX_S:
+        raise ValueError(
+            f"enqueue_timeout_s is more than 0, up to {LIMIT_MAX_S:.0f} seconds, not {seconds}"
+        )
+    return seconds
 
 
 def defaults_of(defaults: Options | None, queue: str | None) -> Options:

@@ -9,9 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from tuque.errors import EnqueueFailed, Error, IsTube, NoTube, ReplyError
+from tuque.errors import (
+    ConnectionError,
+    EnqueueFailed,
+    Error,
+    IsTube,
+    NoNode,
+    NoTube,
+    ReplyError,
+    Timeout,
+)
 from tuque.worker.app.codec import Envelope, encode
 from tuque.worker.app.encryption import Keys
 from tuque.worker.app.handle import Handle
@@ -39,6 +49,9 @@ QUEUES_HEADER: Final = "tuque-queues"  # those of the steps that follow; the bro
 CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error
+AT_ONCE: Final = 500  # jobs of a pipeline
+PROBE_S: Final = 1.0  # between two calls that ask a broker that was away, and for each of them
+NOT_SENT: Final = "not sent: the broker was away"
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
 EVERY_MAX_S: Final = 366 * 86_400.0
@@ -232,6 +245,11 @@ class Adding(Generic[R]):
         return work_asked(self.task, self.options, self.headers)
 
 
+def new_tube(one: Adding[Any] | Planned) -> dict[str, Any]:
+    """The options of a tube that is made for a job, unless it is there."""
+    return {"ttr": one.tube_ttr_s, "if_not_exists": True, "implicit": True}
+
+
 def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str]) -> Asked:
     """[W1] The options about the work of a job of the task."""
     asked: Asked = {
@@ -262,21 +280,67 @@ def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
     return body, {name: value for name, value in asked.items() if name != "utube"}
 
 
+class Reach:
+    """[U1] Whether the broker was there for the last enqueue; if not, few ask it (U1.19)."""
+
+    def __init__(self, limit_s: float) -> None:
+        """`limit_s`: how long an enqueue may wait for the reply of a node."""
+        self.limit_s = limit_s
+        self.copies_ms = max(1, round(limit_s * 500))  # for the copies: the reply comes in time
+        self.is_lost = False
+        self._why = ""
+        self._failed_s = self._asked_s = 0.0
+
+    def prove(self, client: Client) -> None:
+        """Asks whether the broker is back; NoNode at once if that was done lately."""
+        self._ask_now()
+        client.ping(timeout=PROBE_S)
+        self.is_lost = False
+
+    async def prove_async(self, client: aio.Client) -> None:
+        """Like `prove`, for asyncio programs."""
+        self._ask_now()
+        await client.ping(timeout=PROBE_S)
+        self.is_lost = False
+
+    def _ask_now(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._asked_s + PROBE_S:
+            ago_s = now_s - self._failed_s
+            raise NoNode(f"{NOT_SENT} {ago_s:.1f} s ago, and is asked once a second: {self._why}")
+        self._asked_s = now_s
+
+    def failed(self, err: Error) -> None:
+        """An enqueue has failed, perhaps since the broker was not there.
+
+        That the client was busy, which is a Timeout without a node, says nothing of the broker.
+        """
+        is_busy = isinstance(err, Timeout) and not err.node
+        if not isinstance(err, NoNode | Timeout) or is_busy or err.message.startswith(NOT_SENT):
+            return
+        if isinstance(err, Timeout):
+            err.args = (f"{err.message}; enqueue_timeout_s is {self.limit_s:g} s",)
+        self._why = err.message
+        self._failed_s = self._asked_s = time.monotonic()
+        self.is_lost = True
+
+
 class Batch(Generic[R]):
     """Many jobs of one task, and what became of each."""
 
-    def __init__(self, task: Task[..., R]) -> None:
+    def __init__(self, task: Task[..., R], first: int = 0) -> None:
+        """`first`: how many calls were added before, by batches of the same iterator."""
         self._task = task
+        self._first = first
         self._addings: list[Adding[R]] = []
         self._tried_as_tube: set[int] = set()
         self._left: list[int] = []
+        self._sent: list[int] = []
         self._answers: list[Any] = []
 
     def add(self, calls: Iterable[Call[R]]) -> Iterator[None]:
         """[U1] In steps. Nothing is sent yet: raises if one of them cannot be."""
-        if not isinstance(calls, Iterable):
-            raise TypeError(f"enqueue_many takes calls, such as [task.call(1)], not {calls!r}")
-        for at, call in enumerate(calls):
+        for at, call in enumerate(check_calls(calls), self._first):
             if not isinstance(call, Call):
                 raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
             if call.task is not self._task:
@@ -284,7 +348,8 @@ class Batch(Generic[R]):
             try:
                 self._addings.append(Adding(call))
             except Exception as err:
-                err.add_note(f"call {at} of enqueue_many: nothing was added")  # U1.2
+                before = f"calls before {self._first} were" if self._first else "nothing was"
+                err.add_note(f"call {at} of enqueue_many: {before} added")  # U1.2
                 raise
             yield
         self._left = list(range(len(self._addings)))
@@ -302,24 +367,27 @@ class Batch(Generic[R]):
         return telemetry.follow([adding.out for adding in self._addings], True)
 
     def tubes(self) -> dict[str, Adding[R]]:
-        """The tubes that must be there first, by name, each with a job that goes there."""
-        return {one.options.queue: one for one in self._addings if one.needs_tube}
+        """The tubes that the next jobs need, by name, each with a job that goes there."""
+        some = (self._addings[at] for at in self._left[:AT_ONCE])
+        return {one.options.queue: one for one in some if one.needs_tube}
 
     def fill(self, pipeline: Any) -> Iterator[None]:
-        """Adds what is left to the pipeline, in steps."""
-        for at in self._left:
+        """Adds the next of what is left to the pipeline, in steps."""
+        copies_ms = self._task.app.reach.copies_ms
+        self._sent = self._left[:AT_ONCE]
+        for at in self._sent:
             adding = self._addings[at]
             queue, body, asked = adding.words()
             add = pipeline.addjob_new if adding.has_key else pipeline.addjob
-            add(queue, body, **asked)
+            add(queue, body, timeout_ms=copies_ms, **asked)
             yield
 
     def take(self, answers: list[Any] | Error) -> Iterator[None]:
         """Takes the answers, or why there are none, in steps; those for tubes are left again."""
         if isinstance(answers, Error):
-            answers = [answers] * len(self._left)
+            answers = [answers] * len(self._sent)
         again: list[int] = []
-        for at, answer in zip(self._left, answers, strict=True):
+        for at, answer in zip(self._sent, answers, strict=True):
             adding = self._addings[at]
             self._answers[at] = answer
             is_new = at not in self._tried_as_tube
@@ -335,7 +403,15 @@ class Batch(Generic[R]):
                 self._answers[at] = adding.handle(*answer)
             yield
         self._tried_as_tube.update(again)
-        self._left = again
+        self._left = again + self._left[len(self._sent) :]
+        if isinstance(answers[-1], ConnectionError):
+            self._give_up(answers[-1])
+
+    def _give_up(self, err: ConnectionError) -> None:
+        """[U1] The broker is away: nothing more is sent (U1.3)."""
+        for at in self._left:
+            self._answers[at] = type(err)(f"not sent: {err.message}", node=err.node, retryable=True)
+        self._left = []
 
     def handles(self, follower: Follower) -> list[Handle[R]]:
         """[U1] The handles in the order of the calls; EnqueueFailed unless all were added."""
@@ -345,11 +421,30 @@ class Batch(Generic[R]):
                     follower.refused(at, one)
                 else:
                     follower.added(at, one)
-        failed = {at: one for at, one in enumerate(self._answers) if isinstance(one, Error)}
+        answers = enumerate(self._answers, self._first)
+        failed = {at: one for at, one in answers if isinstance(one, Error)}
         if not failed:
             return self._answers
-        added = {at: one for at, one in enumerate(self._answers) if at not in failed}
+        answers = enumerate(self._answers, self._first)
+        added = {at: one for at, one in answers if at not in failed}
         raise failure(added, failed)  # U1.3
+
+
+def check_calls(calls: Iterable[Call[R]]) -> Iterable[Call[R]]:
+    """The same; TypeError for what is no iterable."""
+    if not isinstance(calls, Iterable):
+        raise TypeError(f"enqueue_many takes calls, such as [task.call(1)], not {calls!r}")
+    return calls
+
+
+def in_batches(task: Task[..., R], calls: Iterable[Call[R]]) -> Iterator[tuple[Batch[R], Any]]:
+    """Batches, each with its calls, which are not added to it yet."""
+    rest = iter(calls)
+    for first in count(0, AT_ONCE):
+        some = list(islice(rest, AT_ONCE))
+        if not some:
+            return
+        yield Batch(task, first), some
 
 
 def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:
@@ -417,7 +512,7 @@ def send_plan(client: Client, one: Planned) -> str:
     try:
         return client.schedule_add(queue, name, body, **asked)
     except NoTube:  # a user who may not make tubes needs it only then
-        client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True, implicit=True)
+        client.tube(queue).create("tasks", **new_tube(one))
         return client.schedule_add(queue, name, body, **asked)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
@@ -23,7 +23,10 @@ from tuque.worker.app.enqueue import (
     Adding,
     Batch,
     Call,
+    check_calls,
     envelope_of,
+    in_batches,
+    new_tube,
 )
 from tuque.worker.app.handle import Handle
 from tuque.worker.app.options import (
@@ -243,42 +246,90 @@ class Task(Step[P, R]):
         Nothing is sent if a call is refused here. Raises `tuque.errors.EnqueueFailed` if the broker
         took some of them only: it has the handles of those, and an error for each other one.
         """
-        batch = Batch(self)
+        return self._add_all(Batch(self), calls)
+
+    async def enqueue_many_async(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Like `enqueue_many`, for asyncio programs: others run in between, each 5 ms (U1.11)."""
+        return await self._add_all_async(Batch(self), calls)
+
+    def enqueue_iter(self, calls: Iterable[Call[R]]) -> Iterator[Handle[R]]:
+        """[U1] Like `enqueue_many`, of any number of calls: handles come 500 at a time (U1.20).
+
+        Calls are taken from the iterable as it goes on. `added` of `EnqueueFailed` has handles
+        that were not yielded.
+        """
+        batches = in_batches(self, check_calls(calls))
+        return (one for batch, some in batches for one in self._add_all(batch, some))
+
+    async def enqueue_iter_async(self, calls: Iterable[Call[R]]) -> AsyncIterator[Handle[R]]:
+        """Like `enqueue_iter`, for asyncio programs."""
+        for batch, some in in_batches(self, check_calls(calls)):
+            for one in await self._add_all_async(batch, some):
+                yield one
+
+    def _add_all(self, batch: Batch[R], calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Adds the calls to an empty batch, and their jobs to the broker."""
+        reach = self.app.reach
         deque(batch.add(calls), 0)
         with batch.followed() as follower:
             while batch:
                 for name, one in batch.tubes().items():
-                    self.app.client.tube(name).create(
-                        KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True
-                    )
-                    one.on_keyed()
+                    self._make_tube(name, one)
                 pipeline = self.app.client.pipeline()
                 deque(batch.fill(pipeline), 0)
                 try:
+                    if reach.is_lost:
+                        reach.prove(self.app.client)
                     answers: list[Any] | Error = pipeline.execute(raise_on_error=False)
                 except own(Error) as err:
+                    reach.failed(err)
                     answers = err
                 deque(batch.take(answers), 0)
             return batch.handles(follower)
 
-    async def enqueue_many_async(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
-        """Like `enqueue_many`, for asyncio programs: others run in between, each 5 ms (U1.11)."""
-        batch = Batch(self)
+    async def _add_all_async(self, batch: Batch[R], calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Like `_add_all`, for asyncio programs."""
+        reach = self.app.reach
         await unhurried(batch.add(calls))
         with batch.followed() as follower:
             while batch:
                 for name, one in batch.tubes().items():
-                    tube = self.app.aio_client.tube(name)
-                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True, implicit=True)
-                    one.on_keyed()
+                    await self._make_tube_async(name, one)
                 pipeline = self.app.aio_client.pipeline()
                 await unhurried(batch.fill(pipeline))
                 try:
+                    if reach.is_lost:
+                        await reach.prove_async(self.app.aio_client)
                     answers: list[Any] | Error = await pipeline.execute(raise_on_error=False)
                 except own(Error) as err:
+                    reach.failed(err)
                     answers = err
                 await unhurried(batch.take(answers))
             return batch.handles(follower)
+
+    def _make_tube(self, name: str, one: Adding[R]) -> None:
+        """[U1] Makes the tube of a task with a policy (U1.8)."""
+        client, reach = self.app.client, self.app.reach
+        try:
+            if reach.is_lost:
+                reach.prove(client)
+            client.tube(name).create(KEYED, timeout=reach.limit_s, **new_tube(one))
+        except own(Error) as err:
+            reach.failed(err)
+            raise
+        one.on_keyed()
+
+    async def _make_tube_async(self, name: str, one: Adding[R]) -> None:
+        """Like `_make_tube`, for asyncio programs."""
+        client, reach = self.app.aio_client, self.app.reach
+        try:
+            if reach.is_lost:
+                await reach.prove_async(client)
+            await client.tube(name).create(KEYED, timeout=reach.limit_s, **new_tube(one))
+        except own(Error) as err:
+            reach.failed(err)
+            raise
+        one.on_keyed()
 
     def made_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
         """A call with these options."""
@@ -298,21 +349,23 @@ class Task(Step[P, R]):
 
     def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle[R]:
         """Adds a job with these options through the app's client."""
-        adding = Adding(Call(self, options, args, kwargs))
+        adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
+        ms = reach.copies_ms
         with adding.followed() as follower:
             while True:
                 client = self.app.client
                 if adding.needs_tube:
-                    tube = client.tube(options.queue)
-                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True)
-                    adding.on_keyed()
+                    self._make_tube(options.queue, adding)
                 is_known = adding.goes_to_tube
-                queue, body, asked = adding.words()
                 try:
+                    if reach.is_lost:
+                        reach.prove(client)
+                    queue, body, asked = adding.words()
                     if adding.has_key:
-                        handle = adding.handle(*client.addjob_new(queue, body, **asked))
+                        new = client.addjob_new(queue, body, timeout_ms=ms, **asked)
+                        handle = adding.handle(*new)
                     else:
-                        handle = adding.handle(client.addjob(queue, body, **asked))
+                        handle = adding.handle(client.addjob(queue, body, timeout_ms=ms, **asked))
                 except IsTube:
                     if is_known:
                         raise
@@ -320,6 +373,9 @@ class Task(Step[P, R]):
                 except NoTube:
                     if not adding.on_no_tube():
                         raise
+                except own(Error) as err:
+                    reach.failed(err)
+                    raise
                 else:
                     follower.added(0, handle)
                     return handle
@@ -328,23 +384,24 @@ class Task(Step[P, R]):
         self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Handle[R]:
         """Adds a job with these options through the app's client for the running loop."""
-        adding = Adding(Call(self, options, args, kwargs))
+        adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
+        ms = reach.copies_ms
         with adding.followed() as follower:
             while True:
                 client = self.app.aio_client
                 if adding.needs_tube:
-                    tube = client.tube(options.queue)
-                    await tube.create(
-                        KEYED, ttr=adding.tube_ttr_s, if_not_exists=True, implicit=True
-                    )
-                    adding.on_keyed()
+                    await self._make_tube_async(options.queue, adding)
                 is_known = adding.goes_to_tube
-                queue, body, asked = adding.words()
                 try:
+                    if reach.is_lost:
+                        await reach.prove_async(client)
+                    queue, body, asked = adding.words()
                     if adding.has_key:
-                        handle = adding.handle(*await client.addjob_new(queue, body, **asked))
+                        new = await client.addjob_new(queue, body, timeout_ms=ms, **asked)
+                        handle = adding.handle(*new)
                     else:
-                        handle = adding.handle(await client.addjob(queue, body, **asked))
+                        id = await client.addjob(queue, body, timeout_ms=ms, **asked)
+                        handle = adding.handle(id)
                 except IsTube:
                     if is_known:
                         raise
@@ -352,6 +409,9 @@ class Task(Step[P, R]):
                 except NoTube:
                     if not adding.on_no_tube():
                         raise
+                except own(Error) as err:
+                    reach.failed(err)
+                    raise
                 else:
                     follower.added(0, handle)
                     return handle

@@ -1,0 +1,186 @@
+"""SPEC U1: what an enqueue costs while the broker is away, and jobs that are added as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import e2e_tasks as tasks
+import pytest
+from test_worker_pools import MAKERS, call, run_calls
+
+from lab import RealServer
+from tuque.client.transport.sockets import KEEP_ALIVE_S
+from tuque.errors import EnqueueFailed, MaxLen, NoNode, Timeout
+from tuque.worker import App, Call, Task
+from until import until
+from world import World
+
+
+def of(app: App) -> Task[[int, int], int]:
+    """A task of the app."""
+    return app.task(queue="q", name="adds")(tasks.adds.function)
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, list[int]]]:
+    """The URL of a port that takes connections and says nothing; it counts them."""
+    taken: list[int] = []
+    held: list[socket.socket] = []
+
+    def takes() -> None:
+        while True:
+            try:
+                held.append(door.accept()[0])
+            except OSError:
+                return
+            taken.append(len(held))
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=takes)
+        thread.start()
+        yield f"tuque://127.0.0.1:{door.getsockname()[1]}", taken
+        door.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for one in held:
+        one.close()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_silent_node_fails_an_enqueue_soon(is_async: bool, node: RealServer) -> None:
+    """U1.19 A node that is silent for `enqueue_timeout_s` of the app (2) fails an enqueue with
+    Timeout; the job may have been added.
+    """
+    app = App(node.url, enqueue_timeout_s=0.3)
+    task = of(app)
+    with asyncio.Runner() as runner:
+
+        def enqueue() -> object:
+            return runner.run(task.enqueue_async(1, 2)) if is_async else task.enqueue(1, 2)
+
+        enqueue()
+        node.stand_still()
+        try:
+            began_s = time.monotonic()
+            with pytest.raises(Timeout, match=r"enqueue_timeout_s is 0\.3 s") as found:
+                enqueue()
+            assert found.value.may_be_done
+            with pytest.raises(NoNode, match=r"away .* asked once a second: .* in time") as at_once:
+                enqueue()
+            assert time.monotonic() - began_s < 4, "the timeout of a call is 5 s"
+            assert not at_once.value.may_be_done and at_once.value.retryable
+        finally:
+            node.go_on()
+        until(lambda: is_added(enqueue))
+        runner.run(app.aclose())
+    app.close()
+
+
+def is_added(enqueue: Callable[[], object]) -> bool:
+    try:
+        enqueue()
+    except NoNode:
+        return False
+    return True
+
+
+def test_one_enqueue_a_second_asks_a_broker_that_is_away(
+    silent: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U1.19 After that, or after NoNode, one call a second asks the broker first, with PING; all
+    others raise NoNode at once, until it has answered.
+    """
+    monkeypatch.setattr("tuque.worker.app.enqueue.PROBE_S", 0.1)
+    url, taken = silent
+    app = App(f"{url}/?search_timeout=0.02")
+    task = of(app)
+    many = [task.call(1, 2)] * 3
+    failed = 0
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < 0.6:
+        with pytest.raises(NoNode):
+            task.enqueue(1, 2)
+        with pytest.raises(EnqueueFailed, match="3 of 3 jobs were not added") as found:
+            task.enqueue_many(many)
+        assert not found.value.may_be_done
+        failed += 2
+    assert failed > 4 * len(taken), "most of them asked nobody"
+    assert 1 <= len(taken) <= 2 + 2 * (time.monotonic() - began_s) / 0.1
+    app.close()
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("name", ["enqueues", "enqueues_async"])
+def test_tasks_that_enqueue_are_not_held_up(
+    kind: str, name: str, silent: tuple[str, list[int]]
+) -> None:
+    """U1.19 all others raise NoNode at once, until it has answered."""
+    (outcome,) = run_calls(MAKERS[kind], call(name, f"{silent[0]}/?search_timeout=0.05"))
+    assert outcome.text.startswith("NoNode: not sent: the broker was away ")
+
+
+def test_the_limit_of_an_enqueue_is_a_time() -> None:
+    """U1.19 A node that is silent for `enqueue_timeout_s` of the app (2)"""
+    assert App().reach.limit_s == 2
+    with pytest.raises(ValueError, match="enqueue_timeout_s is more than 0"):
+        App(enqueue_timeout_s=0)
+    with pytest.raises(TypeError, match="enqueue_timeout_s is a number of seconds"):
+        App(enqueue_timeout_s="2")  # type: ignore[arg-type]  # the mistake under test
+    assert KEEP_ALIVE_S == 30
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_handles_come_as_jobs_are_added(is_async: bool, world: World) -> None:
+    """U1.20 `enqueue_iter` takes 500 calls at a time from an iterable, adds their jobs, and yields
+    the handles in the same order.
+    """
+    app = App()
+    task = of(app)
+    world.worker(app)
+    made: list[int] = []
+
+    def calls() -> Iterator[Call[int]]:
+        for at in range(1200):
+            made.append(at)
+            yield task.call(at, 1)
+
+    seen: list[tuple[int, int]] = []
+
+    async def many() -> None:
+        async for handle in task.enqueue_iter_async(calls()):
+            assert handle.id
+            seen.append((len(made), world.qlen()))
+
+    if is_async:
+        asyncio.run(many())
+    else:
+        seen += [(len(made), world.qlen()) for _ in task.enqueue_iter(calls())]
+    assert (seen[0], seen[499], seen[500]) == ((500, 500), (500, 500), (1000, 1000))
+    assert len(seen) == world.qlen() == 1200
+
+
+def test_an_iterator_of_calls_that_fails(world: World) -> None:
+    """U1.20 An error ends it: `added` of EnqueueFailed has handles that were not yielded, and the
+    places are those in the iterable.
+    """
+    app = App()
+    task = of(app)
+    world.worker(app)
+    full = task.options(queue="full", maxlen=1)
+    calls = [*(task.call(at, 1) for at in range(500)), full.call(1, 1), full.call(2, 2)]
+    found = task.enqueue_iter([*calls, task.call(9, 9)])
+    assert len([next(found) for _ in range(500)]) == 500
+    with pytest.raises(EnqueueFailed, match=r"1 of 3 jobs were not added \(calls 501\)") as failed:
+        next(found)
+    assert list(failed.value.added) == [500, 502]
+    assert isinstance(failed.value.failed[501], MaxLen)
+    wrong = [*calls[:500], App().task(name="o")(tasks.adds.function).call(1, 1)]
+    found = task.enqueue_iter(wrong)
+    with pytest.raises(ValueError, match="call 500 is of o, not of adds"):
+        list(found)
+    assert world.qlen() == 1001
+    with pytest.raises(TypeError, match="enqueue_many takes calls"):
+        task.enqueue_iter(3)  # type: ignore[arg-type]  # the mistake under test
