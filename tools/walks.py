@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hiredis
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, Target
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
@@ -198,28 +198,14 @@ class Traced:
         self.process.stdin.close()
 
 
-class Wire:
+class Wire(Link):
     """A connection to a node: a command in, its reply out."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
-        self.reader = hiredis.Reader()
+        super().__init__(Target(port=port), DEADLINE_S)
 
     def __call__(self, *words: str | int) -> Any:
-        bulks = [str(word).encode() for word in words]
-        parts = [b"*%d\r\n" % len(bulks), *(b"$%d\r\n%s\r\n" % (len(b), b) for b in bulks)]
-        self.socket.sendall(b"".join(parts))
-        while True:
-            reply = self.reader.gets()
-            if reply is not False:
-                return reply
-            data = self.socket.recv(65536)
-            assert data, "the node has closed the connection"
-            self.reader.feed(data)
-
-    def close(self) -> None:
-        """Close it."""
-        self.socket.close()
+        return self.calls([[str(word).encode() for word in words]])[0]
 
 
 def wait_for(what: Callable[[], Any], told: Callable[[], str]) -> Any:
@@ -348,7 +334,7 @@ def walk_put(made: Cluster) -> Walk:
 
     def act(_: int) -> None:
         reply = made.wires[number]("TUBE", "PUT", "t", "hello")
-        assert not isinstance(reply, Exception), reply
+        assert not isinstance(reply, ErrorReply), reply
 
     return walk("put", "TUBE PUT t hello (SYNC majority)", made.nodes[number], act)
 
