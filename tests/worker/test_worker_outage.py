@@ -12,9 +12,9 @@ import pytest
 from raw_resp import NULL
 from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
-from tuque.worker.run.fetch import UnavailableQueues, is_about_home
+from tuque.worker.run.fetch import UnavailableQueues
 from tuque.worker.run.heartbeat import Heartbeats
-from tuque.worker.run.link import Link, pause
+from tuque.worker.run.link import Link, is_about_home, pause
 from world import World
 from world_clients import url_of
 

@@ -19,7 +19,7 @@ from tuque.worker import App, Backoff, Limit, Unique
 from tuque.worker.app.codec import decode
 from tuque.worker.main import send_plans_once
 from tuque.worker.run.crash_table import CrashTable
-from tuque.worker.run.schedules import send_plans
+from tuque.worker.run.registration import send_plans
 
 
 def app_of(url: str, queue: str) -> App:

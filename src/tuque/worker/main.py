@@ -42,8 +42,8 @@ from tuque.worker.pools.processes import (
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, CrashTable
 from tuque.worker.run.jobs import WorkerSettings
+from tuque.worker.run.registration import send_plans
 from tuque.worker.run.reload import Reloader
-from tuque.worker.run.schedules import send_plans
 from tuque.worker.run.supervise import Supervisor
 from tuque.worker.run.worker import Worker
 

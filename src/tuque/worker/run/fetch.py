@@ -17,21 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tuque import aio
 from tuque.client.api import Job
 from tuque.client.retry import SHARE
-from tuque.errors import (
-    ConnectionError,
-    Error,
-    FewCopies,
-    NoQuorum,
-    NoReplica,
-    ReadOnly,
-    TubeHome,
-)
+from tuque.errors import Error
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Want
-from tuque.worker.run.link import pause
+from tuque.worker.run.link import is_about_home, pause
 
 if TYPE_CHECKING:
-    from tuque.client.aio.client import Client, Pipeline
+    pass
 
 T = TypeVar("T")
 
@@ -132,34 +124,6 @@ class UnavailableQueues:
     def _dues_s(self, queues: Iterable[str]) -> list[float]:
         now = time.monotonic()
         return [story.due_at - now for name in queues if (story := self._stories.get(name))]
-
-
-def is_about_home(err: Error, node: str) -> bool:
-    """True if other queues may work: the tube's leader refused for now, or is another node."""
-    if isinstance(err, ConnectionError):
-        return node != "" and err.node not in ("", node)
-    if isinstance(err, NoReplica):
-        return not isinstance(err, FewCopies)
-    return isinstance(err, TubeHome | NoQuorum | ReadOnly)
-
-
-def are_about_homes(answers: list[Any], node: str) -> bool:
-    """True if no node but absent leaders of tubes had anything to say."""
-    return all(isinstance(one, Error) and is_about_home(one, node) for one in answers)
-
-
-async def answers_of(pipeline: Pipeline, count: int, client: Client) -> list[Any]:
-    """The answers to a pipeline of `count` calls, errors among them.
-
-    If all were for a leader that cannot be reached, each has that error. Raises what is no matter
-    of a leader.
-    """
-    try:
-        return await pipeline.execute(raise_on_error=False)
-    except Error as err:
-        if not is_about_home(err, client.node):
-            raise
-        return [err] * count
 
 
 # ---- Fetching

@@ -37,8 +37,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import BEAT_FRACTION, beat_after_s, is_at_most_once
 from tuque.worker.pools.systems import is_stopped
 from tuque.worker.run.crash_table import DONE, ENDED, WORKING, CrashTable, Entry
-from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
-from tuque.worker.run.link import Link, pause
+from tuque.worker.run.link import Link, answers_of, are_about_homes, is_about_home, pause
 
 log: Final = logging.getLogger("tuque.worker")
 

@@ -12,12 +12,23 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tuque.client.retry import SHARE
-from tuque.errors import ConnectionError, Error
+from tuque.errors import (
+    ConnectionError,
+    Error,
+    FewCopies,
+    NoQuorum,
+    NoReplica,
+    ReadOnly,
+    TubeHome,
+)
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
+
+if TYPE_CHECKING:
+    from tuque.client.aio.client import Client, Pipeline
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -138,3 +149,34 @@ async def ended_by(
     with contextlib.suppress(asyncio.CancelledError):
         await ends
     return is_ended
+
+
+# ---- Leaders of tubes that do not answer, while the node in use does
+
+
+def is_about_home(err: Error, node: str) -> bool:
+    """True if other queues may work: the tube's leader refused for now, or is another node."""
+    if isinstance(err, ConnectionError):
+        return node != "" and err.node not in ("", node)
+    if isinstance(err, NoReplica):
+        return not isinstance(err, FewCopies)
+    return isinstance(err, TubeHome | NoQuorum | ReadOnly)
+
+
+def are_about_homes(answers: list[Any], node: str) -> bool:
+    """True if no node but absent leaders of tubes had anything to say."""
+    return all(isinstance(one, Error) and is_about_home(one, node) for one in answers)
+
+
+async def answers_of(pipeline: Pipeline, count: int, client: Client) -> list[Any]:
+    """The answers to a pipeline of `count` calls, errors among them.
+
+    If all were for a leader that cannot be reached, each has that error. Raises what is no matter
+    of a leader.
+    """
+    try:
+        return await pipeline.execute(raise_on_error=False)
+    except Error as err:
+        if not is_about_home(err, client.node):
+            raise
+        return [err] * count

@@ -1,4 +1,5 @@
-"""Registration of the worker at its nodes, at intervals, and orders of operators (SPEC U6).
+"""What a worker tells its nodes of itself: that it lives, at intervals (SPEC U6), and the schedules
+of its app, at its start (SPEC U9). Orders of operators come the same way.
 
 An outage is not reported here: the loops that fetch and report do that.
 """
@@ -9,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -21,8 +23,10 @@ from tuque.client.routing.nodes import GOOD_PRIORITY
 from tuque.client.url import Address, Settings, url_of
 from tuque.errors import Error, ReplyError
 from tuque.logtext import facts
+from tuque.worker.app.app import App
+from tuque.worker.app.enqueue import Planned, is_final, send_plan_async
 from tuque.worker.run.crash_table import CrashTable, new_mark
-from tuque.worker.run.link import pause
+from tuque.worker.run.link import RECONNECT, pause
 
 T = TypeVar("T")
 
@@ -238,3 +242,39 @@ def fitting(queues: tuple[str, ...]) -> tuple[str, ...]:
             break
         found.append(name)
     return tuple(found)
+
+
+# ---- The schedules of the app (SPEC U9)
+
+
+async def send_plans(app: App, client: aio.Client, rng: random.Random) -> None:
+    """Tries until the broker has them; what it refuses is logged, and the worker works on."""
+    failures = 0
+    due = list(app.schedules.values())
+    while due:
+        due = [one for one in due if not await _is_settled(client, one)]
+        failures += 1
+        if due:
+            await asyncio.sleep(RECONNECT.delay_s(failures, rng))
+
+
+async def _is_settled(client: aio.Client, one: Planned) -> bool:
+    """Tells the broker a schedule; False: the broker is away, or takes nothing now."""
+    try:
+        what = await send_plan_async(client, one)
+    except Exception as err:
+        if not is_final(err):
+            if not isinstance(err, Error):
+                raise
+            return False  # the link says that the broker is away
+        log.warning(
+            "schedule %(schedule)s of queue %(queue)s is not in force: %(reason)s",
+            facts("schedule_refused", schedule=one.name, queue=one.call.options.queue, reason=err),
+        )
+        return True
+    if what != "unchanged":
+        log.info(
+            "schedule %(schedule)s was %(outcome)s",
+            facts("schedule_registered", schedule=one.name, outcome=what),
+        )
+    return True

@@ -44,10 +44,9 @@ from tuque.worker.app.decisions import Done, Fail, Outcome, Release, Report, ins
 from tuque.worker.app.encryption import PROGRESS, RESULT, Keys, is_sealed
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import HookRunner, over_limit_text
-from tuque.worker.run.fetch import answers_of, are_about_homes, is_about_home
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.jobs import AT_WORK, InFlight
-from tuque.worker.run.link import Link, pause
+from tuque.worker.run.link import Link, answers_of, are_about_homes, is_about_home, pause
 from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
 from tuque.worker.workflow.create import is_too_big
 
