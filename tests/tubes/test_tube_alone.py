@@ -27,15 +27,15 @@ def created(world: World, *words: str | int, name: str = "t", at: int = 0) -> st
     ],
 )
 def test_a_tube_that_could_not_fail_over(options: dict[str, object], votes: str) -> None:
-    """T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no,
-    TEMPORARY, ALONE or IMPLICIT
+    """T23.7 Without a list in force, on a node that knows others, a tube needs TEMPORARY, ALONE or
+    IMPLICIT.
     """
     world = World(**options)
     wanted = f"ERR tube 't' would have no failover: {votes} nodes vote, 3 are needed: set "
-    for words in ((), ("SYNC", 2), ("SYNC", "majority"), ("IFNOTEXISTS",)):
+    for words in ((), ("SYNC", 2), ("SYNC", "majority"), ("IFNOTEXISTS",), ("FAILOVER", "yes")):
         assert created(world, *words).startswith(wanted)
-    assert "votes choose the leader only where" in created(world, "FAILOVER", "yes", "ALONE")
-    asked = (("ALONE",), ("FAILOVER", "no"), ("TEMPORARY",), ("ALONE", "SYNC", 2), ("IMPLICIT",))
+    asked = (("ALONE",), ("FAILOVER", "yes", "ALONE"), ("TEMPORARY",), ("ALONE", "SYNC", 2))
+    asked = (*asked, ("IMPLICIT",))
     for number, words in enumerate(asked):
         assert created(world, *words, name=f"t{number}") == "OK"
         assert not world.node(0).tubes.by_name[b"t%d" % number].led_by_votes
@@ -47,6 +47,18 @@ def test_a_node_alone_needs_no_word() -> None:
     """T23.7 on a node that knows others"""
     assert created(World(1)) == "OK"
     assert created(World(1, journal="off")) == "OK"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_tube_that_is_not_to_fail_over(count: int) -> None:
+    """T23.6 `no` is refused"""
+    world = VotesWorld(count, makes=False)
+    world.pass_ms(2_000)
+    assert world.in_force(0) is (count == 3)
+    for words in ((), ("ALONE",), ("TEMPORARY",), ("SYNC", 1)):
+        said = created(world, "FAILOVER", "no", *words)
+        assert said.startswith("ERR FAILOVER no is no option any more: where nodes vote, each tube")
+    assert b"t" not in world.t(0).by_name
 
 
 def test_a_list_that_is_on_its_way() -> None:

@@ -194,7 +194,6 @@ def test_more_copies_than_voters() -> None:
         world.claim(0, name=b"u", sync=4)
     why = b"SYNC must be from 1 to the number of nodes with copies, which is 3"
     assert text_of(e.value) == why
-    world.make(0, name=b"u", sync=4, failover=0)
 
 
 def test_a_node_keeps_its_copies_until_it_is_added() -> None:

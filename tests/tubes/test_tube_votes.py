@@ -19,8 +19,7 @@ from tuque.tubes.election.votes import send_due
 from tuque.tubes.log.leader import copies_needed
 from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.options import MAJORITY, NO
-from tuque.tubes.model.options import YES as YES_WORD
+from tuque.tubes.model.options import MAJORITY, NOT_SAID
 from tuque.tubes.model.voter_state import (
     BETTER,
     OLD_EPOCH,
@@ -164,26 +163,21 @@ def test_every_node_goes_by_the_list() -> None:
 
 
 def test_what_a_new_tube_is() -> None:
-    """T23.6 it is the default where that holds and SYNC is a majority or more."""
+    """T23.5 Where a list is in force a new tube that is not temporary is led by votes, for good"""
     world = VotesWorld(5, makes=False, old=2)
     before = world.make(0, name=b"before")
     assert (before.led_by_votes, before.by_majority, before.sync) == (False, False, 1)
-    with pytest.raises(TubeError):
-        world.make(0, name=b"no list", failover=YES_WORD)
     world.lab.editor = None
     world.restart(2)
     world.rejoin(2)
     world.pass_ms(2_000)
     found = {}
-    for i, (sync, failover) in enumerate(
-        [(-9, -9), (2, -9), (3, -9), (4, -9), (MAJORITY, NO), (-9, NO), (2, YES_WORD)]
-    ):
-        o = {"sync": sync, "failover": failover}
-        tube = world.make(1, name=b"t%d" % i, **{k: v for k, v in o.items() if v != -9})
-        found[i] = (tube.led_by_votes, int(copies_needed(world.nodes[1].core, world.t(1), tube)))
+    for i, sync in enumerate([NOT_SAID, 1, 2, 3, 4, MAJORITY]):
+        tube = world.make(1, name=b"t%d" % i, sync=sync)
+        assert tube.led_by_votes
+        found[i] = (tube.by_majority, int(copies_needed(world.nodes[1].core, world.t(1), tube)))
     assert found == {
-        0: (True, 3), 1: (False, 2), 2: (True, 3), 3: (True, 4), 4: (False, 3), 5: (False, 1),
-        6: (True, 2),
+        0: (True, 3), 1: (False, 1), 2: (False, 2), 3: (True, 3), 4: (True, 4), 5: (True, 3)
     }  # fmt: skip
     assert not world.make(1, name=b"passing", temporary=True).led_by_votes
     world.settle()
@@ -193,10 +187,10 @@ def test_what_a_new_tube_is() -> None:
     world.pass_ms(500)
     for i in range(5):
         by_vote = {name for name, tube in world.t(i).by_name.items() if tube.led_by_votes}
-        assert by_vote == {b"t0", b"t2", b"t3", b"t6"}
+        assert by_vote == {b"t%d" % i for i in range(6)}
     assert not world.tube(0, b"before").led_by_votes
     assert {name for name, tube in world.t(0).by_name.items() if tube.by_majority} == {
-        b"t0", b"t2", b"t3", b"t4",
+        b"t0", b"t3", b"t4", b"t5",
     }  # fmt: skip
 
 
@@ -243,8 +237,13 @@ def test_a_node_that_lost_its_journal() -> None:
 
 def test_other_tubes_are_led_as_before() -> None:
     """T23.5 for others T17 to T22 hold alone."""
-    world = VotesWorld(3)
+    world = VotesWorld(4, makes=False, old=3)
     world.make(0, name=b"one", sync=1)
+    world.lab.editor = None
+    world.restart(3)
+    world.rejoin(3)
+    world.pass_ms(TIMEOUT_MS + 1_000)
+    world.make(0, sync=2)
     world.make(0, name=b"passing", temporary=True)
     world.pass_ms(1_000)
     world.restart(0)

@@ -135,10 +135,10 @@ def create(
     """Creates the tube. ReplyError if it exists; with `if_not_exists` only if of another type.
 
     `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
-    reply to a change comes once `sync` nodes have it, or "majority". With `failover` votes choose a
-    new leader. The defaults: a majority and yes where nodes vote. In a cluster whose nodes cannot
-    vote it is refused, unless it may wait for a lost leader: `alone`, or `failover=False`. One that
-    is `implicit` may, too, and goes when it was idle for an hour.
+    reply to a change comes once `sync` nodes have it, or "majority", the default where nodes vote.
+    There votes choose a new leader. In a cluster whose nodes cannot vote it is refused, unless it
+    may wait for a lost leader: `alone`. One that is `implicit` may, too, and goes when it was idle
+    for an hour. `failover` is of before: True means nothing, False is refused.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube, "tube"), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary

@@ -584,13 +584,13 @@ _is(
         b"once a majority of the voters has been here for %d s and has chosen none"
     ),
 )
-NO_VOTERS: Final = 259
+MUST_VOTE: Final = 259
 _is(
-    NO_VOTERS,
+    MUST_VOTE,
     b"ERR",
     (
-        b"votes choose the leader only where a list of voters is in force, which three nodes or "
-        b"more make, and never that of a temporary tube"
+        b"FAILOVER no is no option any more: where nodes vote, each tube that is not temporary "
+        b"gets a new leader by votes. Leave FAILOVER out; SYNC 1 answers without waiting for others"
     ),
 )
 NO_LIST: Final = 260

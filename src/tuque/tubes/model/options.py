@@ -66,7 +66,7 @@ class TubeOptions:
         self.on_task_change = b""  # name of a callback of the server
         # nodes that must have a change before the reply (T18.5), or one of those above
         self.sync: i64 = NOT_SAID
-        self.failover: i64 = NOT_SAID  # NO or YES (T23.5)
+        self.failover: i64 = YES  # NO is refused (T23.6)
         self.is_alone = False  # also where no vote could choose another leader (T23.7)
 
 

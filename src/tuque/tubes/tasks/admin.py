@@ -34,7 +34,7 @@ from tuque.tubes.model import options
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
-from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
+from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
 from tuque.tubes.model.voter_state import VOTERS_LEAST, VoterState
@@ -129,24 +129,24 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
 
 
 def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
-    """[T18] Raise TubeError for SYNC and FAILOVER that cannot be (T18.5, T23.5)."""
+    """[T18] Raise TubeError for SYNC and FAILOVER that cannot be (T18.9, T23.6)."""
+    if o.failover == NO:
+        raise TubeError(why.MUST_VOTE)
     voters = t.voter_state.in_force()
     nodes = 1 + count_of(others_of(n))
-    if voters is not None and o.failover != NO and not o.temporary:
+    if voters is not None and not o.temporary:
         nodes = len(voters.rights)  # T18.1
     is_number = o.sync not in (NOT_SAID, MAJORITY)
     if is_number and (o.sync < 1 or o.sync > nodes):
         raise TubeError(why.BAD_SYNC, (nodes,))
     if o.temporary and (o.sync > 1 or o.sync == MAJORITY):
         raise TubeError(why.TEMPORARY_SYNC)
-    if o.failover == YES and (o.temporary or t.voter_state.in_force() is None):
-        raise TubeError(why.NO_VOTERS)
 
 
 def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
     """[T23] Raise TubeError if no vote could choose another leader (T23.7), but for ALONE."""
     others = others_of(n)
-    if others == 0 or o.failover == NO or o.temporary or b.in_force() is not None:
+    if others == 0 or o.temporary or b.in_force() is not None:
         return
     voting = count_of(others & b.willing) + (1 if b.is_on else 0)
     if voting < VOTERS_LEAST and not o.is_alone:
@@ -158,14 +158,12 @@ def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
 def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     """[T23] Which nodes must have a change, and whether votes choose the leader (T23.5)."""
     voters = t.voter_state.in_force()
-    may_fail_over = voters is not None and not o.temporary
-    if voters is None and not o.temporary and o.failover != NO and count_of(others_of(n)) >= 2:
+    tube.led_by_votes = voters is not None and not o.temporary
+    if voters is None and not o.temporary and count_of(others_of(n)) >= 2:
         t.notes.append(NO_FAILOVER % shown(tube.name))
-    majority: i64 = 0 if voters is None else voters.majority()
     is_said = o.sync > 0
     tube.sync = o.sync if is_said else 1
-    is_enough = o.sync >= majority if is_said else o.sync == MAJORITY or o.failover != NO
-    tube.led_by_votes = may_fail_over and (o.failover == YES or (is_enough and o.failover != NO))
+    is_enough = voters is not None and (not is_said or o.sync >= voters.majority())
     tube.by_majority = o.sync == MAJORITY or (tube.led_by_votes and is_enough)
 
 

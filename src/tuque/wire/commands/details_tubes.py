@@ -170,15 +170,16 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   notices wait, further ones are lost, which is logged.
 - T18.9 n of SYNC is 1 to the number of nodes with copies (T18.1); `majority` is that of the
   voters (T23.1), also when the list changes, without a list that of all nodes. The default is
-  `majority` where a list is in force, unless the tube is temporary or has `FAILOVER no`; else 1.
+  `majority` where a list is in force, unless the tube is temporary; else 1.
   A temporary tube with another one: `-ERR a temporary tube has no copies: SYNC must be 1`.
-- T23.6 `FAILOVER yes` needs a list in force, and no TEMPORARY; it is the default where that holds
-  and SYNC is a majority or more. With a lower SYNC a failover may lose changes that were
-  answered. `tuque tubes` names the tubes that do not fail over.
-- T23.7 Without a list in force, on a node that knows others, a tube needs FAILOVER no, TEMPORARY,
-  ALONE or IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no failover: <n> of
+- T23.6 FAILOVER is a word of before. `yes` means nothing, `no` is refused: `-ERR FAILOVER no is no
+  option any more`, and why. With a SYNC below a majority a failover may lose changes that were
+  answered. `tuque tubes` names the tubes that do not fail over (T23.5).
+- T23.7 Without a list in force, on a node that knows others, a tube needs TEMPORARY, ALONE or
+  IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no failover: <n> of
   <m> nodes vote, 3 are needed`, and what to set.
-  - ALONE makes the tube as FAILOVER no does. In a cluster of three or more nodes the log warns.
+  - Such a tube waits for its leader, or for FORCE (T21). In a cluster of three or more nodes the
+    log warns. Where a list is in force ALONE means nothing.
   - IMPLICIT is what `enqueue` and the schedules of the worker set.
   - If three nodes or more may vote and all nodes are linked, the list comes in about a second.
     Until then CREATE is refused, with ALONE too: `-NOQUORUM Tube '<name>': the nodes agree on who

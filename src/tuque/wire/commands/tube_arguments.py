@@ -126,7 +126,7 @@ class Options:
         self.after: i64 = -1
         self.capacity: i64 = 0
         self.sync_nodes: i64 = NOT_SAID
-        self.failover: i64 = NOT_SAID
+        self.failover: i64 = YES
         self.in_replicaset: bool | None = None
         self.storage_mode = b""
         self.engine = b""
@@ -558,7 +558,7 @@ def copies(value: Value) -> i64:
 
 
 def yes_or_no(value: Value) -> i64:
-    """Whether votes choose the leader (T23.5)."""
+    """Whether votes may choose the leader (T23.6)."""
     if value.kind != BOOL:
         raise IprotoError(E_PROC, b"Invalid value of failover: " + shown(value))
     return YES if value.is_true() else NO
