@@ -205,6 +205,9 @@ class QueuedTube(Generic[Q]):
 
 def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
     """Splits calls into batches so small that neither side must buffer without bound."""
+    if len(pending) == 1:
+        yield pending
+        return
     batch: list[Call[Any]] = []
     size = 0
     for call in pending:

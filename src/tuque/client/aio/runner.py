@@ -17,10 +17,13 @@ from tuque.client.routing.nodes import LIMIT_S
 from tuque.client.transport.conn import INFINITE, Lineage, joining, why_closed
 from tuque.client.transport.face import (
     IDLE_S,
+    IN_SESSION,
     JOIN_S,
     PROOF_S,
     SHORTEST_WAIT_S,
     SLICE_S,
+    WAITS,
+    WORDS,
     Claim,
     Face,
     Sent,
@@ -222,7 +225,7 @@ class Runner(Face):
         sent = sent or Sent()
         self._check_open()
         self._check_owner()
-        may_block = any(call.may_block for call in asked)
+        may_block = any(map(WAITS, asked))
         if self._is_to_move(asked):
             await self._move()
         tries = self._tries(asked, time.monotonic())
@@ -269,13 +272,13 @@ class Runner(Face):
         """
         first = len(replies)
         try:
-            in_session = any(call.in_session for call in asked)
+            in_session = any(map(IN_SESSION, asked))
             if in_session:
                 await self._join(link, asked, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
                 sent.count = max(sent.count, len(replies) + len(batch))
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
-                await link.exchange([call.args for call in batch], replies, until_s)
+                await link.exchange([*map(WORDS, batch)], replies, until_s)
             link.used_s = time.monotonic()
             slot.is_good = not self._is_closed
             if in_session:

@@ -283,9 +283,10 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     @property
     def reads(self) -> bool:
         """True if the call, done twice or not at all, leaves all as it is."""
-        if self.name in READS:
+        words = self.args
+        if words[0] in READS:
             return True
-        return len(self.args) > 1 and self.args[1] in SUB_READS.get(self.name, ())
+        return len(words) > 1 and words[0] in SUB_READS and words[1] in SUB_READS[words[0]]
 
     @property
     def may_block(self) -> bool:

@@ -158,7 +158,7 @@ class Conn:
 
     def pack(self, commands: Iterable[tuple[Arg, ...]]) -> bytes:
         """The bytes of the commands, whose replies are due from now on."""
-        packed: list[bytes] = [pack(command) for command in commands]
+        packed: list[bytes] = [*map(pack, commands)]
         self.unanswered += len(packed)
         return packed[0] if len(packed) == 1 else b"".join(packed)
 
@@ -166,7 +166,7 @@ class Conn:
         """The replies that `data` completes; ProtocolError if it holds anything else."""
         self._reader.feed(data)
         replies: list[Reply] = []
-        while (reply := self._next()) is not NOTHING:
+        while self._reader.has_data() and (reply := self._next()) is not NOTHING:
             if isinstance(reply, hiredis.PushNotification):
                 self._take_pushed(list(reply))
                 continue

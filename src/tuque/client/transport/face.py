@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
@@ -122,6 +123,10 @@ IDLE_S = 5.0  # a connection unused for that long proves itself before a call
 PROOF_S = 1.0  # for the reply to that PING: who has forgotten it costs no more, and no doubt
 ADD_MORE_S = 0.02  # for each further job of a pipeline
 SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
+# of a call; without a frame for each, as this runs for every one
+WAITS = attrgetter("wait_arg")
+IN_SESSION = attrgetter("in_session")
+WORDS = attrgetter("args")
 
 
 class Face:
@@ -173,25 +178,36 @@ class Face:
         if self._is_closed:
             raise Closed("this client is closed", retryable=False)
 
-    def _grace_s(self, call: Call[Any]) -> float:
-        return self.settings.timeout_s if call.timeout_s is None else call.timeout_s
+    def _grace_s(self, asked: list[Call[Any]]) -> float:
+        """The time for the replies, besides what the calls wait for."""
+        longest_s = 0.0
+        for call in asked:
+            own_s = call.timeout_s
+            longest_s = max(longest_s, self.settings.timeout_s if own_s is None else own_s)
+        return longest_s
 
     def _tries(self, asked: list[Call[Any]], now_s: float) -> Tries:
         """The attempts for calls; they end when the replies would be due, had all gone well.
 
         The time that a call asks the node to wait counts only once a node is found.
         """
-        pinned = [call for call in asked if call.pinned]
-        grace_s = max(self._grace_s(call) for call in asked)
-        deadline_s = self._deadline_s(asked, now_s)
+        pinned: list[Call[Any]] = []
+        repeat = reads = True
+        for call in asked:
+            repeat = repeat and call.repeat
+            reads = reads and call.reads
+            if call.pinned:
+                pinned.append(call)
+        grace_s = self._grace_s(asked)
+        deadline_s = _waited_s(asked) + grace_s + now_s
         if deadline_s == INFINITE:  # the reply may take for ever
             deadline_s = now_s + grace_s
         return Tries(
             self.settings.retry,
-            repeat=all(call.repeat for call in asked),
-            pinned=not self._homes.lead_all(pinned),
+            repeat=repeat,
+            pinned=bool(pinned) and not self._homes.lead_all(pinned),
             unsure=bool(pinned),
-            reads=all(call.reads for call in asked),
+            reads=reads,
             deadline_s=deadline_s,
             search_s=grace_s,
             down_s=self.settings.search_timeout_s,
@@ -223,8 +239,7 @@ class Face:
 
     def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
         """When replies to calls sent now are due: the wait they ask for, and the timeout."""
-        waits_s = sum(INFINITE if call.wait_s is None else call.wait_s for call in asked)
-        return now_s + waits_s + max(self._grace_s(call) for call in asked)
+        return now_s + _waited_s(asked) + self._grace_s(asked)
 
     def _answer_by_s(
         self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
@@ -250,7 +265,7 @@ class Face:
         """The calls to send when part of the wait has passed."""
         if len(asked) > 1 or not asked[0].may_block:
             return asked
-        left_s = deadline_s - self._grace_s(asked[0]) - now_s
+        left_s = deadline_s - self._grace_s(asked) - now_s
         return [asked[0].waiting(max(0.0, left_s))]
 
     def _refused(
@@ -482,6 +497,14 @@ class Face:
             why = "says that another node has its id" if isinstance(reply, Conflict) else why
             why = "has just started" if isinstance(reply, Loading) else why
             log.warning("node %s %s: looking for another one", address, why)
+
+
+def _waited_s(asked: list[Call[Any]]) -> float:
+    """How long the calls ask the node to wait, one after the other."""
+    waits_s = 0.0
+    for call in asked:
+        waits_s += INFINITE if call.wait_s is None else call.wait_s
+    return waits_s
 
 
 def _are_adds(asked: list[Call[Any]]) -> bool:

@@ -63,9 +63,24 @@ class Arguments:
             parameter.name: _type_of(function, name, parameter, scope)
             for parameter in self.signature.parameters.values()
         }
+        self._plain = list(self._types.items())  # those that are given by their places
+        self._least = len(self._plain)
+        for parameter in self.signature.parameters.values():
+            if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+                self._least = len(self._plain) + 1  # none are plain
+            elif parameter.default is not inspect.Parameter.empty:
+                self._least -= 1
+
+    def _are_plain(self, count: int, others: Any) -> bool:
+        """Whether so many arguments, and `others` by name, are bound by their places alone."""
+        return not others and self._least <= count <= len(self._plain)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], codec: Codec) -> None:
         """TypeError unless the task would receive each argument as given here."""
+        if self._are_plain(len(args), kwargs):
+            for (name, hint), value in zip(self._plain, args, strict=False):
+                self._check_one(name, value, hint, codec)
+            return
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as err:

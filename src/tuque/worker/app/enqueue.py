@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
+from msgspec.structs import replace
+
+from tuque.client.commands import calls
 from tuque.errors import (
     ConnectionError,
     EnqueueFailed,
@@ -228,17 +231,8 @@ class Adding(Generic[R]):
         return Handle(id, app, self.task.returns, task=name, keeps=keeps, is_new=is_new)
 
     def _asked(self) -> Asked:
-        """The arguments of addjob for a queue; of a job at most once, no attempts are counted."""
-        options = self.options
-        asked = asked_of_tube(options)
-        asked.update(self._work())
-        if options.retry_s == 0:
-            asked["replicate"] = 1  # U1.13
-            return asked
-        asked["delay"] = options.delay_s
-        asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
-        asked["ttl"] = options.ttl_s or 0
-        return asked
+        """The arguments of addjob for a queue."""
+        return asked_of_queue(self.task, self.options, self.headers)
 
     def _work(self) -> Asked:
         """[W1] The options about the job's work."""
@@ -248,6 +242,72 @@ class Adding(Generic[R]):
 def new_tube(one: Adding[Any] | Planned) -> dict[str, Any]:
     """The options of a tube that is made for a job, unless it is there."""
     return {"ttr": one.tube_ttr_s, "if_not_exists": True, "implicit": True}
+
+
+def asked_of_queue(task: Task[..., Any], options: Options, headers: Mapping[str, str]) -> Asked:
+    """The arguments of addjob for a queue; of a job at most once, no attempts are counted."""
+    asked = asked_of_tube(options)
+    asked.update(work_asked(task, options, headers))
+    if options.retry_s == 0:
+        asked["replicate"] = 1  # U1.13
+        return asked
+    asked["delay"] = options.delay_s
+    asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
+    asked["ttl"] = options.ttl_s or 0
+    return asked
+
+
+class Usual(Generic[R]):
+    """What all jobs of a task with these options have in common, made once: the quick way.
+
+    A job goes this way if nothing but its arguments makes it differ from the others.
+    """
+
+    def __init__(self, task: Task[..., R], options: Options) -> None:
+        self._task = task
+        self._options = options
+        self._is_fit = options.policies is None and options.key is None and options.expires is None
+        self._call: calls.Call[str] | None = None
+        self._envelope: dict[str, Any] = {}
+        self._keeps = False
+
+    def serves(self) -> bool:
+        """Whether a job goes this way now: to a queue of a broker that is there, as it is."""
+        app = self._task.app
+        return (
+            self._is_fit
+            and not app.on_enqueue.functions
+            and app.telemetry is None
+            and app.keys is None
+            and not app.reach.is_lost
+            and self._options.queue not in app.tubes
+        )
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calls.Call[str]:
+        """The call that adds a job; TypeError if the function does not accept these arguments."""
+        options = self._options
+        self._task.check(args, kwargs, options.codec)
+        if self._call is None:
+            self._envelope = differing(self._task, options)
+            self._keeps = self._task.keep_s(options) > 0
+            asked = asked_of_queue(self._task, options, options.headers)
+            ms = self._task.app.reach.copies_ms
+            self._call = calls.addjob(options.queue, b"", timeout_ms=ms, **asked)
+        envelope = Envelope(
+            self._task.name, list(args), kwargs, enqueued_at=time.time(), **self._envelope
+        )
+        verb, queue, _, *words = self._call.args
+        body = encode(envelope, options.codec)
+        return replace(self._call, args=(verb, queue, body, *words))
+
+    def handle(self, id: str) -> Handle[R]:
+        """The handle of the job that was added."""
+        task = self._task
+        return Handle(id, task.app, task.returns, task=task.name, keeps=self._keeps, is_new=True)
+
+    def on_tube(self) -> None:
+        """The broker replied that the queue is a tube."""
+        self._task.app.tubes.add(self._options.queue)
 
 
 def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str]) -> Asked:
@@ -489,21 +549,28 @@ def envelope_of(
 
     `is_timed`: it says when it was made.
     """
-    own = task.defaults
-    keep_s = options.unknown_keep_s
     envelope = Envelope(
         task=task.name,
         args=list(args),
         kwargs=kwargs,
         enqueued_at=time.time() if is_timed else 0.0,
-        max_deliveries=changed(options.attempts, own.attempts),
-        time_limit_s=changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
-        backoff=changed(options.backoff.figures, own.backoff.figures),
-        keep_s=changed(task.keep_s(options), task.keep_s(own)),
-        unknown_keep_s=keep_s if keep_s != UNKNOWN_KEEP_S else None,
         headers=headers or None,
+        **differing(task, options),
     )
     return encode(envelope, options.codec)
+
+
+def differing(task: Task[..., Any], options: Options) -> dict[str, Any]:
+    """The fields of an envelope for the options that differ from those of the task."""
+    own = task.defaults
+    keep_s = options.unknown_keep_s
+    return {
+        "max_deliveries": changed(options.attempts, own.attempts),
+        "time_limit_s": changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
+        "backoff": changed(options.backoff.figures, own.backoff.figures),
+        "keep_s": changed(task.keep_s(options), task.keep_s(own)),
+        "unknown_keep_s": keep_s if keep_s != UNKNOWN_KEEP_S else None,
+    }
 
 
 def send_plan(client: Client, one: Planned) -> str:

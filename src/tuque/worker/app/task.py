@@ -17,12 +17,13 @@ from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
 from tuque.errors import ConfigError, Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
-from tuque.worker.app.codec import Envelope
+from tuque.worker.app.codec import Codec, Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
 from tuque.worker.app.enqueue import (
     Adding,
     Batch,
     Call,
+    Usual,
     check_calls,
     envelope_of,
     in_batches,
@@ -88,14 +89,15 @@ class Prepared(Generic[P, R]):
     def __init__(self, task: Task[P, R], options: Options) -> None:
         self._task = task
         self._options = options
+        self._usual: Usual[R] = Usual(task, options)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
-        return self._task.add_now(self._options, args, kwargs)
+        return self._task.add_now(self._options, args, kwargs, self._usual)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, for asyncio programs."""
-        return await self._task.add_async(self._options, args, kwargs)
+        return await self._task.add_async(self._options, args, kwargs, self._usual)
 
     def enqueue_at(self, when: dt.datetime, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `Task.enqueue_at`, with these options."""
@@ -133,6 +135,7 @@ class Task(Step[P, R]):
         self.given = given
         self._app: App | None = None
         self._defaults: Options | None = None
+        self._usual: Usual[R] | None = None
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
         self.returns = returned_type(function, name, scope or {})
@@ -142,6 +145,7 @@ class Task(Step[P, R]):
         """Gives the task its app and all its options; TypeError for a policy by no argument."""
         self.check_policies(defaults)
         self._app, self._defaults = app, defaults
+        self._usual = Usual(self, defaults)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,11 +176,11 @@ class Task(Step[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
-        return self.add_now(self.defaults, args, kwargs)
+        return self.add_now(self.defaults, args, kwargs, self._usual)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, for asyncio programs."""
-        return await self.add_async(self.defaults, args, kwargs)
+        return await self.add_async(self.defaults, args, kwargs, self._usual)
 
     def enqueue_in(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, but no worker gets the job before the delay is over."""
@@ -336,6 +340,10 @@ class Task(Step[P, R]):
         self._arguments.check(args, kwargs, options.codec)
         return Call(self, options, args, kwargs)
 
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], codec: Codec) -> None:
+        """TypeError unless the function would receive these arguments as given here."""
+        self._arguments.check(args, kwargs, codec)
+
     def body(
         self,
         options: Options,
@@ -347,8 +355,22 @@ class Task(Step[P, R]):
         self._arguments.check(args, kwargs, options.codec)
         return envelope_of(self, options, args, kwargs, headers)
 
-    def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle[R]:
-        """Adds a job with these options through the app's client."""
+    def add_now(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        usual: Usual[R] | None = None,
+    ) -> Handle[R]:
+        """Adds a job with these options through the app's client; `usual` is of the options."""
+        if usual is not None and usual.serves():
+            try:
+                return usual.handle(self.app.client.run(usual.call(args, kwargs)))
+            except IsTube:
+                usual.on_tube()
+            except own(Error) as err:
+                self.app.reach.failed(err)
+                raise
         adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
         ms = reach.copies_ms
         with adding.followed() as follower:
@@ -381,9 +403,21 @@ class Task(Step[P, R]):
                     return handle
 
     async def add_async(
-        self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        usual: Usual[R] | None = None,
     ) -> Handle[R]:
         """Adds a job with these options through the app's client for the running loop."""
+        if usual is not None and usual.serves():
+            try:
+                return usual.handle(await self.app.aio_client.run(usual.call(args, kwargs)))
+            except IsTube:
+                usual.on_tube()
+            except own(Error) as err:
+                self.app.reach.failed(err)
+                raise
         adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
         ms = reach.copies_ms
         with adding.followed() as follower:
