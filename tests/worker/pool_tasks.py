@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tuque.errors import Cancelled, NoNode
-from tuque.worker import App, Job, Reject, RetryLater, Task, current_job
+from tuque.worker import App, Job, Reject, RetryLater, Task, TimeLimit, current_job
 
 app = App("tuque://127.0.0.1:1")
 gate = threading.Event()
@@ -219,7 +219,7 @@ def cleans_up(out: str) -> None:
         path.write_text("begun")
         time.sleep(60)
     finally:
-        path.write_text("cleaned up")
+        path.write_text(f"cleaned up: {type(sys.exception()).__name__}")
 
 
 @app.task
@@ -240,6 +240,41 @@ def resists(out: str) -> None:
             time.sleep(60)
         except Cancelled:
             continue
+
+
+@app.task
+def is_warned(heeds: bool) -> str:
+    try:
+        time.sleep(60)
+    except TimeLimit as err:
+        if not heeds:
+            raise
+        return str(err)
+    return "not warned"
+
+
+@app.task
+def asks(heeds: bool) -> str:
+    try:
+        while True:
+            time.sleep(0.01)
+            current_job().check()
+    except TimeLimit as err:
+        if not heeds:
+            raise
+        current_job().check()  # once
+        return str(err)
+
+
+@app.task
+async def is_warned_async(heeds: bool) -> str:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        if not heeds:
+            raise
+    await asyncio.sleep(0)
+    return "ran longer than its soft limit of 0.1 s"
 
 
 @app.task

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from tuque.errors import ConfigError
-from tuque.worker.app.app import load_app
+from tuque.worker.app.app import App, load_app
 from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
+from tuque.worker.app.options import TaskOptions
 from tuque.worker.main import URL_OPTION, arguments, environment, worker
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import Pool, ThreadPool
@@ -507,9 +508,12 @@ def test_the_app_is_the_one_children_load() -> None:
     assert load_app(TARGET, HERE) is pool_tasks.app
 
 
-async def cancelled_once_begun(pool: Pool, name: str, out: Path, is_late: bool) -> Outcome:
+async def cancelled_once_begun(
+    pool: Pool, name: str, out: Path, is_late: bool, grace_s: float = 30.0
+) -> Outcome:
     """What a run comes to that is cancelled, or comes to its time limit, after it has begun."""
     made = call(name, str(out), time_limit_s=1.0 if is_late else None)
+    made.cancel_grace_s = grace_s
     running = asyncio.create_task(pool.run(made))
     while not (out.exists() and out.read_text()):
         await asyncio.sleep(0.01)
@@ -522,10 +526,11 @@ async def cancelled_once_begun(pool: Pool, name: str, out: Path, is_late: bool) 
 @pytest.mark.parametrize("name", ["cleans_up", "cleans_up_async"])
 def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_late: bool) -> None:
     """U2.21 In `--pool process` a run that is cancelled or over its time limit is warned first:
-    a coroutine is cancelled, and in a plain function `tuque.errors.Cancelled` is raised, so that
-    its `finally` runs. The process continues with other jobs.
+    a coroutine is cancelled, and in a plain function `tuque.errors.Cancelled` is raised, or its
+    subclass TimeLimit, so that its `finally` runs. The process continues with other jobs.
     """
     out, pid = tmp_path / "out", tmp_path / "pid"
+    error = "TimeLimit" if is_late else "Cancelled"
 
     async def main() -> Outcome:
         async with started(MAKERS["process"], 1) as pool:
@@ -538,18 +543,54 @@ def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_l
 
     outcome = asyncio.run(main())
     assert outcome.kind == ("timeout" if is_late else "cancelled")
-    assert out.read_text() == "cleaned up"
+    assert out.read_text() == ("cleaned up" if name.endswith("async") else f"cleaned up: {error}")
 
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_task_that_resists_is_killed(tmp_path: Path, is_late: bool) -> None:
-    """U2.21 A process whose task has not ended 1 s later is killed."""
+    """U2.21 A process whose task has not ended `cancel_grace_s` (5) later is killed."""
+    assert Call(Envelope(task="t"), call("fine").attempt).cancel_grace_s == 5
 
     async def main() -> Outcome:
         async with started(MAKERS["process"], 1) as pool:
-            outcome = await cancelled_once_begun(pool, "resists", tmp_path / "out", is_late)
+            began_s = time.monotonic()
+            outcome = await cancelled_once_begun(pool, "resists", tmp_path / "out", is_late, 0.3)
+            assert time.monotonic() - began_s > 0.3
             assert (await pool.run(call("fine", 1))).kind == "done"
             return outcome
 
     outcome = asyncio.run(main())
     assert outcome.kind == ("timeout" if is_late else "cancelled")
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_task_is_warned_at_its_soft_limit(run_in: RunCalls, kind: str, heeds: bool) -> None:
+    """U2.27 At `soft_limit_s` a task is warned once and may end well: in `--pool process` TimeLimit
+    is raised in a plain function, in a thread `check()` raises it, and a coroutine is cancelled.
+    If it does not catch that, the run is a `timeout`.
+    """
+    calls = [call(name, heeds) for name in ("asks", "is_warned_async")]
+    if kind == "process":
+        calls.append(call("is_warned", heeds))
+    for one in calls:
+        one.soft_limit_s = 0.1
+    text = "ran longer than its soft limit of 0.1 s"
+    for outcome in run_in(kind, *calls):
+        assert outcome.kind == ("done" if heeds else "timeout")
+        assert text in (str(outcome.result) if heeds else outcome.text)
+
+
+def test_limits_that_are_none() -> None:
+    """U1.14 An unknown option is a TypeError where it is written; it names those that there are."""
+    for options, words in (
+        (TaskOptions(soft_limit_s=60, time_limit_s=60), "soft_limit_s 60 is not less than time_li"),
+        (TaskOptions(soft_limit_s=0), "soft_limit_s is more than 0 seconds, not 0"),
+        (TaskOptions(cancel_grace_s=-1), "cancel_grace_s is 0 seconds or more, not -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            App().task(name="t", **options)(pool_tasks.fine.function)
+    with pytest.raises(TypeError, match="soft_limit_s is an option of the task"):
+        pool_tasks.fine.options(soft_limit_s=3)
+    with pytest.raises(TypeError, match="no task option soft_limit; there are .*soft_limit_s"):
+        App().task(name="t", soft_limit=3)  # type: ignore[call-overload]  # the mistake under test

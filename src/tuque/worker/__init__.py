@@ -35,6 +35,7 @@ from tuque.worker.app.task import (
     Reject,
     RetryLater,
     Task,
+    TimeLimit,
 )
 from tuque.worker.app.tasks import Tasks
 from tuque.worker.pools.execute import Attempt, Job, current_job
@@ -77,6 +78,7 @@ __all__ = [
     "Task",
     "TaskOptions",
     "Tasks",
+    "TimeLimit",
     "Unique",
     "chain",
     "current_job",

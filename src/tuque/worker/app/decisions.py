@@ -18,6 +18,7 @@ SECONDS_MAX: Final = 2_147_483_647  # of a delay, for the broker
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
 REFUSED: Final = "the broker refused the reason of this failure"
 ONLY_TRY: Final = "the only try (retry_s=0)"
+CANCEL_GRACE_S: Final = 5.0  # from the end of a run to that of its process (U2.21)
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
 BEAT_FRACTION: Final = 0.4
@@ -101,6 +102,8 @@ class Limits:
     max_deliveries: int
     backoff: Backoff
     time_limit_s: float | None = None
+    soft_limit_s: float | None = None
+    cancel_grace_s: float = CANCEL_GRACE_S
 
 
 @dataclass(frozen=True)

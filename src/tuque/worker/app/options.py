@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from tuque.worker.app.codec import CODECS, Codec
-from tuque.worker.app.decisions import SECONDS_MAX, Backoff
+from tuque.worker.app.decisions import CANCEL_GRACE_S, SECONDS_MAX, Backoff
 from tuque.worker.app.policies import (
     Fair,
     Keyed,
@@ -36,7 +36,8 @@ RETRY_S: Final = 30
 TEXTS: Final = ("queue", "utube", "key", "dead")
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
-OF_TASKS: Final = ("give_up_on", "retry_on", "retry_if")  # no job brings its own to a worker
+# no job brings its own to a worker
+OF_TASKS: Final = ("give_up_on", "retry_on", "retry_if", "soft_limit_s", "cancel_grace_s")
 POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
 NO_POLICIES: Final = Policies(None, None, None, None)
 
@@ -83,9 +84,10 @@ class Options:
     for again.
     With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
     first used. `expires_s` and `expires`, a datetime with a zone, stand for a `ttl_s` with
-    `on_expiry` "drop". A job of a task that no worker knows becomes a dead letter after
-    `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former names of `attempts` and
-    `dead`.
+    `on_expiry` "drop". After `soft_limit_s` the task gets TimeLimit, and may end well; a process is
+    killed `cancel_grace_s` after a cancel or the time limit. A job of a task that no worker knows
+    becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former
+    names of `attempts` and `dead`.
     """
 
     queue: str = "default"
@@ -115,6 +117,8 @@ class Options:
     retry_on: tuple[type[Exception], ...] = ()
     retry_if: RetryIf | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    soft_limit_s: float | None = None
+    cancel_grace_s: float = CANCEL_GRACE_S
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
     expires_s: InitVar[float | None] = None
@@ -137,16 +141,13 @@ class Options:
         check_delay(self.delay_s)
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
-        for name in ("keep_s", "unknown_keep_s"):
+        for name in ("keep_s", "unknown_keep_s", "cancel_grace_s"):
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value)
                 if not 0 <= value < math.inf:
                     raise ValueError(f"{name} is 0 seconds or more, not {value}")
-        if self.time_limit_s is not None:
-            check_number("time_limit_s", self.time_limit_s)
-            if not 0 < self.time_limit_s < math.inf:
-                raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        check_limits(self)
         if self.on_expiry not in ("dead", "drop"):
             raise ValueError(f"on_expiry is dead or drop, not {self.on_expiry!r}")
         if self.dead == self.queue:
@@ -237,6 +238,8 @@ class TaskOptions(TypedDict, total=False):
     retry_on: tuple[type[Exception], ...]
     retry_if: RetryIf | None
     headers: Mapping[str, str]
+    soft_limit_s: float | None
+    cancel_grace_s: float
     max_deliveries: int
     dead_letter: str | None
     expires_s: float | None
@@ -267,6 +270,19 @@ def check_whole_numbers(options: Options) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is a whole number, not {value!r}")
+
+
+def check_limits(options: Options) -> None:
+    """TypeError or ValueError for a limit of runs that is none."""
+    for name in ("time_limit_s", "soft_limit_s"):
+        limit_s = getattr(options, name)
+        if limit_s is not None:
+            check_number(name, limit_s)
+            if not 0 < limit_s < math.inf:
+                raise ValueError(f"{name} is more than 0 seconds, not {limit_s}")
+    soft_s, hard_s = options.soft_limit_s, options.time_limit_s
+    if soft_s is not None and hard_s is not None and soft_s >= hard_s:
+        raise ValueError(f"soft_limit_s {soft_s:g} is not less than time_limit_s {hard_s:g}")
 
 
 def check_texts(options: Options) -> None:

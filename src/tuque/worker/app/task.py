@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpac
 
 from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
-from tuque.errors import ConfigError, Error, IsTube, NoTube
+from tuque.errors import Cancelled, ConfigError, Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.app.codec import Codec, Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
@@ -77,6 +77,10 @@ class RetryLater(Exception):
 
 class Reject(Exception):
     """Raised by a task: this job can never succeed; it becomes a dead letter at once."""
+
+
+class TimeLimit(Cancelled):
+    """Raised inside a task: its run is over its time limit, or over its soft limit."""
 
 
 class Step(Generic[P, R]):
@@ -469,6 +473,8 @@ class Task(Step[P, R]):
             max_deliveries=min(max(1, envelope.max_deliveries or own.attempts), DELIVERIES_MAX),
             backoff=backoff_of(envelope.backoff) or own.backoff,
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
+            soft_limit_s=own.soft_limit_s,
+            cancel_grace_s=own.cancel_grace_s,
         )
 
     def bind(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:

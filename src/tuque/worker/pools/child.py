@@ -17,12 +17,12 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
 
-from tuque.errors import Cancelled
 from tuque.logtext import JsonFormatter, VisibleFormatter, facts
 from tuque.worker.app.app import load_app
 from tuque.worker.app.decisions import Outcome
@@ -133,7 +133,10 @@ def read_frame(sock: socket.socket) -> bytes | None:
 
 
 def halt(number: int, why: str, is_late: bool) -> bytes:
-    """The payload that cancels a call; no call begins with its first byte."""
+    """The payload that cancels a call; no call begins with its first byte.
+
+    Without `why` it only warns: the soft limit of the call is over.
+    """
     return HALT_OPENS + msgspec.msgpack.encode((number, why, is_late))
 
 
@@ -142,16 +145,22 @@ class Halts:
 
     def __init__(self) -> None:
         self._control: Control | None = None
+        self._warn: Callable[[], None] | None = None  # of a plain function, once
         self._number = 0  # of the calls received, and of their ends
         self._lock = threading.Lock()
 
-    def begins(self, control: Control) -> None:
-        """A call begins in this thread, the main one."""
+    def begins(self, control: Control, is_plain: bool) -> None:
+        """A call begins in this thread, the main one; `is_plain`: it is of no coroutine task."""
         main = threading.get_ident()
-        control.on_cancel(lambda: signal.pthread_kill(main, signal.SIGUSR2))
+
+        def interrupt() -> None:
+            signal.pthread_kill(main, signal.SIGUSR2)
+
+        control.on_cancel(interrupt)
         with self._lock:
             self._number += 1
             self._control = control
+            self._warn = interrupt if is_plain else None
 
     def ended(self) -> None:
         """The call has ended: what cancels it comes too late."""
@@ -164,15 +173,24 @@ class Halts:
         number, why, is_late = msgspec.msgpack.decode(payload)
         with self._lock:
             control = self._control if number == self._number else None
-        if control is not None:
+            warn = self._warn
+        if control is None:
+            return
+        if why:
             control.cancel(why, is_late)
+        elif warn is not None:
+            warn()
 
     def on_signal(self, signum: int, stack: object) -> None:
-        """Raises Cancelled in the task, once; a coroutine is cancelled by its loop."""
+        """Raises in the task, once at each limit; a coroutine is cancelled by its loop."""
         control = self._control
-        if control is not None and control.is_cancelled and control.is_in_task:
+        if control is None or not control.is_in_task:
+            return
+        if control.is_cancelled:
             control.is_in_task = False
-            raise Cancelled(control.why)
+            raise control.halted()
+        if not control.soft_why:
+            raise control.warned()
 
 
 HALTS: Final = Halts()
@@ -247,8 +265,9 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
         while (payload := inbox.next()) is not None:
             call = of_pipe(payload)
             call.control.send_progress = send_progress
-            HALTS.begins(call.control)
-            outcome = run_call(app.tasks[call.envelope.task], call, runner)
+            task = app.tasks[call.envelope.task]
+            HALTS.begins(call.control, not task.is_async)
+            outcome = run_call(task, call, runner)
             HALTS.ended()
             if call.control.is_cancelled and signal.getsignal(signal.SIGTERM) is _ignore:
                 os.killpg(0, signal.SIGTERM)  # what the task had started (U13.4)

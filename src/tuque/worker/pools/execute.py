@@ -34,6 +34,7 @@ from tuque.worker.app.codec import (
     pack_result,
 )
 from tuque.worker.app.decisions import (
+    CANCEL_GRACE_S,
     DONE,
     FAILED_KINDS,
     Outcome,
@@ -45,7 +46,7 @@ from tuque.worker.app.encryption import OVERHEAD_BYTES
 from tuque.worker.app.enqueue import CHAIN_HEADER
 from tuque.worker.app.hooks import Failure, Hook, Hooks
 from tuque.worker.app.options import Options, RetryIf, check_delay, check_number
-from tuque.worker.app.task import Reject, RetryLater, Task
+from tuque.worker.app.task import Reject, RetryLater, Task, TimeLimit
 from tuque.worker.pools.middleware import (
     await_inside,
     run_inside,
@@ -81,6 +82,9 @@ class Control:
         self.why = "CANCELLED the job was cancelled"
         self.clock: Callable[[], float] = time.monotonic
         self.ends_at: float | None = None  # by that clock
+        self.soft_ends_at: float | None = None
+        self.soft_limit_s: float | None = None
+        self.soft_why = ""  # once its soft limit is over
         self.send_progress = send_progress
         self.spare_bytes = 0  # of its progress, for a seal
         self.is_in_task = False  # its function runs
@@ -111,7 +115,7 @@ class Control:
             self.cancel(over_limit_text(limit_s), True)
         with self._lock:
             if self.is_late:
-                raise Cancelled(self.why)
+                raise self.halted()
             self._has_ended = True
 
     def failed(self) -> bool:
@@ -146,9 +150,21 @@ class Control:
             stop()
 
     def check(self) -> None:
-        """Raises Cancelled if the run was cancelled."""
+        """Raises Cancelled if the run was cancelled, TimeLimit if it is over a limit."""
         if self.is_cancelled:
-            raise Cancelled(self.why)
+            raise self.halted()
+        ends_at = None if self.soft_why else self.soft_ends_at  # once
+        if ends_at is not None and self.clock() >= ends_at:
+            raise self.warned()
+
+    def halted(self) -> Cancelled:
+        """[U2] What ends a run that was cancelled (U2.21)."""
+        return TimeLimit(self.why) if self.is_late else Cancelled(self.why)
+
+    def warned(self) -> TimeLimit:
+        """[U2] What a task gets at its soft limit (U2.27)."""
+        self.soft_why = f"ran longer than its soft limit of {in_seconds(self.soft_limit_s)} s"
+        return TimeLimit(self.soft_why)
 
 
 class Job(msgspec.Struct, dict=True):
@@ -204,7 +220,7 @@ class Job(msgspec.Struct, dict=True):
         return None if control.ends_at is None else max(0.0, control.ends_at - control.clock())
 
     def check(self) -> None:
-        """Raises `tuque.errors.Cancelled` if the job was cancelled."""
+        """Raises `tuque.errors.Cancelled` if the job was cancelled, TimeLimit over a limit."""
         self._control().check()
 
     def progress(self, value: Any) -> None:
@@ -241,6 +257,8 @@ class Call(msgspec.Struct):
     envelope: Envelope
     attempt: Job
     time_limit_s: float | None = None
+    soft_limit_s: float | None = None
+    cancel_grace_s: float = CANCEL_GRACE_S
     control: Any = msgspec.field(default_factory=Control)
     bound: Any = None  # the arguments in their types, once they are known to fit
 
@@ -255,6 +273,9 @@ class Call(msgspec.Struct):
         self.control.spare_bytes = 0 if app.keys is None else OVERHEAD_BYTES
         if self.time_limit_s is not None:
             self.control.ends_at = self.control.clock() + self.time_limit_s
+        if self.soft_limit_s is not None:
+            self.control.soft_limit_s = self.soft_limit_s
+            self.control.soft_ends_at = self.control.clock() + self.soft_limit_s
         self.attempt.__dict__.update(control=self.control, state=app.state)
         return self.attempt
 
@@ -265,6 +286,7 @@ class Piped(msgspec.Struct):
     body: bytes
     attempt: Job
     time_limit_s: float | None
+    soft_limit_s: float | None = None
 
 
 _piped_decoder: Final = msgspec.msgpack.Decoder(Piped)
@@ -276,13 +298,14 @@ def to_pipe(call: Call) -> bytes:
         body = encode(call.envelope, "msgpack")
     except TypeError:
         body = encode(call.envelope, "json")  # integers of more than 64 bits
-    return msgspec.msgpack.encode(Piped(body, call.attempt, call.time_limit_s))
+    piped = Piped(body, call.attempt, call.time_limit_s, call.soft_limit_s)
+    return msgspec.msgpack.encode(piped)
 
 
 def of_pipe(payload: bytes) -> Call:
     """Decode a call that `to_pipe` encoded."""
     piped = _piped_decoder.decode(payload)
-    return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
+    return Call(decode(piped.body), piped.attempt, piped.time_limit_s, piped.soft_limit_s)
 
 
 def came_to(job: Job, err: BaseException, task: Task[..., Any]) -> Outcome:
@@ -529,21 +552,31 @@ async def _with_limit(running: Coroutine[Any, Any, Any], call: Call) -> Any:
         if is_running:  # else its hooks are next, or another job's task
             this.cancel()
 
+    def warn() -> None:
+        control.warned()
+        stop()
+
     control.on_cancel(lambda: loop.call_soon_threadsafe(stop))
-    alarm: asyncio.TimerHandle | None = None
+    alarms: list[asyncio.TimerHandle] = []
     if limit_s is not None:
-        alarm = loop.call_later(limit_s, control.cancel, over_limit_text(limit_s), True)
+        alarms.append(loop.call_later(limit_s, control.cancel, over_limit_text(limit_s), True))
+    if call.soft_limit_s is not None:
+        alarms.append(loop.call_later(call.soft_limit_s, warn))
     try:
         return await running
     except asyncio.CancelledError:
         if control.is_cancelled:
             this.uncancel()
-            raise Cancelled(control.why) from None
+            raise control.halted() from None
+        if control.soft_why:
+            raise control.warned() from None
         raise
     finally:
         is_running = False
+        if control.soft_why:
+            this.uncancel()
         control.on_cancel(None)
-        if alarm is not None:
+        for alarm in alarms:
             alarm.cancel()
 
 
@@ -590,8 +623,12 @@ def _job_of_step(err: BaseException) -> Job | None:
 
 def over_limit_text(limit_s: float | None) -> str:
     """The reason of a run over its time limit, as the broker says it (W3.3)."""
-    seconds = f"{limit_s or 0:.3f}".rstrip("0").rstrip(".")
-    return f"ran longer than its time limit of {seconds} s"
+    return f"ran longer than its time limit of {in_seconds(limit_s)} s"
+
+
+def in_seconds(limit_s: float | None) -> str:
+    """A limit for people."""
+    return f"{limit_s or 0:.3f}".rstrip("0").rstrip(".")
 
 
 def outcome_of(
@@ -607,6 +644,8 @@ def outcome_of(
     """
     if isinstance(err, Cancelled) and control is not None and control.is_cancelled:
         return Outcome("cancelled", one_line(guarded(str, err)))
+    if isinstance(err, TimeLimit) and control is not None and control.soft_why:
+        return Outcome("timeout", control.soft_why, encodable(guarded(trace_of, err)))
     if isinstance(err, RetryLater):
         try:
             check_delay(err.delay_s)  # a class of the task's own may set what it likes

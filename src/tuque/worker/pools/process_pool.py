@@ -32,7 +32,6 @@ log: Final = logging.getLogger("tuque.worker")
 
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
-HALT_S: Final = 1.0  # from a cancel to the end by force (U2.21)
 # children find the same modules as this process, whatever its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -59,31 +58,42 @@ class Child:
         self.leave_s = LEAVE_LIMIT_S
         self._calls = 0
         self._kill: asyncio.TimerHandle | None = None
+        self._soft: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def begin(self, request: bytes, control: Control) -> None:
-        """Sends a call, which `control` may cancel in any thread."""
+    def begin(self, request: bytes, call: Call) -> None:
+        """Sends a call, which its control may cancel in any thread."""
         self._calls += 1
         loop, number = asyncio.get_running_loop(), self._calls
         self.writer.write(request)
-        control.on_cancel(lambda: loop.call_soon_threadsafe(self._halt, number, control))
+        control: Control = call.control
+        control.on_cancel(lambda: loop.call_soon_threadsafe(self._halt, number, call))
+        if call.soft_limit_s is not None:
+            self._soft = loop.call_later(call.soft_limit_s, self._warn, number)
 
-    def _halt(self, number: int, control: Control) -> None:
+    def _halt(self, number: int, call: Call) -> None:
         """[U2] Has the task raise Cancelled, and kills the child if it goes on (U2.21)."""
         if number == self._calls and self._kill is None and not self.writer.is_closing():
-            self.writer.write(frame(halt(number, control.why, control.is_late)))
-            self._kill = asyncio.get_running_loop().call_later(HALT_S, self.process.kill)
+            self.writer.write(frame(halt(number, call.control.why, call.control.is_late)))
+            loop = asyncio.get_running_loop()
+            self._kill = loop.call_later(call.cancel_grace_s, self.process.kill)
+
+    def _warn(self, number: int) -> None:
+        """[U2] Has the task raise TimeLimit: it is over its soft limit (U2.27)."""
+        if not self.writer.is_closing():
+            self.writer.write(frame(halt(number, "", True)))
 
     def ended(self, control: Control) -> None:
         """The call has ended: nothing cancels it any more."""
         control.on_cancel(None)
         self._calls += 1  # a late cancel stops no later call
-        if self._kill is not None:
-            self._kill.cancel()
-            self._kill = None
+        for alarm in self._kill, self._soft:
+            if alarm is not None:
+                alarm.cancel()
+        self._kill = self._soft = None
 
     async def answer(self) -> Outcome:
         """The next outcome; IncompleteReadError or OSError if the child is gone."""
@@ -193,7 +203,7 @@ class ProcessPool:
             loop, why = asyncio.get_running_loop(), over_limit_text(call.time_limit_s)
             alarm = loop.call_later(call.time_limit_s, call.control.cancel, why, True)
         try:
-            child.begin(request, call.control)
+            child.begin(request, call)
             await child.writer.drain()
             outcome = await child.answer()
             while outcome.kind == "progress":

@@ -365,7 +365,9 @@ def _fit(
     if reason is not None:
         held.verdict = Outcome("rejected", reason)
     else:
-        held.call = Call(envelope, held.about, held.limits.time_limit_s or time_limit_s)
+        of = held.limits
+        limit_s = of.time_limit_s or time_limit_s
+        held.call = Call(envelope, held.about, limit_s, of.soft_limit_s, of.cancel_grace_s)
     return None
 
 
