@@ -15,14 +15,14 @@ from lab import RealServer
 from tuque import terminal
 from tuque.cli.shown import node_cells, node_color
 from tuque.client.api import ClusterNode
+from tuque.clusterview.figures import NodeFacts, NodeRow, merged, node_row
 from tuque.clusterview.health import (
     Known,
     Row,
     failing,
     unwell,
 )
-from tuque.clusterview.nodes import NodeFacts, merged
-from tuque.clusterview.view import NodeRow, is_away, node_row
+from tuque.clusterview.view import is_away
 from tuque.web.pages.cluster import verdict
 from tuque.web.show.verdict import of_node
 

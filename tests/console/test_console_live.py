@@ -18,7 +18,7 @@ from lab import RealCluster
 from tuque import Client, terminal
 from tuque.cli import queues, shown
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
-from tuque.clusterview import view
+from tuque.clusterview.figures import Queue, merged_worker
 from world import World
 
 LOST = WorkerInfo(
@@ -159,20 +159,20 @@ def test_a_worker_that_went_to_another_node_is_not_lost() -> None:
     here = msgspec.structs.replace(
         LOST, heard_ms=100, state="alive", runs=(WorkerRun("D-2", "q", "", 1, 5, "running", 9),)
     )
-    found = view.merged_worker([LOST, here])
+    found = merged_worker([LOST, here])
     assert (found.state, found.heard_ms) == ("alive", 100)
     assert [(run.id, run.state) for run in found.runs] == [("D-1", "running"), ("D-2", "running")]
     told = msgspec.structs.replace(here, heard_ms=2_000, order="stop")
-    assert view.merged_worker([here, told]).order == "stop", "by a node that it used before"
+    assert merged_worker([here, told]).order == "stop", "by a node that it used before"
     gone = msgspec.structs.replace(LOST, heard_ms=20_000)
-    assert view.merged_worker([gone, LOST]) == LOST
+    assert merged_worker([gone, LOST]) == LOST
 
 
 def test_pauses_that_differ_are_shown_as_such() -> None:
     row = QueueRow("q", "queue", 1, 2, 3, 4, 5, 0.5, 0.25, 6, "none")
     other = QueueRow("q", "fifo", 1, 0, 0, 0, 9, 1.0, 1.0, 1, "out")
-    assert view.merged_queue([row, other]) == QueueRow(
-        "q", "fifo", 2, 2, 3, 4, 9, 1.5, 1.25, 7, view.MIXED
+    assert Queue("q", {"n1": row, "n2": other}).row() == QueueRow(
+        "q", "fifo", 2, 2, 3, 4, 9, 1.5, 1.25, 7, "mixed"
     )
 
 

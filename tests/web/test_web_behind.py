@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
+from tuque.client.commands.operate import QueueRow
 from tuque.clusterview.dead_letters import Letter, Reading
+from tuque.clusterview.figures import NodeFacts, Queue, View, merged
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import (
-    NodeFacts,
-    Queue,
-    QueueHere,
-    View,
-    merged,
-)
 from tuque.clusterview.queues import BEHIND_S, Behind, Since
 from tuque.clusterview.work import Mark
 from tuque.web.pages.overview import name_deploy
@@ -23,8 +18,8 @@ NOW_S = 10_000.0
 NODES = ("n1", "n2")
 
 
-def here(oldest_s: float, came: float = 0.3, done: float = 0.2, work: int = 1) -> QueueHere:
-    return QueueHere(33, oldest_s, 0, work, 0, came, done, 0, "none", "", False)
+def here(oldest_s: float, came: float = 0.3, done: float = 0.2, work: int = 1) -> QueueRow:
+    return QueueRow("long", "queue", 33, 0, work, 0, int(1000 * oldest_s), came, done, 0, "none")
 
 
 def seen(at_s: float, oldest_s: float, old: str = "", up_s: int = 5_000) -> View:

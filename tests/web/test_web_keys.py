@@ -5,9 +5,9 @@ from __future__ import annotations
 from web_console import Console, figures, until
 from web_nodes import WebCluster
 
-from tuque.client.commands.operate import KeyRow
+from tuque.client.commands.operate import KeyRow, QueueRow
+from tuque.clusterview.figures import Queue, View
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import Queue, QueueHere, View
 from tuque.clusterview.queues import Behind
 from tuque.web.show.verdict import Notice, of_queue
 from tuque.web.show.waits import (
@@ -53,7 +53,7 @@ def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
     rates, the pages show so, with the key that most of them wait for, and that more slots do not
     help
     """
-    here = QueueHere(12, 90.0, 0, 2, 0, 1.0, 0.1, 3, "none", "tasks", False)
+    here = QueueRow("exports", "tasks", 12, 0, 2, 0, 90_000, 1.0, 0.1, 3, "none")
     queue = Queue("exports", {"n1": here})
 
     def said(waiting: int) -> Notice:

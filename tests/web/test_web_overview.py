@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tuque.clusterview.figures import NodeFacts, View, merged
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import NodeFacts, View, merged
 from tuque.web.pages.overview import keeping_up
 from tuque.web.show.verdict import no_leader, without
 

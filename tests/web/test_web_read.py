@@ -6,7 +6,10 @@ import msgspec
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
+from tuque.client.commands.operate import QueueRow
 from tuque.clusterview.dead_letters import Letter, general, grouped
+from tuque.clusterview.figures import NodeFacts, Queue, View
+from tuque.clusterview.figures import merged as view_of
 from tuque.clusterview.history import (
     Points,
     longer,
@@ -14,13 +17,6 @@ from tuque.clusterview.history import (
     points_of,
     with_gaps,
 )
-from tuque.clusterview.nodes import (
-    NodeFacts,
-    Queue,
-    QueueHere,
-    View,
-)
-from tuque.clusterview.nodes import merged as view_of
 from tuque.clusterview.queues import Behind
 from tuque.clusterview.watch import by_need
 from tuque.web.show.charts import spark
@@ -239,7 +235,7 @@ def test_over_how_many_nodes_a_sum_is() -> None:
 
 
 def queue_of(name: str, oldest_s: float, came: float, done: float) -> Queue:
-    here = QueueHere(3, oldest_s, 0, 0, 0, came, done, 0, "none", "", False)
+    here = QueueRow(name, "queue", 3, 0, 0, 0, int(1000 * oldest_s), came, done, 0, "none")
     return Queue(name, {"n": here})
 
 
@@ -257,8 +253,8 @@ def test_queues_that_live_are_charted_first() -> None:
 
 def view_with_letters() -> View:
     """Two nodes with letters of `thumbs`, of which one knows `thumbs` itself."""
-    work = QueueHere(0, 0, 0, 0, 3, 0, 0, 0, "none", "", False)
-    letters = QueueHere(3, 600, 0, 0, 0, 0, 0, 0, "none", "", True)
+    work = QueueRow("thumbs", "queue", 0, 0, 0, 3, 0, 0, 0, 0, "none")
+    letters = QueueRow("thumbs.dead", "dead", 3, 0, 0, 0, 600_000, 0, 0, 0, "none")
     more = msgspec.structs.replace(letters, ready=5)
     one = NodeFacts("n1", "n1", 9.0, 9.0, {}, [], {"thumbs": work, "thumbs.dead": letters}, 2)
     other = NodeFacts("n2", "n2", 9.0, 9.0, {}, [], {"thumbs.dead": more}, 1)
@@ -284,6 +280,6 @@ def test_nobody_is_told_to_work_on_dead_letters() -> None:
     assert notice.do == ["Start a worker for long"]
 
 
-def left(letters: Queue) -> QueueHere:
+def left(letters: Queue) -> QueueRow:
     """The same jobs in a queue of work."""
-    return msgspec.structs.replace(letters.here["n1"], is_dead=False)
+    return msgspec.structs.replace(letters.here["n1"], type="queue")

@@ -7,19 +7,15 @@ import random
 import msgspec
 import pytest
 
+from tuque.client.commands.operate import QueueRow
+from tuque.clusterview.figures import NodeFacts, Queue, merged
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import (
-    NodeFacts,
-    Queue,
-    QueueHere,
-    merged,
-)
 from tuque.clusterview.queues import Behind
 from tuque.clusterview.work import WorkerRow
 from tuque.web.pages.overview import name_quiet
 from tuque.web.show.verdict import in_place_of, of_queue, remedies, steady
 
-LONG = Queue("long", {"n1": QueueHere(100, 90.0, 0, 8, 0, 2.0, 1.0, 0, "none", "", False)})
+LONG = Queue("long", {"n1": QueueRow("long", "queue", 100, 0, 8, 0, 90_000, 2.0, 1.0, 0, "none")})
 WORKER = WorkerRow("vm/1", "vm", 1, "1", "", ["long"], 3, 0, 9, 0, 0, 100, "quiet", "quiet", [])
 
 

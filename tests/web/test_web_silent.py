@@ -14,8 +14,8 @@ from web_nodes import WebCluster
 
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
+from tuque.clusterview.figures import Queue
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import Queue
 from tuque.clusterview.queues import row_of
 from tuque.clusterview.watch import Watch, words_of
 from tuque.web.pages.queues import is_kind

@@ -6,7 +6,7 @@ from web_console import Console, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.operate import QueueOrder
-from tuque.clusterview.nodes import NodeFacts
+from tuque.clusterview.figures import NodeFacts
 from tuque.web.pages.cluster import tenants_of
 from tuque.web.pages.queues import wish_of
 

@@ -22,7 +22,7 @@ from web_nodes import WebCluster
 import until as real
 from in_world import WorldLoop, now_s, within
 from tuque.client.url import parse
-from tuque.clusterview.nodes import View
+from tuque.clusterview.figures import View
 from tuque.web import login
 from tuque.web.actions import ActionLog
 from tuque.web.app import made

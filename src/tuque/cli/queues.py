@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final, cast, get_args
 
 import click
@@ -21,7 +20,6 @@ from tuque.cli.shown import (
 )
 from tuque.client.commands.operate import QueueOrder
 from tuque.clusterview.view import Board
-from tuque.errors import Error
 from tuque.lazygroup import FiniteRange, missing_extra
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import json_line, printable
@@ -29,25 +27,6 @@ from tuque.terminal import json_line, printable
 HELP: Final = {"help_option_names": ["--help"]}
 ORDERS: Final = get_args(QueueOrder)
 CLEAR: Final = "\033[H\033[2J"
-
-
-@contextmanager
-def board_of(node: NodeOptions, is_here: bool = False) -> Iterator[Board]:
-    """The nodes of the cluster; ClickException for what the first one refuses."""
-    board = Board(node, is_here)
-    try:
-        board.look()
-        yield board
-    except Error as err:
-        raise click.ClickException(printable(str(err))) from None
-    finally:
-        board.close()
-
-
-def warn(board: Board) -> None:
-    """Name the nodes that did not answer."""
-    for place, why in board.silent.items():
-        click.echo(printable(f"{place}: {why}; its figures are left out"), err=True)
 
 
 @click.command(context_settings=HELP)
@@ -96,9 +75,9 @@ def queues(
         is_live = every_s is not None and sys.stdout.isatty() and not as_json
         if text:
             click.echo((CLEAR if is_live else "") + text)
-        warn(board)
+        board.warn()
 
-    with board_of(node, here) as board:
+    with Board(node, here) as board:
         repeat(lambda: show(board), board, every_s)
 
 
@@ -127,9 +106,9 @@ def workers(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         refuse_before(context)
         return
-    with board_of(node) as board:
+    with Board(node) as board:
         rows = board.workers()
-        warn(board)
+        board.warn()
     if as_json:
         for one in rows:
             click.echo(json_line(as_fields(one)))
@@ -162,7 +141,7 @@ def stop(node: NodeOptions, names: tuple[str, ...]) -> None:
 def give(node: NodeOptions, names: tuple[str, ...], order: str) -> None:
     """Have each worker do it, and say so."""
     missing = 0
-    with board_of(node) as board:
+    with Board(node) as board:
         for name in names:
             if board.order(name, order):
                 click.echo(printable(f"{name} is asked: {order}"))
@@ -188,7 +167,7 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
     if not once:
         watch(node, every_s)
         return
-    with board_of(node) as board:
+    with Board(node) as board:
         queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
         count = board.count
     if as_json:
@@ -209,7 +188,7 @@ def watch(node: NodeOptions, every_s: float) -> None:
         raise missing_extra(err, "top") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("the screen needs a terminal; --once writes it once, without one")
-    with board_of(node):
+    with Board(node):
         pass  # a node that does not answer is an error here, not on the screen
     Top(node, every_s).run()
 

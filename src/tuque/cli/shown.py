@@ -10,7 +10,7 @@ import msgspec
 from tuque import terminal
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueRow, WorkerInfo, WorkerRun
-from tuque.clusterview.view import NodeRow
+from tuque.clusterview.figures import NodeRow
 from tuque.terminal import printable
 
 ID_SHOWN: Final = 16  # of a job without a task; JSON has all

@@ -22,7 +22,8 @@ from tuque.cli import shown
 from tuque.cli.shown import glob_of
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo
-from tuque.clusterview.view import MIXED, Board, Letters, NodeRow
+from tuque.clusterview.figures import MIXED, NodeRow
+from tuque.clusterview.view import Board
 from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
 
@@ -434,8 +435,7 @@ class Top(App[None]):
         self._ask(text, f"Retry {count:,}", lambda: self._retry(name))
 
     def _retry(self, name: str) -> str:
-        letters = Letters(self._board.clients())
-        done = letters.replay(name, (), None, lambda done, seen: None)
+        done = self._board.letters().replay(name, (), None, lambda done, seen: None)
         return f"{done:,} dead letters of {name} run again"
 
     def _ask(self, text: str, action: str, do: Callable[[], str]) -> None:

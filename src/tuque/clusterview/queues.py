@@ -20,8 +20,9 @@ from tuque.client.commands.leases import LeaseInfo
 from tuque.client.commands.operate import KeyRow, QueueOrder, QueuePage, QueueRow, limits_page
 from tuque.client.commands.schedules import Schedule, schedule_page
 from tuque.client.commands.tubes import HomeInfo, TubeCopy, TubeInfo
+from tuque.clusterview.figures import Queue, View, queues_of
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import Node, Nodes, Queue, View, queue_here
+from tuque.clusterview.nodes import Node, Nodes
 from tuque.errors import Error
 
 FEW: Final = 1_000  # queues that are all read each time: the most rows of a QLIST
@@ -107,7 +108,7 @@ class Lists:
         async def question(client: Client) -> Rows:
             return await rows_named(client, wanted)
 
-        return merged(await self._nodes.ask(question))
+        return queues_of(await self._nodes.ask(question))
 
 
 async def listed(nodes: Nodes, wish: Wish) -> Listing:
@@ -119,7 +120,7 @@ async def listed(nodes: Nodes, wish: Wish) -> Listing:
     pages = await nodes.ask(question)
     total = max((page.total for page in pages.values()), default=0)
     rows = await filled(nodes, {id: by_name(page.rows) for id, page in pages.items()}, pages)
-    return Listing(merged(rows), total)
+    return Listing(queues_of(rows), total)
 
 
 def has_letters(row: QueueRow) -> bool:
@@ -170,15 +171,6 @@ async def rows_named(client: Client, names: list[str]) -> Rows:
 
 def by_name(rows: Iterable[QueueRow]) -> Rows:
     return {row.name: row for row in rows}
-
-
-def merged(rows: dict[str, Rows]) -> dict[str, Queue]:
-    """The queues of the cluster out of those of its nodes, by their ids."""
-    queues: dict[str, Queue] = {}
-    for id, some in rows.items():
-        for name, row in some.items():
-            queues.setdefault(name, Queue(name, {})).here[id] = queue_here(row)
-    return queues
 
 
 # ---- Rows of the list of queues: sorted, filtered and cut. Decides the order; asks nobody

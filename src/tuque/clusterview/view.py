@@ -1,18 +1,17 @@
 """The cluster as commands show it: every node is asked, and the answers are merged.
 
-Decides what a merged figure is, and how much is read of queues, workers, groups, keys and dead
-letters. A node that does not answer is kept as such, without figures.
+Decides how much is read of queues, workers, groups, keys and dead letters. A node that does not
+answer is kept as such, without figures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
-import msgspec
 
 from tuque.client.api import ClusterNode
 from tuque.client.commands.calls import Call
@@ -23,11 +22,11 @@ from tuque.client.commands.operate import (
     QueueOrder,
     QueueRow,
     WorkerInfo,
-    WorkerRun,
     limits_page,
 )
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
+from tuque.clusterview.figures import NodeRow, merged_worker, node_row, ordered, queues_of
 from tuque.errors import Error, NoJob, ReplyError, TubeHome
 from tuque.nodeoptions import NodeOptions
 from tuque.terminal import printable
@@ -71,36 +70,13 @@ def pages(
     return found
 
 
-# ---- Clients of all nodes of a cluster that are in reach
+# ---- All nodes of a cluster that are in reach
 
 
 AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
-
-
-@contextmanager
-def every_node(node: NodeOptions, is_here: bool, what: str) -> Iterator[list[Client]]:
-    """Clients of the node in the options, and of the others; `is_here`: of that node alone.
-
-    ClickException for what a node refuses. A node out of reach is named on standard error; `what`
-    of it is left out.
-    """
-    settings = node.settings()
-    with ExitStack() as stack:
-        try:
-            first = stack.enter_context(Client(node.full_url(), discover=False))
-            clients = [first]
-            for other in [] if is_here else first.cluster_nodes():
-                if "myself" in other.flags:
-                    continue
-                if is_away(other):
-                    place = printable(f"{other.host}:{other.port}")
-                    click.echo(f"{place} is unreachable: its {what} are left out", err=True)
-                    continue
-                url = url_of(settings, other.host, other.port)
-                clients.append(stack.enter_context(Client(url, discover=False)))
-            yield clients
-        except Error as err:
-            raise click.ClickException(printable(str(err))) from None
+ANSWER_S: Final = 3.0
+PAGE: Final = 1_000
+MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
 
 
 def is_away(node: ClusterNode) -> bool:
@@ -113,50 +89,36 @@ def is_away(node: ClusterNode) -> bool:
     return not node.connected or any(flag in node.flags for flag in AWAY)
 
 
-# ---- board
-
-
-ANSWER_S: Final = 3.0
-PAGE: Final = 1_000
-MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
-ORDERS: Final = ("none", "quiet", "stop")  # a later one takes the place of one before
-MIXED: Final = "some"  # the nodes differ in a pause
-
-
-class NodeRow(msgspec.Struct, frozen=True):
-    """A node; `error` is why it did not answer, else its figures are there."""
-
-    address: str
-    id: str = ""
-    error: str = ""
-    jobs: int = 0
-    queued: int = 0
-    clients: int = 0
-    blocked: int = 0
-    memory: int = 0
-    memory_max: int = 0
-    leaving: bool = False
-    schedules: int = 0  # of the tubes that it leads, as all that follows but topics
-    late: int = 0  # how often instants of these had been missed
-    groups: int = 0
-    groups_failed: int = 0  # or cancelled, since it began
-    keys_waited: int = 0
-    keys_wait_ms: int = 0
-    topics: int = 0
-    unheard: int = 0  # ADDs that no queue got
-    journal_fails: bool = False  # its journal cannot be written
-
-
 class Board:
-    """Asks the nodes, and remembers which of them answered last."""
+    """Asks the nodes, and remembers which of them answered last.
 
-    def __init__(self, node: NodeOptions, is_here: bool = False) -> None:
+    A block of it has looked, and ends with ClickException for what a node refuses.
+    """
+
+    def __init__(
+        self, node: NodeOptions, is_here: bool = False, answer_s: float | None = ANSWER_S
+    ) -> None:
+        """`is_here`: the node asked alone; `answer_s` None: as long as the URL says."""
         self._settings: Settings = node.settings()
         self._is_here = is_here
-        self._first = Client(node.full_url(), discover=False, timeout=ANSWER_S)
+        self._answer_s = answer_s
+        self._first = Client(node.full_url(), discover=False, timeout=answer_s)
         self._clients: dict[str, Client] = {}
         self.silent: dict[str, str] = {}  # nodes that did not answer, and why
         self.count = 0  # queues that were meant last, at the node that has most
+
+    def __enter__(self) -> Board:
+        try:
+            self.look()
+        except BaseException as err:
+            self.__exit__(type(err), err, None)
+            raise
+        return self
+
+    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        self.close()
+        if isinstance(err, Error):
+            raise click.ClickException(printable(str(err))) from None
 
     def close(self) -> None:
         """Closes all connections."""
@@ -181,7 +143,16 @@ class Board:
             self._clients.pop(place).close()
         for place, url in places.items():
             if place not in self._clients:
-                self._clients[place] = Client(url, discover=False, timeout=ANSWER_S)
+                self._clients[place] = Client(url, discover=False, timeout=self._answer_s)
+
+    def warn(self, what: str = "figures") -> None:
+        """Names the nodes that do not answer on standard error."""
+        for place, why in self.silent.items():
+            click.echo(printable(f"{place}: {why}; its {what} are left out"), err=True)
+
+    def letters(self) -> Letters:
+        """The dead letters of the nodes that are in reach."""
+        return Letters(self.clients())
 
     def clients(self) -> list[Client]:
         """Clients of the nodes that are in reach."""
@@ -216,32 +187,19 @@ class Board:
         found = self._ask(
             lambda client: client.qlist(match=match, type=type, sort=sort, desc=desc, count=wanted)
         )
-        self.count = max((page.total for _, page in found), default=0)
-        pages = [(client, page.rows) for client, page in found]
-        rows: dict[str, list[QueueRow]] = {}
-        for _, page in pages:
-            for row in page:
-                rows.setdefault(row.name, []).append(row)
-        if len(pages) > 1:
-            self._add_missing(dict.fromkeys(rows), pages, rows)
-        merged = [merged_queue(some) for some in rows.values()]
-        self.count = max(self.count, len(merged))
-        return ordered(merged, sort, desc)[:limit]
+        rows = [(client, {row.name: row for row in page.rows}) for client, page in found]
+        names = {name: None for _, some in rows for name in some}
+        for client, some in rows if len(rows) > 1 else []:
+            self._add_missing(client, some, [name for name in names if name not in some])
+        merged = queues_of({client.node: some for client, some in rows})
+        self.count = max([len(merged), *(page.total for _, page in found)])
+        return ordered([queue.row() for queue in merged.values()], sort, desc)[:limit]
 
-    def _add_missing(
-        self,
-        names: Iterable[str],
-        pages: list[tuple[Client, tuple[QueueRow, ...]]],
-        rows: dict[str, list[QueueRow]],
-    ) -> None:
-        """Ask the nodes for queues that stand further down with them."""
-        for client, page in pages:
-            had = {row.name for row in page}
-            missing = [name for name in names if name not in had]
-            for at in range(0, len(missing), PAGE):
-                some = missing[at : at + PAGE]
-                for row in client.qlist(names=some, count=PAGE).rows:
-                    rows[row.name].append(row)
+    def _add_missing(self, client: Client, rows: dict[str, QueueRow], names: list[str]) -> None:
+        """Asks a node for queues that stand further down with it."""
+        for at in range(0, len(names), PAGE):
+            for row in client.qlist(names=names[at : at + PAGE], count=PAGE).rows:
+                rows[row.name] = row
 
     def tubes(self, match: str | None) -> list[str]:
         """Tubes of type tasks, by name."""
@@ -285,85 +243,6 @@ class Board:
         for client, told in self._ask(lambda client: (client.cluster_myid(), client.info())):
             rows.append(node_row(client.node, *told))
         return rows + [NodeRow(place, error=why) for place, why in sorted(self.silent.items())]
-
-
-def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
-    """A node as its INFO says."""
-    return NodeRow(
-        address,
-        id,
-        "",
-        int(info.get("registered_jobs", 0)),
-        int(info.get("queued_jobs", 0)),
-        int(info.get("connected_clients", 0)),
-        int(info.get("blocked_clients", 0)),
-        int(info.get("used_memory", 0)),
-        int(info.get("maxmemory", 0)),
-        info.get("cluster_leaving") == "yes",
-        int(info.get("tubes_schedules", 0)),
-        int(info.get("tubes_schedules_late", 0)),
-        int(info.get("tubes_groups", 0)),
-        int(info.get("tubes_groups_failed", 0)),
-        int(info.get("tubes_keys_waited", 0)),
-        int(info.get("tubes_keys_wait_ms", 0)),
-        int(info.get("topics", 0)),
-        int(info.get("topic_adds_unheard", 0)),
-        info.get("aof_last_write_status", "ok") != "ok",
-    )
-
-
-def merged_queue(rows: list[QueueRow]) -> QueueRow:
-    """One queue of several nodes: sums, the greatest age."""
-    first = rows[0]
-    if len(rows) == 1:
-        return first
-    kinds = [row.type for row in rows if row.type != "queue"]
-    pauses = {row.pause for row in rows}
-    return QueueRow(
-        first.name,
-        kinds[0] if kinds else "queue",
-        sum(row.ready for row in rows),
-        sum(row.delayed for row in rows),
-        sum(row.at_work for row in rows),
-        sum(row.dead for row in rows),
-        max(row.oldest_ms for row in rows),
-        sum(row.in_s for row in rows),
-        sum(row.out_s for row in rows),
-        sum(row.blocked for row in rows),
-        first.pause if len(pauses) == 1 else MIXED,
-    )
-
-
-def ordered(rows: list[QueueRow], sort: QueueOrder, desc: bool) -> list[QueueRow]:
-    """In the order of QLIST (SPEC O10.1)."""
-    by_name = sorted(rows, key=lambda row: row.name, reverse=desc and sort == "name")
-    if sort == "name":
-        return by_name
-    if sort == "oldest":
-        return sorted(
-            by_name, key=lambda row: row.oldest_ms if row.type != "dead" else 0, reverse=desc
-        )
-    field = {"at-work": "at_work", "in": "in_s", "out": "out_s"}
-    return sorted(by_name, key=lambda row: getattr(row, field.get(sort, sort)), reverse=desc)
-
-
-def merged_worker(rows: list[WorkerInfo]) -> WorkerInfo:
-    """One worker that several nodes know: as the one says that heard it last (SPEC O12.4).
-
-    Its order is that of any node where it is alive: each passes on its own.
-    """
-    newest = min(rows, key=lambda one: one.heard_ms)
-    if len(rows) == 1:
-        return newest
-    runs: dict[str, WorkerRun] = {}
-    for one in sorted(rows, key=lambda one: -one.heard_ms):
-        for run in one.runs:
-            state = "running" if newest.state != "lost" and run.state == "waiting" else run.state
-            if newest.state == "lost" or state == "running":
-                runs[run.id] = msgspec.structs.replace(run, state=state)
-    orders = [one.order for one in rows if one.state != "lost"]
-    order = max(orders, key=ORDERS.index, default=newest.order)
-    return msgspec.structs.replace(newest, runs=tuple(runs.values()), order=order)
 
 
 # ---- The dead letters of a whole cluster, each of them once.
@@ -486,9 +365,7 @@ class Letters:
 
 @contextmanager
 def letters_of(node: NodeOptions, is_here: bool) -> Iterator[Letters]:
-    """The letters of the cluster of the node in the options; `is_here`: of that node alone.
-
-    ClickException for what a node refuses. A node out of reach is named on standard error.
-    """
-    with every_node(node, is_here, "letters") as clients:
-        yield Letters(clients)
+    """The letters of the cluster of the node in the options; `is_here`: of that node alone."""
+    with Board(node, is_here, answer_s=None) as board:
+        board.warn("letters")
+        yield board.letters()

@@ -17,18 +17,10 @@ from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.commands.operate import QueuePage
 from tuque.client.url import Settings
+from tuque.clusterview.figures import NodeFacts, Queue, View, merged
 from tuque.clusterview.history import STEP_S, Points, Rings
 from tuque.clusterview.history import merged as summed
-from tuque.clusterview.nodes import (
-    Node,
-    NodeFacts,
-    Nodes,
-    Queue,
-    QueueHere,
-    View,
-    merged,
-    queue_here,
-)
+from tuque.clusterview.nodes import Node, Nodes
 from tuque.clusterview.queues import (
     FEW,
     FIRST,
@@ -76,7 +68,7 @@ class Watch:
         self.behind = Behind()
         self.lookers = 0
         self.took_s = 0.0
-        self._queues: dict[str, tuple[int, dict[str, QueueHere]]] = {}  # of each node
+        self._queues: dict[str, tuple[int, Rows]] = {}  # of each node
         self._looked_back_s = 0.0
         self._wake = asyncio.Event()
         self.nodes.when_back = self.hurry
@@ -149,8 +141,7 @@ class Watch:
             every = [*page.rows, *(graves.rows if graves is not None else ())]
             rows[id] = {row.name: row for row in every}
         for id, some in (await filled(self.nodes, rows, pages)).items():
-            queues = {name: queue_here(row) for name, row in some.items()}
-            self._queues[id] = (pages[id].total, queues)
+            self._queues[id] = (pages[id].total, some)
         await self.lists.renew()
         if any(count > FEW for count, _ in self._queues.values()):
             self.lists.thrift.spent(time.monotonic() - begun_s)

@@ -25,10 +25,10 @@ from tuque.client.commands.operate import Deploy, WorkerInfo, WorkerRun
 from tuque.client.commands.schedules import Schedule
 from tuque.client.commands.topics import Subscription, topic_page
 from tuque.client.commands.work import Result
+from tuque.clusterview.figures import merged_worker
 from tuque.clusterview.nodes import Node, Nodes
 from tuque.clusterview.queues import PAGE as ROWS_PAGE
 from tuque.clusterview.queues import PLANS, Lists, RefreshBudget, first_of
-from tuque.clusterview.view import merged_worker
 from tuque.errors import NoJob, NoJobGroup, NotInReach, ReplyError, TubeHome
 
 ROWS: Final = 20

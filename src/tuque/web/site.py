@@ -18,7 +18,7 @@ from tuque.web.login import Session, Sessions, User
 from tuque.web.show.text import key, over
 
 if TYPE_CHECKING:
-    from tuque.clusterview.nodes import View
+    from tuque.clusterview.figures import View
     from tuque.clusterview.work import Found
 
 

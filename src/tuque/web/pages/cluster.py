@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tuque.clusterview.figures import NodeFacts, View
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import NodeFacts, View
 from tuque.clusterview.queues import PAGE, leases_of
 from tuque.web.pages.overview import room
 from tuque.web.show.charts import Chart, Line, made

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from tuque.clusterview.dead_letters import Group, Letter, Sorted, Wanted, by_node
-from tuque.clusterview.nodes import DEAD, Nodes
+from tuque.clusterview.figures import DEAD
+from tuque.clusterview.nodes import Nodes
 from tuque.errors import Duplicate
 from tuque.web.actions import (
     TYPED_FROM,

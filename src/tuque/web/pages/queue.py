@@ -10,8 +10,9 @@ from typing import Any, Final
 from tuque.aio import Client
 from tuque.client.api import Job
 from tuque.client.commands.groups import JobGroup
+from tuque.clusterview.figures import DEAD, Queue
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import DEAD, Node, Queue
+from tuque.clusterview.nodes import Node
 from tuque.clusterview.queues import KEYED, SHARE, KeyRows, ScheduleRow
 from tuque.clusterview.work import (
     CALLED,

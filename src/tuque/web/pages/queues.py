@@ -9,8 +9,8 @@ import msgspec
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.client.commands.tubes import TubeInfo
+from tuque.clusterview.figures import Queue
 from tuque.clusterview.history import Points
-from tuque.clusterview.nodes import Queue
 from tuque.clusterview.queues import (
     ORDERS,
     PAGE,

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tuque.clusterview.figures import NodeFacts, Queue, View
 from tuque.clusterview.history import MINUTE, Points
-from tuque.clusterview.nodes import NodeFacts, Queue, View
 from tuque.clusterview.queues import BEHIND_S, NEAR_S, Behind
 from tuque.clusterview.work import WorkerRow
 from tuque.web.show.text import clip, fits, link, num, plural, rate, span

@@ -11,7 +11,7 @@ import msgspec
 
 from tuque.client.commands.operate import KeyRow
 from tuque.client.commands.schedules import Schedule
-from tuque.clusterview.nodes import Queue
+from tuque.clusterview.figures import Queue
 from tuque.web.show.text import clip, num, span
 from tuque.web.show.verdict import Notice
 
