@@ -14,7 +14,6 @@ from tuque.core.model.errors import (
     NO_COPIES,
     NO_OPTION,
     NO_RETRY_0,
-    NOJOB,
     NOT_TAKEN,
     NOTDELIVERED,
     PAUSED,
@@ -24,7 +23,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import AddSpec, Job, Update
 from tuque.core.model.stats import tenant_of
-from tuque.core.model.task import BURIED, BYTES, Task
+from tuque.core.model.task import BURIED, BYTES, TAKEN, Task
 from tuque.core.model.work import Life, Outcome
 from tuque.core.msgs.bus import (
     TubeMessage,
@@ -50,7 +49,7 @@ from tuque.tubes.election.votes import (
     votes_next_ms,
     votes_tick,
 )
-from tuque.tubes.entries.keys import carry, is_job
+from tuque.tubes.entries.keys import is_job
 from tuque.tubes.entries.schedule import what_is
 from tuque.tubes.leadership.catalog_in import forget_tube
 from tuque.tubes.leadership.check import check_homes, check_tube
@@ -268,14 +267,11 @@ class TubePolicy(Tubes):
             set_pri(n, self, tube, found, pri)
         return True
 
-    def update(self, n: Node, task: Task, update: Update) -> Refusal | None:
+    def present(self, n: Node, task: Task) -> Task | None:
         """[T48] UPDATEJOB of a task that may have runs (T48.11)."""
         tube = self.tube_of(task)
         needs_home(n, self, tube)
-        found = operations.find(n, self, tube, task.number)
-        if found is None:
-            return Refusal(NOJOB)
-        return leader.update(n, self, tube, found, update)
+        return operations.find(n, self, tube, task.number)
 
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
@@ -328,12 +324,37 @@ class TubePolicy(Tubes):
         assert isinstance(job, Task)
         leader.extend(n, self, self.tube_of(job), job, work)
 
-    def is_over(self, n: Node, job: Job) -> bool:
-        """[T48] Whether its ttl is over (T48.14)."""
+    def out_ms(self, n: Node, job: Job) -> i64:
+        """[T48] A task that is TAKEN is out."""
         assert isinstance(job, Task)
-        return job.dead_ms <= n.now_ms
+        return job.taken_ms if job.status == TAKEN else -1
 
-    def give_back(self, n: Node, job: Job, work: Life, delay_ms: i64, cause: i64) -> None:
+    def over_ms(self, n: Node, job: Job, work: Life | None) -> i64:
+        """[T48] ttr, also of a take that nobody began (T48.9)."""
+        assert isinstance(job, Task)
+        return leader.over_ms(n, self.tube_of(job), job, work)
+
+    def put_off(self, n: Node, job: Job, work: Life | None, due_ms: i64) -> None:
+        """[T48] Nobody waits for that (T48.9)."""
+        assert isinstance(job, Task)
+        transitions.arm(n, self, job, due_ms)
+        transitions.record(n, self.tube_of(job), job, False)
+
+    def ends_ms(self, n: Node, job: Job) -> i64:
+        """[T48] The end of its ttl (T48.14)."""
+        assert isinstance(job, Task)
+        return job.dead_ms
+
+    def may_release(self, n: Node, job: Job, run: i64, client: i64) -> bool:
+        """[T48] RELEASE (T48.5); of a task without runs with `-` only (T1.13)."""
+        assert isinstance(job, Task)
+        tube = self.tube_of(job)
+        if not self.has_runs(job) and (run != 0 or tube.driver.has_keys):
+            return False
+        needs_copies(n, self, tube)
+        return operations.may_finish(self, job, client) and leader.may_release(n, job, run)
+
+    def give_back(self, n: Node, job: Job, work: Life | None, delay_ms: i64, cause: i64) -> None:
         """[T48] It is READY at its place, or DELAYED (T48.7)."""
         assert isinstance(job, Task)
         leader.give_back(n, self, self.tube_of(job), job, work, delay_ms, cause)
@@ -353,22 +374,41 @@ class TubePolicy(Tubes):
         assert isinstance(job, Task)
         transitions.end_task(n, self, self.tube_of(job), job)
 
-    def save(self, n: Node, job: Job, work: Life, is_news: bool) -> None:
-        """[T48] A new leader knows the flag (T48.2, T48.10)."""
+    def may_change(self, n: Node, job: Job, update: Update) -> i64:
+        """[T48] UPDATEJOB (T48.11)."""
         assert isinstance(job, Task)
-        if is_news:
-            carry(job, work)
-            transitions.record_update(n, self, self.tube_of(job), job)
+        return leader.may_change(self.tube_of(job), job)
 
-    def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
-        """[T48] RELEASE (T48.5); of a task without runs with `-` only (T1.13)."""
-        tube = self.tube_of(task)
-        if not self.has_runs(task) and (run != 0 or tube.driver.has_keys):
-            return False
-        needs_copies(n, self, tube)
-        if not operations.may_finish(self, task, client):
-            return False
-        return leader.release(n, self, tube, task, run, delay_ms, client)
+    def change(self, n: Node, job: Job, update: Update) -> Job:
+        """[T48] UPDATEJOB: all of it in one change of the tube (T48.11)."""
+        assert isinstance(job, Task)
+        return leader.update(n, self, self.tube_of(job), job, update)
+
+    def save(self, n: Node, job: Job, work: Life | None, what: i64) -> None:
+        """[T48] A new leader knows it (T48.2, T48.10)."""
+        assert isinstance(job, Task)
+        leader.save(n, self, self.tube_of(job), job, work, what)
+
+    def frees(self, n: Node, job: Job, is_back: bool) -> bool:
+        """[T48] If the tube runs here; not to its place if its key is taken (T48.13, T48.15)."""
+        assert isinstance(job, Task)
+        return dead_letters.frees(n, self, self.tube_of(job), job, is_back)
+
+    def send_on(self, n: Node, job: Job, work: Life, queue: bytes) -> bool:
+        """[T48] DEAD REPLAY with QUEUE (T48.13)."""
+        assert isinstance(job, Task)
+        dead_letters.send_on(n, self, self.tube_of(job), job, work, queue)
+        return True
+
+    def revive(self, n: Node, job: Job, work: Life, queue: bytes) -> None:
+        """[T48] DEAD REPLAY, KICK and ENQUEUE (T48.13)."""
+        assert isinstance(job, Task)
+        dead_letters.revive(n, self, self.tube_of(job), job, work)
+
+    def purge(self, n: Node, job: Job) -> None:
+        """[T48] DEAD PURGE is a delete (T48.15)."""
+        assert isinstance(job, Task)
+        dead_letters.remove_task(n, self, self.tube_of(job), job)
 
     def fail_take(
         self, n: Node, task: Task, delay_ms: i64, is_final: bool, client: i64
@@ -402,18 +442,6 @@ class TubePolicy(Tubes):
             return dead_letters.may_change(n, self, tube)
         needs_copies(n, self, tube)
         return True
-
-    def replay(self, n: Node, task: Task, queue: bytes) -> bool:
-        """[T48] DEAD REPLAY (T48.13)."""
-        return dead_letters.replay(n, self, self.tube_of(task), task, queue)
-
-    def purge(self, n: Node, task: Task) -> bool:
-        """[T48] DEAD PURGE (T48.15)."""
-        return dead_letters.purge(n, self, self.tube_of(task), task)
-
-    def drop_letter(self, n: Node, task: Task) -> bool:
-        """[T48] The oldest dead letter above the bound goes (T48.15)."""
-        return dead_letters.drop(n, self, self.tube_of(task), task)
 
     def shows_death(self, n: Node, task: Task) -> bool:
         """[T48] Whether enough nodes know of it (T48.8)."""

@@ -12,7 +12,7 @@ from tuque.core.leases.expiry import lease_next_ms, lease_tick
 from tuque.core.life.cancel_update import changes_tick
 from tuque.core.life.lookup import asking_next_ms, asking_tick, retell_tick
 from tuque.core.life.outcomes import lives_next_ms, lives_tick
-from tuque.core.life.runs import on_late
+from tuque.core.life.runs import has_more_time, on_late
 from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
@@ -76,7 +76,7 @@ def on_job_timer(n: Node, job: Job) -> None:
             on_will_timer(n, job)
         if job.qtime_ms > n.now_ms:
             pass  # it woke up to ask, or its due time has moved
-        elif n.has_lives and on_late(n, job):
+        elif n.has_lives and (has_more_time(n, job) or on_late(n, job)):
             return  # W6
         elif not_now(n, job):
             job.flags |= ANNOUNCE_QUEUED

@@ -9,17 +9,14 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from tuque.core.copies.holders import hear_holders
-from tuque.core.copies.replicate import begin as begin_job
-from tuque.core.life.holders import place_of
-from tuque.core.life.start import end_cancelled, make_life, open_job, without_runs
+from tuque.core.life.holders import is_out_at, make_life, new_life, place_of
+from tuque.core.life.start import end_cancelled, open_job, without_runs
 from tuque.core.model.errors import (
     ACKED_ALREADY,
-    ATTEMPTS_OF_ONCE,
     ATWORK,
     CHANGING,
     DEAD_LETTER,
     DELIVERED_OUT,
-    HAS_COPIES,
     LEASED_WORK,
     NOJOB,
     NOT_HELD,
@@ -32,20 +29,16 @@ from tuque.core.model.job import (
     ACKED,
     ACTIVE,
     BODYLESS,
-    DELIVERED,
-    HELD,
     LEASED,
-    ONCE_QUEUED,
     OUT_HERE,
     OUT_THERE,
     QUEUED,
     QUEUED_THERE,
-    STALE,
     WAIT_REPL,
     Job,
     Update,
 )
-from tuque.core.model.task import TAKEN, Task
+from tuque.core.model.task import Task
 from tuque.core.model.work import (
     CANCELLED,
     LIVE,
@@ -55,6 +48,7 @@ from tuque.core.model.work import (
 from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
+from tuque.core.node.queue import CHANGE, FLAG, SAME_FLAG
 from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of, record_job, wake_waiters
 from tuque.core.queues.procedures import dequeue, enqueue, policy_of
@@ -98,24 +92,6 @@ OVER: Final = 3
 
 
 # ---- The holder's side: the job is held until the change is made (SPEC W16)
-
-
-def is_out_at(n: Node, job: Job) -> bool:
-    """Whether a worker has the job, as far as this node knows by its own deliveries and LIFE."""
-    life = life_of(n, job.id)
-    if job.state != ACTIVE or job.flags & LEASED:
-        return False
-    if life is not None and life.run_state == LIVE:
-        return True
-    if life is not None and (life.is_resting or life.is_dead):
-        return False
-    if job.flags & DELIVERED == 0 or job.flags & ONCE_QUEUED == 0:
-        return False  # never handed out, or put off by NACK DELAY
-    if job.holders == 1 or job.marks & (STALE | HELD):
-        return True
-    if life is not None and life.run_state > LIVE and job.last_ms < life.ended_ms:
-        return False  # its worker gave the job up, maybe at another node
-    return job.marks & OUT_HERE != 0
 
 
 def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
@@ -262,26 +238,22 @@ def why_not_updated(n: Node, id: bytes, update: Update) -> Refusal | None:
 
 def update_job(n: Node, job: Job, update: Update) -> None:
     """[W10] Change a job that nobody works on (W10.1)."""
+    place = place_of(n, job)
+    job = place.change(n, job, update)
+    if update.body is not None:
+        set_body(n, job, update.body)
     life = life_of(n, job.id)
-    if update.ttl_s >= 0:
-        job.expire_ms = n.now_ms + update.ttl_s * 1000
-        if life is not None:
-            life.ttl_ms = update.ttl_s * 1000
-        n.wheel.arm(job, n.now_ms)
-    body = update.body
-    if body is not None:
-        set_body(n, job, body)
-    if update.delay_ms >= 0:
-        put_off(n, job, update)
-        life = life_of(n, job.id)
-    if update.attempts >= 0 or update.headers is not None or job.holders != 1:
-        life = make_life(n, job)
-        if rules.change(life, update.headers, update.attempts):
+    headers = update.headers
+    is_of_work = update.attempts >= 0 or (headers is not None and len(headers) > 0)
+    if life is None and (is_of_work or job.holders != 1):
+        life = new_life(n, job, b"")
+    if life is not None:
+        if rules.change(life, headers, update.attempts):
             life.terms = n.life.share(life.terms)
         if job.holders != 1:
             life.edit = next_edit(n, life.edit)  # W10.3
         n.life.weigh(life)
-    record_job(n, job)
+    place.save(n, job, life, CHANGE)
 
 
 def next_edit(n: Node, edit: i64) -> i64:
@@ -293,39 +265,17 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     """Why the job cannot be changed (W10.2); None: it can."""
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
-    place: i64 = rules.DELIVERED if is_out_at(n, job) else rules.WAITING
-    refused = rules.may_change(life, place, job.queue, job.last_ms, n.now_ms)
+    place = place_of(n, job)
+    out_ms = place.out_ms(n, job)
+    at: i64 = rules.DELIVERED if out_ms >= 0 else rules.WAITING
+    refused = rules.may_change(life, at, job.queue, out_ms, n.now_ms)
     if refused is not None:
         return refused
-    if job.holders != 1 and job.retry_s == 0:
-        return Refusal(HAS_COPIES)  # W10.3
-    if update.attempts > 0 and job.retry_s == 0:
-        return Refusal(ATTEMPTS_OF_ONCE)
+    code = place.may_change(n, job, update)
+    if code != 0:
+        return Refusal(code)
     failed: i64 = 0 if life is None else life.failed
-    return update.refusal(failed, job.expire_ms - n.now_ms)
-
-
-def put_off(n: Node, job: Job, update: Update) -> None:
-    """The job waits from now on for the delay; 0: it is queued now."""
-    delay_ms = update.delay_ms
-    if job.state == QUEUED:
-        if delay_ms == 0:
-            return
-        job.state = ACTIVE
-        n.queues[job.queue].left(job)
-    job.flags &= 0xFF ^ ONCE_QUEUED
-    delay_s = job.delay_s if job.flags & DELIVERED else update.first_delay_s(job.ctime_ns, n.now_ms)
-    work = life_of(n, job.id)
-    if job.flags & DELIVERED or (work is not None and work.starts > 0):
-        make_life(n, job).is_resting = delay_ms > 0  # W2.3: else it is the first delay
-    if delay_ms > 0:
-        job.delay_s = delay_s
-        set_due(n, job, n.now_ms + delay_ms)
-    else:
-        job.qtime_ms = 0
-        job.delay_s = 0
-        begin_job(n, job)
-        job.delay_s = delay_s
+    return update.refusal(failed, place.ends_ms(n, job) - n.now_ms)
 
 
 # ---- The client's node: UPDATEJOB and CANCEL begin (SPEC W8, W10)
@@ -333,14 +283,9 @@ def put_off(n: Node, job: Job, update: Update) -> None:
 
 def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Change | None]:
     """[W10] ON COMMAND UPDATEJOB: why not; or the change to wait for, None: it is made (W10.1)."""
-    task = n.jobs.get(id)
-    if isinstance(task, Task):
-        return update_task(n, task, update), None
-    job, refused = open_job(n, id)
+    job, refused = job_to_change(n, id, update)
     if job is None:
         return refused, None
-    if update.pri >= 0:
-        return Refusal(PRI_OF_QUEUE, (job.queue,)), None  # T1.2
     refused = why_not(n, job, life_of(n, id), update)
     if refused is None and id in n.life.changes:
         refused = Refusal(CHANGING)
@@ -353,36 +298,31 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
     return change.refused, None if change.is_over else change
 
 
-def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
-    """[T1, T48] UPDATEJOB of a task of a tube: if it has no runs its pri alone (T1.10, T48.11)."""
+def job_to_change(n: Node, id: bytes, update: Update) -> tuple[Job | None, Refusal | None]:
+    """The open job that UPDATEJOB is to change, or why not; neither: its pri has changed, which
+    alone changes in any state, and of tasks without runs (T1.10).
+    """
+    task = n.jobs.get(id)
+    if not isinstance(task, Task):
+        job, refused = open_job(n, id)
+        if job is not None and update.pri >= 0:
+            return None, Refusal(PRI_OF_QUEUE, (job.queue,))  # T1.2
+        return job, refused
     policy = policy_of(n)
     what = policy.what_is(task)
     if len(what) > 0:
-        return Refusal(TASK_APART, (task.id, what))  # T1.11
+        return None, Refusal(TASK_APART, (task.id, what))  # T1.11
     if update.is_only_pri():
-        return None if policy.set_pri(n, task, update.pri) else Refusal(NOJOB)
+        return None, None if policy.set_pri(n, task, update.pri) else Refusal(NOJOB)
     if not policy.has_runs(task):
-        return Refusal(TASK_UPDATE, (task.queue,))
-    return policy.update(n, task, update)
+        return None, Refusal(TASK_UPDATE, (task.queue,))
+    found = policy.present(n, task)
+    return found, Refusal(NOJOB) if found is None else None
 
 
 def uncancelled(n: Node, task: Task) -> Refusal | None:
     """[W8, T48] Why a task is not cancelled (W8.6, T48.10); None: it may be."""
     return None if policy_of(n).has_runs(task) else without_runs(n, task)
-
-
-def cancel_task(n: Node, task: Task, reason: bytes, is_asked: bool) -> tuple[i64, Refusal | None]:
-    """[T48] CANCEL of a task; `is_asked` outside of a command (T48.10)."""
-    refused = uncancelled(n, task)
-    if refused is not None:
-        return UNKNOWN, refused
-    if not policy_of(n).may_cancel(n, task, is_asked):
-        return UNKNOWN, None
-    if task.status != TAKEN:
-        end(n, task, reason)
-        return ENDED, None
-    flag(n, task, reason)
-    return FLAGGED, None
 
 
 def on_cancel(
@@ -397,8 +337,9 @@ def on_cancel(
         known = n.has_lives and n.life.known(id) is not None
         return (OVER if known else UNKNOWN), None, None
     if isinstance(job, Task):
-        became, refused = cancel_task(n, job, reason, is_asked)
-        return became, refused, None
+        refused = uncancelled(n, job)
+        if refused is not None or not policy_of(n).may_cancel(n, job, is_asked):
+            return UNKNOWN, refused, None
     if job.state == ACKED:
         return (UNKNOWN if job.flags & BODYLESS else OVER), None, None
     change = n.life.changes.get(id)
@@ -406,7 +347,7 @@ def on_cancel(
         return FLAGGED, None, change
     life = life_of(n, id)
     is_dead = life is not None and life.is_dead
-    if not is_dead and is_out_at(n, job):
+    if not is_dead and place_of(n, job).out_ms(n, job) >= 0:
         flag(n, job, reason)
         return FLAGGED, None, None
     if is_dead or job.holders == 1 or job.state == WAIT_REPL or job.retry_s == 0:
@@ -423,7 +364,7 @@ def flag(n: Node, job: Job, reason: bytes) -> None:
     if is_news:
         n.life.stop_runner(job.id, life)
     n.life.weigh(life)
-    place_of(n, job).save(n, job, life, is_news)
+    place_of(n, job).save(n, job, life, FLAG if is_news else SAME_FLAG)
 
 
 def end(n: Node, job: Job, reason: bytes) -> None:

@@ -4,17 +4,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.ack_gc import retire
-from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
-from tuque.core.model.task import Task
-from tuque.core.model.work import (
-    GONE,
-    Life,
-)
+from tuque.core.life.holders import place_of
+from tuque.core.model.job import ACKED, Job
+from tuque.core.model.work import Life
 from tuque.core.node.node import Node
-from tuque.core.queues.ends import conclude, life_of, look_again
-from tuque.core.queues.procedures import policy_of
-from tuque.core.queues.work_copies import leave_line, line_up, to_queue
+from tuque.core.queues.ends import life_of, look_again
 from tuque.core.records.events import REPLAYED
 from tuque.core.work import rules
 
@@ -71,38 +65,31 @@ def letter_of(n: Node, id: bytes) -> Letter | None:
 
 
 def replay(n: Node, letter: Letter, queue: bytes) -> bool:
-    """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
+    """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4, T48.13).
+
+    False: not now, and the letter stays as it is.
+    """
     job, life = letter.job, letter.life
-    if isinstance(job, Task):
-        return policy_of(n).replay(n, job, queue)  # T48.13
-    if job.flags & LEASED:
+    place = place_of(n, job)
+    if not place.frees(n, job, len(queue) == 0):
         return False
+    n.record_run(job, life, REPLAYED, life.dead_cause)
+    n.life.replayed += 1
+    if len(queue) > 0 and place.send_on(n, job, life, queue):
+        return True
     to = queue if len(queue) > 0 else life.origin
-    revive(n, job, life)
-    leave_line(n, job)
-    job.expire_ms = n.now_ms + life.ttl_ms
-    job.flags &= 0xFF ^ DELIVERED
-    job = to_queue(n, job, to)
-    line_up(n, job)
+    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
+    rules.revive(life, n.now_ms)
+    n.life.weigh(life)
+    place.revive(n, job, life, to)
     look_again(n, job.id)  # T50.5
     return True
 
 
-def revive(n: Node, job: Job, life: Life) -> None:
-    """[W12] The letter is none any more; its placement gives it back to workers (W12.4, T48.13)."""
-    n.record_run(job, life, REPLAYED, life.dead_cause)
-    n.life.remove_dead_letter(job.queue, job.id, life, len(job.body))
-    rules.revive(life, n.now_ms)
-    n.life.weigh(life)
-    n.life.replayed += 1
-
-
 def purge(n: Node, letter: Letter) -> bool:
-    """[W12] The dead letter is deleted (W12.5)."""
-    if isinstance(letter.job, Task):
-        return policy_of(n).purge(n, letter.job)
-    if letter.job.flags & LEASED:
+    """[W12] The dead letter is deleted (W12.5); False as above."""
+    place = place_of(n, letter.job)
+    if not place.frees(n, letter.job, False):
         return False
-    conclude(n, letter.job, GONE)
-    retire(n, letter.job)
+    place.purge(n, letter.job)
     return True

@@ -4,14 +4,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.holders import (
-    give_back,
-    hears_since_ms,
-    is_held,
-    outlive,
-    place_of,
-)
-from tuque.core.life.start import end_cancelled, make_life, new_life, open_job
+from tuque.core.life.holders import HOLDERS, is_held, new_life, place_of
+from tuque.core.life.start import end_cancelled, open_job
 from tuque.core.model.errors import (
     CANCELLED_JOB,
     CHANGING,
@@ -23,9 +17,7 @@ from tuque.core.model.job import (
     ACKED,
     ACTIVE,
     DELIVERED,
-    LEASED,
     ONCE_QUEUED,
-    OUT_HERE,
     QUEUED,
     Job,
 )
@@ -45,7 +37,7 @@ from tuque.core.model.work import (
     attempt_of,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.peers import set_due
+from tuque.core.node.queue import COUNT, Placement
 from tuque.core.node.tables import brief, fitting, may_grow
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import (
@@ -53,7 +45,7 @@ from tuque.core.queues.procedures import (
     policy_of,
 )
 from tuque.core.queues.requeue import is_delayed, on_nack, on_working
-from tuque.core.queues.work_copies import go_dead, send_work
+from tuque.core.queues.work_copies import send_work
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
 from tuque.core.work import rules
 from tuque.core.work.rules import BACK, DIED, ENDED, GONE
@@ -159,30 +151,25 @@ def send_progress(n: Node, id: bytes, life: Life) -> None:
 
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
-    task = n.jobs.get(id)
-    if isinstance(task, Task):
-        return policy_of(n).release(n, task, run, delay_ms, client)
-    job, _ = open_job(n, id)
-    if job is None or job.flags & LEASED or is_held(n, id):
+    job = n.jobs.get(id)
+    if job is None:
+        return False
+    place = place_of(n, job)
+    if not place.may_release(n, job, run, client):
         return False
     life = life_of(n, id)
-    if job.state == QUEUED or job.flags & DELIVERED == 0 or job.retry_s == 0:
-        return False
-    if not rules.may_release(life, run):
-        return False
     if life is not None:
         n.life.stop_runner(id, life, client)
         if life.is_cancelled:
             end_cancelled(n, job, life)
             return True
         end_run(n, job, life, RELEASED)
-        life.unstarted = 0
-        if job.expire_ms <= n.now_ms:
-            go_dead_or_end(n, job, life, EXPIRED)
+        if place.ends_ms(n, job) <= n.now_ms:
+            expire_after(n, place, job, life)
             return True
-    elif delay_ms > 0 or n.events is not None:
-        life = make_life(n, n.jobs[id])
-    give_back(n, job, life, delay_ms, BY_RELEASE)
+    elif n.events is not None:
+        life = new_life(n, job, b"")
+    place.give_back(n, job, life, delay_ms, BY_RELEASE)
     if n.events is not None:
         n.events.nacked(n.now_ms, job, b"released")
     return True
@@ -260,12 +247,8 @@ def fail(
     end_run(n, job, life, FAILED)
     n.life.failures += 1
     n.book.fail(job)
-    if place.is_over(n, job):
-        if rules.dies_expired(life):
-            place.bury(n, job, life, EXPIRED)
-            return DIED
-        place.expire(n, job)  # W6.2
-        return GONE
+    if place.ends_ms(n, job) <= n.now_ms:
+        return expire_after(n, place, job, life)
     if is_last:
         place.bury(n, job, life, cause)  # W5.3
         return DIED
@@ -278,6 +261,15 @@ def fail(
     return BACK
 
 
+def expire_after(n: Node, place: Placement, job: Job, life: Life) -> i64:
+    """[W6] A run is over, and so is the time of its job (W6.2, W6.3)."""
+    if rules.dies_expired(life):
+        place.bury(n, job, life, EXPIRED)
+        return DIED
+    place.expire(n, job)
+    return GONE
+
+
 def end_silent(n: Node, job: Job, life: Life) -> None:
     """[W6] The run at work is silent, or over its TIMELIMIT: it fails (W6.1, W3.3)."""
     n.life.stop_runner(job.id, life)
@@ -288,8 +280,23 @@ def end_silent(n: Node, job: Job, life: Life) -> None:
     fail(n, job, life, CRASHED, reason, b"", -1, False, True)
 
 
+def has_more_time(n: Node, job: Job) -> bool:
+    """[W6] TIMER: a delivery or a run is due. Whether it is put off, since nobody could hear of it
+    for a part of its time (W6.1, T48.9).
+    """
+    life = life_of(n, job.id)
+    place = place_of(n, job)
+    due_ms = place.over_ms(n, job, life)
+    if due_ms <= n.now_ms:
+        return False
+    place.put_off(n, job, life, due_ms)
+    return True
+
+
 def on_late(n: Node, job: Job) -> bool:
-    """[W6] TIMER: a job with a life is due; False: it is queued as any job (W6.1, W6.4)."""
+    """[W6] TIMER: the time of a delivery or a run is over; False: the job goes back as one without
+    work does (W6.1, W6.4).
+    """
     life = life_of(n, job.id)
     if life is None or life.is_dead or job.state != ACTIVE:
         return False
@@ -297,34 +304,21 @@ def on_late(n: Node, job: Job) -> bool:
         end_cancelled(n, job, life)  # W8.3
         return True
     if life.run_state == LIVE:
-        if life.heard_ms > 0 and life.heard_ms + i64(job.retry_s) * 1000 > n.now_ms:
-            due_ms = life.heard_ms + i64(job.retry_s) * 1000
-            life.heard_ms = 0
-            outlive(job, life, due_ms)
-            set_due(n, job, due_ms, OUT_HERE)
-            return True
-        is_slow = rules.is_over_time(life, n.now_ms)
-        if job.retry_s == 0 and not is_slow:
+        if job.retry_s == 0 and not rules.is_over_time(life, n.now_ms):
             return False
-        if not is_slow:
-            due_ms = hears_since_ms(n, job) + i64(job.retry_s) * 1000
-            if due_ms > n.now_ms:
-                due_ms = rules.due_by(life, due_ms)
-                outlive(job, life, due_ms)
-                set_due(n, job, due_ms, OUT_HERE)
-                return True
         end_silent(n, job, life)
         return True
     if life.is_resting:
         life.is_resting = False
         return False
-    if job.flags & ONCE_QUEUED == 0 or life.terms.attempts == 0:
+    is_out = job.flags & ONCE_QUEUED != 0 or isinstance(job, Task)
+    if not is_out or life.terms.attempts == 0:
         return False
+    place = place_of(n, job)
     if rules.count_unstarted(life, n.limits.unstarted_max):
-        go_dead(n, job, life, UNSTARTED)  # W6.4
+        place.bury(n, job, life, UNSTARTED)  # W6.4
         return True
-    if n.records is not None:
-        n.records.life(job.id, life)
+    place.save(n, job, life, COUNT)
     return False
 
 
@@ -353,7 +347,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     end_run(n, job, life, RELEASED)
     life.unstarted = 0
     if was_live and job.expire_ms <= n.now_ms:
-        go_dead_or_end(n, job, life, EXPIRED)
+        expire_after(n, HOLDERS, job, life)
         return True
     is_done = on_nack(n, id, delay_ms, client)
     if is_done:
@@ -362,14 +356,3 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
             n.records.life(id, life)
         send_work(n, job)
     return is_done
-
-
-def go_dead_or_end(n: Node, job: Job, life: Life, cause: bytes) -> None:
-    """The job's time is over and nobody works on it any more."""
-    if rules.dies_expired(life):
-        go_dead(n, job, life, cause)
-    else:
-        job.expire_ms = n.now_ms
-        n.wheel.arm(job, n.now_ms)
-        if n.records is not None:
-            n.records.life(job.id, life)

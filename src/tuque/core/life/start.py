@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.holders import HOLDERS, place_of
+from tuque.core.life.holders import HOLDERS, new_life, place_of
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     CANCELLED_JOB,
@@ -19,7 +19,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from tuque.core.model.task import Task
-from tuque.core.model.work import CANCELLED, LIVE, NO_TERMS, RELEASED, Life
+from tuque.core.model.work import CANCELLED, LIVE, RELEASED, Life
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Placement
 from tuque.core.queues.ends import conclude, life_of
@@ -68,21 +68,6 @@ def without_runs(n: Node, task: Task) -> Refusal:
         if len(what) == 0
         else Refusal(TASK_APART, (task.id, what))
     )
-
-
-def make_life(n: Node, job: Job) -> Life:
-    """The life of an open job, made if it has none."""
-    life = life_of(n, job.id)
-    return new_life(n, job, b"") if life is None else life
-
-
-def new_life(n: Node, job: Job, worker: bytes) -> Life:
-    """The life of an open job that had none."""
-    life = Life(NO_TERMS, b"")
-    life.worker = worker
-    n.has_lives = True
-    n.life.enter_new(job.id, life, job.queue)
-    return life
 
 
 def end_cancelled(n: Node, job: Job, life: Life) -> None:

@@ -120,6 +120,12 @@ def queue_bytes(q: Queue) -> i64:
 
 # ---- Where the work of a job is kept, and who must agree (SPEC W, T48)
 
+# what has changed in the work that a placement saves
+FLAG: Final = 0  # it is cancelled
+SAME_FLAG: Final = 1  # the same, once more
+COUNT: Final = 2  # of deliveries that nobody began; the job goes back after that
+CHANGE: Final = 3  # by UPDATEJOB, the job as well
+
 
 class Placement:
     """Hooks of the work of a job: of its holders (core/life/holders.py), or of the leader of its
@@ -146,11 +152,29 @@ class Placement:
         """The run at work has its whole time again."""
         raise AssertionError("no placement")
 
-    def is_over(self, n: Node, job: Job) -> bool:
-        """Whether the time of the job is over, of which no run lasts."""
+    def out_ms(self, n: Node, job: Job) -> i64:
+        """When a worker got the job, which it has still; -1: nobody has it."""
         raise AssertionError("no placement")
 
-    def give_back(self, n: Node, job: Job, work: Life, delay_ms: i64, cause: i64) -> None:
+    def over_ms(self, n: Node, job: Job, work: Life | None) -> i64:
+        """TIMER: until when the delivery or its run lasts at least, since nobody could hear of it
+        for a part of its time.
+        """
+        raise AssertionError("no placement")
+
+    def put_off(self, n: Node, job: Job, work: Life | None, due_ms: i64) -> None:
+        """The delivery or its run lasts until then."""
+        raise AssertionError("no placement")
+
+    def ends_ms(self, n: Node, job: Job) -> i64:
+        """When the job expires if no run of it lasts."""
+        raise AssertionError("no placement")
+
+    def may_release(self, n: Node, job: Job, run: i64, client: i64) -> bool:
+        """Whether RELEASE of that run may give the job back."""
+        raise AssertionError("no placement")
+
+    def give_back(self, n: Node, job: Job, work: Life | None, delay_ms: i64, cause: i64) -> None:
         """The run is over, and another one may begin: now or after the delay."""
         raise AssertionError("no placement")
 
@@ -166,8 +190,36 @@ class Placement:
         """The job was cancelled; its work has left the tables."""
         raise AssertionError("no placement")
 
-    def save(self, n: Node, job: Job, work: Life, is_news: bool) -> None:
-        """The work was flagged; not `is_news`: again."""
+    def may_change(self, n: Node, job: Job, update: Update) -> i64:
+        """UPDATEJOB: the code of an error that only this placement has; 0: none."""
+        raise AssertionError("no placement")
+
+    def change(self, n: Node, job: Job, update: Update) -> Job:
+        """UPDATEJOB: pri, time to live and delay; returns the record of the job, maybe a new one.
+        May raise, and nothing has changed then.
+        """
+        raise AssertionError("no placement")
+
+    def save(self, n: Node, job: Job, work: Life | None, what: i64) -> None:
+        """The work has changed: FLAG, SAME_FLAG, COUNT or CHANGE."""
+        raise AssertionError("no placement")
+
+    def frees(self, n: Node, job: Job, is_back: bool) -> bool:
+        """Whether the dead letter may change here now; `is_back`: for a run at its old place."""
+        raise AssertionError("no placement")
+
+    def send_on(self, n: Node, job: Job, work: Life, queue: bytes) -> bool:
+        """REPLAY to that queue: the letter ends, and its body is a new job there. False: the job
+        itself moves.
+        """
+        raise AssertionError("no placement")
+
+    def revive(self, n: Node, job: Job, work: Life, queue: bytes) -> None:
+        """The job, no dead letter any more, waits in that queue; empty: where it came from."""
+        raise AssertionError("no placement")
+
+    def purge(self, n: Node, job: Job) -> None:
+        """The dead letter is deleted."""
         raise AssertionError("no placement")
 
 
@@ -231,8 +283,8 @@ class Policy(Placement):
         """UPDATEJOB PRI; False: the task is gone. Raises if the type has no priorities."""
         raise AssertionError("no policy")
 
-    def update(self, n: Node, task: Task, update: Update) -> Refusal | None:
-        """UPDATEJOB of a task that may have runs: why not, or None."""
+    def present(self, n: Node, task: Task) -> Task | None:
+        """The task after what was due for it; None: it is gone. Raises if another node leads it."""
         raise AssertionError("no policy")
 
     def keys_of(self, task: Task) -> dict[str, object] | None:
@@ -257,14 +309,10 @@ class Policy(Placement):
         """What the task is, and what to use, if it is no job; else b""."""
         raise AssertionError("no policy")
 
-    def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
-        """RELEASE; False: it is not this run that has the task."""
-        raise AssertionError("no policy")
-
     def fail_take(
         self, n: Node, task: Task, delay_ms: i64, is_final: bool, client: i64
     ) -> tuple[i64, i64, Refusal | None]:
-        """The same for a task that has no runs."""
+        """FAIL of a task that has no runs: what became of it, the wait in ms; or a refusal."""
         raise AssertionError("no policy")
 
     def shows(self, n: Node, outcome: Outcome) -> i64:
@@ -286,18 +334,6 @@ class Policy(Placement):
         raise AssertionError("no policy")
 
     # dead letters (T48)
-
-    def replay(self, n: Node, task: Task, queue: bytes) -> bool:
-        """DEAD REPLAY of a dead task, to its place or to another queue; False: it stays dead."""
-        raise AssertionError("no policy")
-
-    def purge(self, n: Node, task: Task) -> bool:
-        """DEAD PURGE of a dead task; False: not now."""
-        raise AssertionError("no policy")
-
-    def drop_letter(self, n: Node, task: Task) -> bool:
-        """The dead task is the oldest above the bound: it is gone; False: not now."""
-        raise AssertionError("no policy")
 
     def shows_death(self, n: Node, task: Task) -> bool:
         """Whether clients may see that the task is dead: enough nodes know it."""

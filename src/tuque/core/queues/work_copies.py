@@ -432,9 +432,10 @@ def drop_letters(n: Node) -> None:
             oldest = next(iter(work.giants))
         job = n.jobs[oldest]
         if isinstance(job, Task):
-            if not policy_of(n).drop_letter(n, job):
+            if not policy_of(n).frees(n, job, False):
                 work.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
                 return
+            policy_of(n).expire(n, job)
         else:
             remove(n, job, stats.EXPIRED)
         work.dead_dropped += 1

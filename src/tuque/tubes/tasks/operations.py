@@ -63,12 +63,8 @@ from tuque.tubes.model.tubes import (
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.tasks.sessions import session_for
 from tuque.tubes.tasks.timers import on_task_timer
-from tuque.tubes.work.dead_letters import (
-    remove_task,
-    revive,
-    run_out,
-    set_aside,
-)
+from tuque.tubes.work import dead_letters
+from tuque.tubes.work.dead_letters import remove_task, run_out, set_aside
 from tuque.tubes.work.transitions import (
     arm,
     change,
@@ -404,7 +400,7 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
 def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     """Make a buried task READY; False: another task has its unique key."""
     if tube.driver.has_keys:
-        return revive(n, t, tube, task)  # T48.13
+        return dead_letters.kick(n, task)  # T48.13
     tube.calls.kick += 1
     make_ready(n, t, tube, task, options.KICK)
     return True

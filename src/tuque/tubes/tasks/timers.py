@@ -8,14 +8,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.life.runs import has_more_time, on_late
 from tuque.core.model import stats
 from tuque.core.model.stats import BY_RETRY
 from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
-from tuque.core.model.work import LIVE
 from tuque.core.node.node import Node
-from tuque.core.queues.ends import life_of
 from tuque.core.records.events import REQUEUE_TIMEOUT
-from tuque.core.work import rules
 from tuque.tubes.entries.group import is_of_group
 from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
 from tuque.tubes.log.leader import synced
@@ -24,14 +22,10 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.work.dead_letters import run_out
-from tuque.tubes.work.leader import is_silent, is_unstarted
 from tuque.tubes.work.transitions import (
     arm,
     end,
-    ends_cancelled,
     make_ready,
-    record,
-    return_ms,
 )
 
 AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
@@ -59,33 +53,13 @@ def put_off_until_ms(n: Node, t: Tubes, tube: Tube, task: Task) -> i64:
     return 0
 
 
-def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-    """[T48] Put off the end of a take: for a part of ttr nobody could hear its worker (T48.9)."""
-    if not tube.driver.has_keys:
-        return False
-    life = life_of(n, task.id)
-    is_live = life is not None and life.run_state == LIVE
-    if life is not None and is_live and rules.is_over_time(life, n.now_ms):
-        return False
-    due_ms = max(tube.hears_ms, n.deaf_until_ms()) + return_ms(n, tube, task) - n.now_ms
-    if life is not None and is_live:
-        due_ms = rules.due_by(life, due_ms)
-    if due_ms <= n.now_ms:
-        return False
-    arm(n, t, task, due_ms)
-    record(n, tube, task, False)
-    return True
-
-
 def end_take(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """[T6] ttr of a take is over: READY (T6.3), or one delivery too many that nobody began."""
     tube.calls.ttr += 1
-    if ends_cancelled(n, t, tube, task):
-        return
+    if tube.driver.has_keys and on_late(n, task):
+        return  # T48.7, T48.10, W6.4
     work = n.life.by_id.get(task.id) if tube.driver.has_keys else None
     is_whole = work is not None and work.terms.attempts > 0
-    if work is not None and is_unstarted(n, t, tube, task, work):
-        return  # W6.4
     task.deliveries += 1
     n.requeues += 1
     make_ready(n, t, tube, task, options.TTR, is_whole)
@@ -98,11 +72,10 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
     now_ms = n.now_ms
     if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
-        if task.status == TAKEN and has_more_time(n, t, tube, task):
+        if task.status == TAKEN and has_more_time(n, task):
             return  # T48.9
         if task.status == TAKEN:
-            if not is_silent(n, tube, task):
-                end_take(n, t, tube, task)
+            end_take(n, t, tube, task)
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7
         elif tube.driver.has_keys and isinstance(task.entry, HoldEntry):

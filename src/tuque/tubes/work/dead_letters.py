@@ -10,8 +10,8 @@ Must not know: the caller, which has checked that the tube runs here.
 from mypy_extensions import i64
 
 from tuque.core.copies.ack import bury_task, hand_on
-from tuque.core.life.dead_letters import revive as work_anew
-from tuque.core.life.start import new_life
+from tuque.core.life.dead_letters import letter_of, replay
+from tuque.core.life.holders import new_life
 from tuque.core.model import stats
 from tuque.core.model.task import BURIED, READY, TTL_MAX_MS, Task
 from tuque.core.model.work import (
@@ -29,7 +29,6 @@ from tuque.core.queues.ends import (
     look_again,
 )
 from tuque.core.queues.work_copies import drop_letters, report_death
-from tuque.core.records.events import REPLAYED
 from tuque.core.tables.work import count_of, last_serial
 from tuque.core.work import rules
 from tuque.tubes.entries.keys import (
@@ -160,54 +159,39 @@ def key_holder(n: Node, tube: Tube, task: Task) -> Task | None:
     return None if number < 0 or number == task.number else tube.tasks.get(number)
 
 
-def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-    """[T48] The dead task is READY at its place, as in a new life (T48.13). False: another task has
+def frees(n: Node, t: Tubes, tube: Tube, task: Task, is_back: bool) -> bool:
+    """Whether the dead task may be replayed or deleted now; to its place only if no other task has
     its unique key.
     """
-    life = life_of(n, task.id)
-    assert life is not None, "a dead task has no life"
-    if key_holder(n, tube, task) is not None:
+    if task.status != BURIED or not may_change(n, t, tube):
         return False
-    work_anew(n, task, life)
-    set_end(n, task, life.ttl_ms)
-    carry(task, life)
+    return not is_back or key_holder(n, tube, task) is None
+
+
+def revive(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> None:
+    """[T48] The task, dead no more, is READY at its place (T48.13)."""
+    set_end(n, task, work.ttl_ms)
+    carry(task, work)
     tube.calls.kick += 1
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
     record_whole(n, tube, task)
     tell(n, t, tube, task, options.KICK)
-    look_again(n, task.id)  # T50.5
-    return True
 
 
-def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
+def kick(n: Node, task: Task) -> bool:
+    """[T48] KICK and ENQUEUE of a dead task are a replay (T48.13); False: it stays dead."""
+    letter = letter_of(n, task.id)
+    return letter is not None and replay(n, letter, b"")
+
+
+def send_on(n: Node, t: Tubes, tube: Tube, task: Task, work: Life, queue: bytes) -> None:
     """[T48] The body of the dead task goes on in a queue, as a new job; the task ends (T48.13)."""
-    life = leave_life(n, task)
-    assert life is not None, "a dead task has no life"
-    n.record_run(task, life, REPLAYED, life.dead_cause)
-    conclude_life(n, task, life, LETTERED, life.run, None, life.last_failure().reason)
-    rules.revive(life, n.now_ms)
-    hand_on(n, task, life, queue, min(life.ttl_ms, NEVER_S * 1000), False)
-    n.life.replayed += 1
+    leave_life(n, task)
+    conclude_life(n, task, work, LETTERED, work.run, None, work.last_failure().reason)
+    rules.revive(work, n.now_ms)
+    hand_on(n, task, work, queue, min(work.ttl_ms, NEVER_S * 1000), False)
     end_task(n, t, tube, task)
-
-
-def replay(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> bool:
-    """[W12] DEAD REPLAY, whenever its command comes to it; False: the task stays as it is."""
-    if task.status != BURIED or not may_change(n, t, tube):
-        return False
-    if len(queue) == 0:
-        return revive(n, t, tube, task)
-    send_on(n, t, tube, task, queue)
-    return True
-
-
-def purge(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-    """[W12] DEAD PURGE; False as above."""
-    if task.status != BURIED or not may_change(n, t, tube):
-        return False
-    remove_task(n, t, tube, task)
-    return True
 
 
 def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
@@ -217,14 +201,6 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     if n.events is not None:
         n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED, n.returned(task.id))
     end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)
-
-
-def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-    """[W6] The task goes, for there are too many dead letters (W6.6); False: not now."""
-    if not may_change(n, t, tube):
-        return False
-    expire(n, t, tube, task)
-    return True
 
 
 def may_change(n: Node, t: Tubes, tube: Tube) -> bool:

@@ -7,8 +7,7 @@ come here from core/life, whose rules are the same for all jobs (core/work).
 
 from mypy_extensions import i64
 
-from tuque.core.life.runs import end_run, end_silent
-from tuque.core.life.start import end_cancelled, new_life
+from tuque.core.life.holders import new_life
 from tuque.core.model.errors import (
     NOTDELIVERED,
     Refusal,
@@ -19,12 +18,10 @@ from tuque.core.model.task import BYTES, DELAYED, MAX_MS, READY, TAKEN, Task
 from tuque.core.model.work import (
     LIVE,
     NEVER_S,
-    RELEASED,
-    UNSTARTED,
     Life,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.tables import put_body
+from tuque.core.node.queue import COUNT, SAME_FLAG
 from tuque.core.queues.ends import life_of
 from tuque.core.records.tubes import tell_task_life
 from tuque.core.work import rules
@@ -35,7 +32,7 @@ from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
-from tuque.tubes.work.dead_letters import give_up, set_end
+from tuque.tubes.work.dead_letters import set_end
 from tuque.tubes.work.transitions import (
     arm,
     change,
@@ -95,6 +92,23 @@ def known_run(
     return (work, None) if refused is None else (None, refused)
 
 
+def may_release(n: Node, task: Task, run: i64) -> bool:
+    """[T48] RELEASE of a TAKEN task, by the token of its take, too (T48.5)."""
+    work = life_of(n, task.id)
+    return rules.may_release(work, run) or run == run_of_take(task, work)
+
+
+def over_ms(n: Node, tube: Tube, task: Task, work: Life | None) -> i64:
+    """[T48] Until when a take lasts at least: ttr counts from a start, a standstill, or from when
+    this node leads the tube (T48.9).
+    """
+    if not tube.driver.has_keys:
+        return 0
+    is_live = work is not None and work.run_state == LIVE
+    due_ms = max(tube.hears_ms, n.deaf_until_ms()) + return_ms(n, tube, task) - n.now_ms
+    return rules.due_by(work, due_ms) if work is not None and is_live else due_ms
+
+
 def extend(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> None:
     """[T48] WORKING and PROGRESS: the run has ttr from now (T48.4)."""
     at_ms = rules.due_by(work, return_ms(n, tube, task))
@@ -103,28 +117,6 @@ def extend(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> None:
         record(n, tube, task)
     tube.calls.touch += 1
     tell(n, t, tube, task, options.TOUCH)
-
-
-def release(
-    n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64, client: i64
-) -> bool:
-    """[T48] RELEASE of a TAKEN task: it is given back, and nothing is counted (T48.5)."""
-    work = life_of(n, task.id)
-    if not rules.may_release(work, run) and run != run_of_take(task, work):
-        return False
-    if work is None and n.events is not None:
-        work = new_life(n, task, b"")
-    if work is not None:
-        n.life.stop_runner(task.id, work, client)
-        if work.is_cancelled:
-            end_cancelled(n, task, work)
-            return True
-        end_run(n, task, work, RELEASED)
-        work.is_resting = delay_ms > 0
-    go_back(n, t, tube, task, work if n.events is not None else None, delay_ms, BY_RELEASE)
-    if n.events is not None:
-        n.events.nacked(n.now_ms, task, b"released")
-    return True
 
 
 def go_back(
@@ -155,10 +147,13 @@ def put_back(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
 
 
 def give_back(
-    n: Node, t: Tubes, tube: Tube, task: Task, work: Life, delay_ms: i64, cause: i64
+    n: Node, t: Tubes, tube: Tube, task: Task, work: Life | None, delay_ms: i64, cause: i64
 ) -> None:
-    """[T48] The run failed, and the task comes again (T48.7)."""
-    work.is_resting = delay_ms > 0
+    """[T48] The run is over, and the task comes again (T48.5, T48.7)."""
+    if work is not None:
+        work.is_resting = delay_ms > 0
+    if cause == BY_RELEASE and n.events is None:
+        work = None  # nobody asks how often it came back
     go_back(n, t, tube, task, work, delay_ms, cause)
 
 
@@ -172,77 +167,41 @@ def fail_take(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> i64:
     return task.qtime_ms - n.now_ms if delay_ms > 0 else 0
 
 
-def is_unstarted(n: Node, t: Tubes, tube: Tube, task: Task, work: Life) -> bool:
-    """[T48] ttr of a delivery is over that nobody began: whether that was one too many (W6.4)."""
-    if work.terms.attempts == 0:
-        return False
-    is_too_many = rules.count_unstarted(work, n.limits.unstarted_max)
-    carry(task, work)
-    if not is_too_many:
-        return False
-    give_up(n, t, tube, task, work, UNSTARTED)
-    return True
-
-
-def is_silent(n: Node, tube: Tube, task: Task) -> bool:
-    """[T48] TIMER: ttr of a TAKEN task is over; False: no run of it fails now (T48.9)."""
-    work = life_of(n, task.id)
-    if work is None or work.run_state != LIVE or work.is_cancelled:
-        return False
-    tube.calls.ttr += 1
-    end_silent(n, task, work)
-    return True
-
-
 # ---- UPDATEJOB of a task that nobody has (SPEC W10, T48.11)
 
 
-def update(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> Refusal | None:
-    """[T48] UPDATEJOB: all of it in one change; why not, and then nothing has changed (T48.11)."""
-    work = n.life.by_id.get(task.id)
-    refused = why_not_updated(n, tube, task, work, asked)
-    if refused is not None:
-        return refused
+def may_change(tube: Tube, task: Task) -> i64:
+    """A job of a schedule is not changed before it has its copies (T45.4)."""
+    driver = tube.driver
+    assert isinstance(driver, Tasks)
+    return NOTDELIVERED if int(task.number) in driver.plans.held else 0
+
+
+def update(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> Task:
+    """[T48] UPDATEJOB: pri, time to live and delay; returns the record of the task (T48.11)."""
     needs_copies(n, t, tube)  # not before: an error waits for no copies
     if asked.pri >= 0 and asked.pri != task.pri:
         task = reprice(n, t, tube, task, asked.pri)
-    body = asked.body
-    if body is not None:
-        put_body(n, task, body)
+    if asked.body is not None:
         task.form = BYTES
-    headers = asked.headers
-    if work is None and (asked.attempts >= 0 or (headers is not None and len(headers) > 0)):
-        work = new_life(n, task, b"")
-    if work is not None:
-        if rules.change(work, headers, asked.attempts):
-            work.terms = n.life.share(work.terms)
     if asked.ttl_s >= 0:
         left_ms = MAX_MS if asked.ttl_s == NEVER_S else asked.ttl_s * 1000
         set_end(n, task, left_ms)
+        work = n.life.by_id.get(task.id)
         if work is not None and work.replays > 0:
             work.ttl_ms = left_ms  # T48.13
     put_off(n, t, tube, task, asked)
+    return task
+
+
+def save(n: Node, t: Tubes, tube: Tube, task: Task, work: Life | None, what: i64) -> None:
+    """[T48] The work is part of the task, so that a new leader knows it (T48.2)."""
+    if what == SAME_FLAG:
+        return
     if work is not None:
         carry(task, work)
-        n.life.weigh(work)
-    record_update(n, t, tube, task)
-    return None
-
-
-def why_not_updated(
-    n: Node, tube: Tube, task: Task, work: Life | None, asked: Update
-) -> Refusal | None:
-    """Why the task cannot be changed (W10.2); None: it can."""
-    place: i64 = rules.DELIVERED if task.status == TAKEN else rules.WAITING
-    refused = rules.may_change(work, place, task.queue, task.taken_ms, n.now_ms)
-    if refused is not None:
-        return refused
-    driver = tube.driver
-    assert isinstance(driver, Tasks)
-    if int(task.number) in driver.plans.held:
-        return Refusal(NOTDELIVERED)  # T45.4
-    failed: i64 = 0 if work is None else work.failed
-    return asked.refusal(failed, task.dead_ms - n.now_ms)
+    if what != COUNT:
+        record_update(n, t, tube, task)
 
 
 def put_off(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> None:
