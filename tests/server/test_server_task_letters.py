@@ -50,7 +50,7 @@ def fail(world: World, id: bytes, *words: str) -> Any:
 def killed(world: World, *words: str, reason: str = "why") -> bytes:
     """A task that has died."""
     id = world.add("t", "body", *ONCE, *words)
-    assert fail(world, id, "REASON", reason, "DETAIL", "trace") == [b"dead", b"t"]
+    assert fail(world, id, "REASON", reason, "DETAIL", "trace") == [b"dead", b"t.dead"]
     return id
 
 
@@ -82,7 +82,7 @@ def test_a_task_that_is_given_up_stays(tasks: World) -> None:
     id = tasks.add("t", "body", "ATTEMPTS", "2", *words, *head)
     other = tasks.add("t", "other", "LIMIT", "l", "1")
     assert fail(tasks, id, "REASON", "one") == [b"retry", 0]
-    assert fail(tasks, id, "REASON", "two", "DETAIL", "trace") == [b"dead", b"t"]
+    assert fail(tasks, id, "REASON", "two", "DETAIL", "trace") == [b"dead", b"t.dead"]
     turn(tasks)
     ((letter, origin, task, attempts, cause, reason, *_),) = letters(tasks)
     assert (letter, origin, task, attempts) == (id, b"t", b"send", 2)
@@ -155,7 +155,7 @@ def test_replay_is_the_next_life(tasks: World) -> None:
     assert meta[b"headers"] == [b"a", b"b"]
     run, attempt, _, starts, *_ = start(tasks, id)
     assert (attempt, starts) == (1, 3)
-    assert tasks.value("FAIL", id, run, "FINAL") == [b"dead", b"t"]
+    assert tasks.value("FAIL", id, run, "FINAL") == [b"dead", b"t.dead"]
     assert named(tasks.value("DEAD SHOW", id))[b"replays"] == 1
     turn(tasks)
 
@@ -255,6 +255,52 @@ def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: World) -> None:
     assert info(tasks, "jobs")["dead"] == "0"  # they are the leader's
 
 
+def buried_in_queue(world: World) -> bytes:
+    """A dead letter in the plain queue `t.dead`."""
+    id = world.add("q", "body", "ATTEMPTS", "1", "DEAD", "t.dead")
+    assert take(world, queue="q") == [id]
+    assert world.value("FAIL", id, start(world, id)[0], "REASON", "why") == [b"dead", b"t.dead"]
+    return id
+
+
+def test_the_letters_of_a_tube_are_those_of_a_queue(tasks: World) -> None:
+    """T48.15 They take `<tube>.dead`, too: first come the letters in the plain queue of that name,
+    then those of the tube
+    """
+    in_tube = [killed(tasks), killed(tasks)]
+    in_queue = [buried_in_queue(tasks), buried_in_queue(tasks)]
+    found: list[bytes] = []
+    cursor = b"0"
+    for _ in range(4):
+        cursor, rows = tasks.value(f"DEAD LIST t.dead {cursor.decode()} COUNT 1")
+        found += [row[0] for row in rows]
+    assert (found, cursor) == ([*in_queue, *in_tube], b"0")
+    assert tasks.value("DEAD STAT t.dead") == [[b"failed", b"why", 4]]
+    assert tasks.value("DEAD STAT t") == [[b"failed", b"why", 2]]
+    assert tasks.value("DEAD REPLAY t.dead IDS", in_queue[0], in_tube[0]) == [b"0", 2, 2]
+    assert (take(tasks), take(tasks, queue="q")) == ([in_tube[0]], [in_queue[0]])
+    assert tasks.value("DEAD PURGE t.dead COUNT 1 ALL")[1:] == [1, 1]
+    assert tasks.value("DEAD PURGE t.dead ALL") == [b"0", 1, 1]
+    assert tasks.value("DEAD LIST t.dead") == [b"0", []]
+    turn(tasks)
+
+
+def test_the_letters_of_a_queue_are_found_away_from_the_leader(tasks: World) -> None:
+    """T48.15 Where the tube is not led there are the first ones alone; if there are none, the error
+    names the leader.
+    """
+    in_tube, in_queue = killed(tasks), buried_in_queue(tasks)
+    far = int(tasks.value("DEAD LIST t.dead COUNT 1")[0]) | 1 << 62
+    tasks.server.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
+    lose_home(tasks.n, tubes_of(tasks.n), tubes_of(tasks.n).by_name[b"t"], OTHER, 2)
+    assert [row[0] for row in letters(tasks, queue="t.dead")] == [in_queue]
+    assert tasks(f"DEAD LIST t.dead {far}") == THERE
+    assert tasks("DEAD PURGE t.dead IDS", in_tube) == THERE
+    assert tasks.value("DEAD PURGE t.dead ALL") == [b"0", 1, 1]
+    for line in ("DEAD LIST t.dead", "DEAD STAT t.dead", "DEAD PURGE t.dead ALL"):
+        assert tasks(line) == THERE
+
+
 def group(world: World, on_fail: str) -> tuple[str, bytes, bytes]:
     """A group of two tasks of the tube, of which one is dead; then the other one."""
     gid = world.value(f"GROUP CREATE t 2 ONFAIL {on_fail} THEN callback").decode()
@@ -262,7 +308,7 @@ def group(world: World, on_fail: str) -> tuple[str, bytes, bytes]:
     second = world.add("t", "c1", "ATTEMPTS", "1", "KEEP", "9000")
     assert world.value(f"GROUP ADD t {gid} 0 {first.decode()} 1 {second.decode()}") == 2
     turn(world)
-    assert fail(world, first) == [b"dead", b"t"]
+    assert fail(world, first) == [b"dead", b"t.dead"]
     return gid, first, second
 
 

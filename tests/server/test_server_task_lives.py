@@ -147,7 +147,7 @@ def test_a_run_over_its_time_limit(tasks: World) -> None:
     assert take(tasks) == [id]
     (run, attempt, *_) = start(tasks, id)
     assert attempt == 2
-    assert tasks.value("FAIL", id, run, "CAUSE", "timeout") == [b"dead", b"t"]
+    assert tasks.value("FAIL", id, run, "CAUSE", "timeout") == [b"dead", b"t.dead"]
     assert letters(tasks)[0][4] == b"timeout"
 
 

@@ -233,6 +233,22 @@ def test_letters_go_back_where_one_may_see_them(world: World) -> None:
     assert wire("DEAD", "REPLAY", "mine.dead", "QUEUE", "mine", "ALL") == [b"0", 1, 1]
 
 
+def test_letters_of_a_tube_that_one_may_not_see(world: World) -> None:
+    """[N2] The queue of its letters has those in the queue alone (N2.5, T48.15)."""
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~t.dead")
+    assert wire("AUTH", "bob", "") == b"OK"
+    root("TUBE", "CREATE", "t", "tasks")
+    id = root("ADDJOB", "t", "x", 0, "ATTEMPTS", 1)
+    root("GETJOB", "NOHANG", "FROM", "t")
+    started = root("START", id)
+    assert isinstance(started, list)
+    assert root("FAIL", id, started[0][0], "FINAL") == [b"dead", b"t.dead"]
+    assert wire("DEAD", "STAT", "t.dead") == []
+    assert wire("DEAD", "PURGE", "t.dead", "ALL") == [b"0", 0, 0]
+    assert root("DEAD", "PURGE", "t.dead", "IDS", id) == [b"0", 1, 1]
+
+
 def test_long_names_match_nothing_but_all() -> None:
     """N2.6 Patterns are globs as in Redis, compared byte by byte. A name of more than 1024 bytes
     matches `*` only.

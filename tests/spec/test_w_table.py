@@ -91,7 +91,6 @@ class Case:
 
     def __init__(self, world: World, kind: str, state: str, name: str, ttl_s: int) -> None:
         self.run, self.name = world.run, name
-        self.dead = f"{name}.dead" if kind == "queue" else name
         self.token = NO_RUN
         if kind == "tube":
             assert self.run("TUBE", "CREATE", name, "tasks", "TTR", RETRY_S) == b"OK"
@@ -130,7 +129,7 @@ class Case:
         if event == "GETJOB":
             return ["GETJOB", "NOHANG", "FROM", self.name]
         if event == "REPLAY":
-            return ["DEAD", "REPLAY", self.dead, "IDS", id]
+            return ["DEAD", "REPLAY", f"{self.name}.dead", "IDS", id]
         if event == "RELEASE":
             return ["RELEASE", id, b"-" if run == NO_RUN else run]
         more: dict[str, list[object]] = {

@@ -12,7 +12,7 @@ from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.life.cancel_update import on_cancel, on_update
 from tuque.core.life.dead_letters import (
     Letter,
-    letters_from,
+    Letters,
     purge,
     replay,
 )
@@ -145,7 +145,7 @@ def look_after_letters(n: Node, rng: random.Random) -> None:
     """Replay or purge a dead letter."""
     letters: list[Letter] = []
     for queue in list(n.life.letters):
-        letters += letters_from(n, queue, 0, 100)
+        letters += Letters(queue, b"").after(n, 0, 100)
     if letters:
         letter = rng.choice(letters)
         if rng.randrange(3):

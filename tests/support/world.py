@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from sim.engine.clock import START_MS
 from sim.engine.network import Line
 from told_events import Told
-from tuque.core.life.dead_letters import letters_from
+from tuque.core.life.dead_letters import Letters
 from tuque.core.life.outcomes import outcome_of
 from tuque.core.model.job import ACKED, Job
 from tuque.core.msgs.bus import AnyMessage, Message, NeedJobs
@@ -637,7 +637,7 @@ class World:
         name = queue.encode() if isinstance(queue, str) else queue
         found: dict[bytes, None] = {}
         for node in self.up():
-            letters = letters_from(node.core, name, 0, LETTERS_MAX)
+            letters = Letters(name, b"").after(node.core, 0, LETTERS_MAX)
             found |= dict.fromkeys(letter.job.id for letter in letters)
         return list(found)
 

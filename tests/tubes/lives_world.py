@@ -5,7 +5,7 @@ from __future__ import annotations
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.copies.add import on_addjob, refusal, settle
-from tuque.core.life.dead_letters import letters_from
+from tuque.core.life.dead_letters import Letters
 from tuque.core.life.runs import on_fail
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import Refusal
@@ -66,7 +66,7 @@ def why(refused: Refusal | None) -> int:
 
 def letters(n: Node, queue: bytes = b"t") -> list[bytes]:
     """The ids of the dead letters, oldest first."""
-    return [letter.job.id for letter in letters_from(n, queue, 0, 100)]
+    return [letter.job.id for letter in Letters(queue, b"").after(n, 0, 100)]
 
 
 class LivesWorld(VotesWorld):

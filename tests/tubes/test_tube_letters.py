@@ -8,8 +8,8 @@ from tube_world import TubeWorld, files_of, loaded
 
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.life.dead_letters import (
+    Letters,
     letter_of,
-    letters_from,
     purge,
     replay,
 )
@@ -66,7 +66,7 @@ def facts(n: Node) -> list[tuple[object, ...]]:
         life = life_of(n, id)
         died = None if life is None else (life.failed, life.replays, life.dead_cause, life.dead_ms)
         rows.append((id, job.status, job.body, job.ttl_ms, work_in(job), died))
-    rows.append(tuple((one.job.id, one.life.serial) for one in letters_from(n, b"t", 0, 100)))
+    rows.append(tuple((one.job.id, one.life.serial) for one in Letters(b"t", b"").after(n, 0, 100)))
     return rows
 
 
@@ -117,10 +117,10 @@ def test_letters_keep_their_order_and_cursors() -> None:
         operations.bury(home.n, home.t, home.t.by_name[b"t"], task_of(home.n, id).number)
         home.settle()
     assert letters(home.n) == died
-    cursor = letters_from(home.n, b"t", 0, 2)[1].life.serial
+    cursor = Letters(b"t", b"").after(home.n, 0, 2)[1].life.serial
     home.restart()
     assert letters(home.n) == died
-    assert [one.job.id for one in letters_from(home.n, b"t", cursor, 9)] == died[2:]
+    assert [one.job.id for one in Letters(b"t", b"").after(home.n, cursor, 9)] == died[2:]
     check(home.n)
 
 

@@ -242,18 +242,18 @@ def update_job(n: Node, job: Job, update: Update) -> None:
     job = place.change(n, job, update)
     if update.body is not None:
         set_body(n, job, update.body)
-    life = life_of(n, job.id)
+    work = life_of(n, job.id)
     headers = update.headers
     is_of_work = update.attempts >= 0 or (headers is not None and len(headers) > 0)
-    if life is None and (is_of_work or job.holders != 1):
-        life = new_life(n, job, b"")
-    if life is not None:
-        if rules.change(life, headers, update.attempts):
-            life.terms = n.life.share(life.terms)
+    if work is None and (is_of_work or job.holders != 1):
+        work = new_life(n, job, b"")
+    if work is not None:
+        if rules.change(work, headers, update.attempts):
+            work.terms = n.life.share(work.terms)
         if job.holders != 1:
-            life.edit = next_edit(n, life.edit)  # W10.3
-        n.life.weigh(life)
-    place.save(n, job, life, CHANGE)
+            work.edit = next_edit(n, work.edit)  # W10.3
+        n.life.weigh(work)
+    place.save(n, job, work, CHANGE)
 
 
 def next_edit(n: Node, edit: i64) -> i64:

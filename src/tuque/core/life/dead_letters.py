@@ -9,6 +9,7 @@ from tuque.core.model.job import ACKED, Job
 from tuque.core.model.work import Life
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of, look_again
+from tuque.core.queues.work_copies import DEAD_SUFFIX
 from tuque.core.records.events import REPLAYED
 from tuque.core.work import rules
 
@@ -16,6 +17,7 @@ REPLAY: Final = 1
 PURGE: Final = 2
 
 LOOK_MAX: Final = 1_000  # letters looked at in one call
+OF_TUBE: Final = 1 << 62  # bit of a cursor: those of the tube follow those of the queue
 
 
 @final
@@ -33,26 +35,66 @@ class Filter:
 class Letter:
     """One dead letter."""
 
-    def __init__(self, job: Job, life: Life) -> None:
+    def __init__(self, job: Job, life: Life, cursor: i64) -> None:
         self.job = job
         self.life = life
+        self.cursor = cursor  # of a page that ends with it
 
 
-def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
-    """Up to `most` dead letters of the queue with a later serial than the cursor, oldest first."""
-    found: list[Letter] = []
-    letters = n.life.letters.get(queue)
-    if letters is None:
+@final
+class Letters:
+    """The dead letters that a name means: those in the queue of that name, and after them those of
+    the tube, if the queue is that of its letters (T48.15).
+    """
+
+    def __init__(self, queue: bytes, tube: bytes) -> None:
+        self.queue = queue
+        self.tube = tube  # empty: none
+
+    def has(self, letter: Letter) -> bool:
+        """Whether that letter is one of them."""
+        name = letter.job.queue
+        return name == self.queue or (len(self.tube) > 0 and name == self.tube)
+
+    def after(self, n: Node, cursor: i64, most: i64) -> list[Letter]:
+        """Up to `most` that come after the cursor, the oldest of queue and tube first."""
+        found: list[Letter] = []
+        if cursor < OF_TUBE:
+            add_letters(n, found, self.queue, cursor, most, 0)
+            cursor = OF_TUBE
+        if len(self.tube) > 0 and len(found) < most:
+            add_letters(n, found, self.tube, cursor - OF_TUBE, most - len(found), OF_TUBE)
         return found
-    for id in letters.after(cursor, most):
-        found.append(Letter(n.jobs[id], n.life.by_id[id]))
-    return found
+
+    def reasons(self, n: Node) -> list[dict[tuple[bytes, bytes], int]]:
+        """How many there are of each cause and reason, of the queue and of the tube."""
+        found = [n.life.letters.get(name) for name in (self.queue, self.tube)]
+        return [letters.reasons for letters in found if letters is not None]
+
+    def is_last(self, n: Node, cursor: i64) -> bool:
+        """[W12] Whether none is later than that (W12.6)."""
+        return len(self.after(n, cursor, 1)) == 0
 
 
-def is_last(n: Node, queue: bytes, serial: i64) -> bool:
-    """[W12] Whether no letter of the queue is later than that (W12.6)."""
+def add_letters(
+    n: Node, found: list[Letter], queue: bytes, serial: i64, most: i64, part: i64
+) -> None:
+    """Add up to `most` dead letters of that queue or tube with a later serial."""
     letters = n.life.letters.get(queue)
-    return letters is None or len(letters.after(serial, 1)) == 0
+    if letters is not None:
+        for id in letters.after(serial, most):
+            life = n.life.by_id[id]
+            found.append(Letter(n.jobs[id], life, part + life.serial))
+
+
+def tube_of_letters(n: Node, queue: bytes) -> bytes:
+    """The tube whose dead letters that queue would have, were it no tube; empty: none (T48.15)."""
+    if not queue.endswith(DEAD_SUFFIX):
+        return b""
+    q = n.queues.get(queue[: -len(DEAD_SUFFIX)])
+    if q is None or q.policy is None or not q.policy.takes_work(q):
+        return b""
+    return q.name
 
 
 def letter_of(n: Node, id: bytes) -> Letter | None:
@@ -61,7 +103,7 @@ def letter_of(n: Node, id: bytes) -> Letter | None:
     life = life_of(n, id)
     if job is None or life is None or not life.is_dead or job.state == ACKED:
         return None
-    return Letter(job, life)
+    return Letter(job, life, life.serial)
 
 
 def replay(n: Node, letter: Letter, queue: bytes) -> bool:

@@ -284,12 +284,12 @@ def has_more_time(n: Node, job: Job) -> bool:
     """[W6] TIMER: a delivery or a run is due. Whether it is put off, since nobody could hear of it
     for a part of its time (W6.1, T48.9).
     """
-    life = life_of(n, job.id)
+    work = life_of(n, job.id)
     place = place_of(n, job)
-    due_ms = place.over_ms(n, job, life)
+    due_ms = place.over_ms(n, job, work)
     if due_ms <= n.now_ms:
         return False
-    place.put_off(n, job, life, due_ms)
+    place.put_off(n, job, work, due_ms)
     return True
 
 

@@ -374,23 +374,22 @@ def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hol
 
 
 def dead_queue(job: Job, life: Life) -> bytes:
-    """The queue of the job's dead letter; of a task its tube (T48.8)."""
+    """The queue of the job's dead letter; a task's in its tube has that name, too (T48.15)."""
     dead = life.terms.dead
-    return dead if len(dead) > 0 else own_letters(job)
-
-
-def own_letters(job: Job) -> bytes:
-    """Where the dead letters of a job go that does not name a queue for them."""
-    return job.queue if isinstance(job, Task) else job.queue + DEAD_SUFFIX
+    return dead if len(dead) > 0 else job.queue + DEAD_SUFFIX
 
 
 def letters_of(n: Node, id: bytes) -> bytes:
-    """The queue of the dead letter of an open job; of an unknown one none."""
+    """The queue of the dead letter of an open job; of an unknown one none. A task without runs
+    stays in its tube (T1.14).
+    """
     job = n.jobs.get(id)
     if job is None:
         return b""
+    if isinstance(job, Task) and not policy_of(n).has_runs(job):
+        return job.queue
     life = life_of(n, id)
-    return own_letters(job) if life is None else dead_queue(job, life)
+    return job.queue + DEAD_SUFFIX if life is None else dead_queue(job, life)
 
 
 def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:

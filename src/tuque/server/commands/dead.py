@@ -7,12 +7,13 @@ from mypy_extensions import i64
 
 from tuque.core.life.dead_letters import (
     LOOK_MAX,
+    OF_TUBE,
     Letter,
-    is_last,
+    Letters,
     letter_of,
-    letters_from,
     purge,
     replay,
+    tube_of_letters,
 )
 from tuque.core.life.outcomes import detail_of
 from tuque.core.model.errors import DUPLICATE, Refusal
@@ -29,6 +30,7 @@ from tuque.server.replies.redirects import check_queue, check_tasks
 from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_copies
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import (
@@ -71,6 +73,7 @@ ROWS_MAX: Final = 1_000  # of DEAD STAT
 LOOKS: Final = 4  # reasons that are looked at per unit of work
 COPIED: Final = 100  # of which the names are copied
 BIG: Final = (1 << 62) - 1
+CURSOR_MAX: Final = BIG | OF_TUBE
 
 
 @final
@@ -152,7 +155,7 @@ def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Sele
                 raise wrong(b"IDS needs an id")
             return chosen
         if not is_change and i == first and word.isdigit():
-            chosen.cursor = ranged(word, 0, BIG, BAD_CURSOR)
+            chosen.cursor = ranged(word, 0, CURSOR_MAX, BAD_CURSOR)
             i += 1
             continue
         options = CHANGE_OPTIONS if is_change else FILTERS
@@ -170,7 +173,7 @@ def choose(chosen: Selection, word: bytes, value: bytes) -> None:
     if word == b"COUNT":
         chosen.count = ranged(value, 1, LOOK_MAX, BAD_COUNT)
     elif word == b"CURSOR":
-        chosen.cursor = ranged(value, 0, BIG, BAD_CURSOR)
+        chosen.cursor = ranged(value, 0, CURSOR_MAX, BAD_CURSOR)
     elif word == b"QUEUE":
         if len(value) == 0:
             raise ArgError(NO_QUEUE)  # W12.8
@@ -220,24 +223,43 @@ def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
 
 def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
     """DEAD LIST queue [cursor] [COUNT n] [REASON glob] [CAUSE c] [TASK glob] [SINCE ms] (W12.1)."""
-    check_queue(s, args[2])  # T48.15
     chosen = selection(s, args, 3, False)
+    letters = letters_named(s, c, args[2], chosen.cursor, [])
     rows: list[object] = []
-    for letter in selected(s.n, args[2], chosen):
+    for letter in selected(s.n, letters, chosen):
         rows.append(row_of(c, letter))
     s.n.work += chosen.count
-    cursor = 0 if is_last(s.n, args[2], chosen.cursor) else chosen.cursor
+    cursor = 0 if letters.is_last(s.n, chosen.cursor) else chosen.cursor
     c.reply([b"%d" % int(cursor), rows])
 
 
-def selected(n: Node, queue: bytes, chosen: Selection) -> list[Letter]:
+def letters_named(s: Server, c: Client, name: bytes, cursor: i64, ids: list[bytes]) -> Letters:
+    """[T48] The dead letters of that name. Those of a tube are at its leader (T48.15): raises
+    TubeError, unless the queue of that name has some here.
+    """
+    n = s.n
+    check_queue(s, name)
+    tube = tube_of_letters(n, name)
+    if len(tube) == 0 or not c.sees(tube):
+        return Letters(name, b"")
+    if cursor < OF_TUBE and name in n.life.letters:
+        try:
+            check_queue(s, tube)
+        except TubeError:
+            check_tasks(s, ids, 0, 1)  # those of the tube are not overlooked
+            return Letters(name, b"")
+    check_queue(s, tube)
+    return Letters(name, tube)
+
+
+def selected(n: Node, letters: Letters, chosen: Selection) -> list[Letter]:
     """[W12] Those of the next letters that are meant; the cursor is then at the last one seen.
 
     It ends earlier when the globs have had the work of a turn (W12.9).
     """
     found: list[Letter] = []
-    for letter in letters_from(n, queue, chosen.cursor, chosen.count):
-        chosen.cursor = letter.life.serial
+    for letter in letters.after(n, chosen.cursor, chosen.count):
+        chosen.cursor = letter.cursor
         chosen.seen += 1
         if chosen.means(n, letter):
             found.append(letter)
@@ -301,19 +323,18 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
 
 def dead_stat(s: Server, c: Client, queue: bytes) -> None:
     """DEAD STAT queue: count by cause and reason, the greatest first, 1000 at most (W12.3)."""
-    check_queue(s, queue)  # T48.15
-    begin(s, c, Counts(s, c, queue))
+    begin(s, c, Counts(s, c, letters_named(s, c, queue, 0, [])))
 
 
 @final
 class Counts(LongCommand):
     """[W12] DEAD STAT: the most frequent reasons, found in slices."""
 
-    def __init__(self, s: Server, c: Client, queue: bytes) -> None:
+    def __init__(self, s: Server, c: Client, letters: Letters) -> None:
         super().__init__(c)
         self.s = s
         self.client = c
-        self.queue = queue
+        self.letters = letters
         self.keys: list[tuple[bytes, bytes]] = []
         self.at: i64 = -1  # -1: not started
         self.found: list[tuple[int, bytes, bytes]] = []  # in order, the greatest count first
@@ -321,12 +342,10 @@ class Counts(LongCommand):
     def step(self, room: i64) -> bool:
         """Look at the next reasons; keep those that are the most frequent."""
         n = self.s.n
-        letters = n.life.letters.get(self.queue)
-        if letters is None:
-            return True
+        reasons = self.letters.reasons(n)
         if self.at < 0:
             self.at = 0
-            self.keys = list(letters.reasons)
+            self.keys = list({key: None for found in reasons for key in found})
             n.work += len(self.keys) // COPIED
         size: i64 = len(self.keys)
         most: i64 = room * LOOKS
@@ -335,7 +354,9 @@ class Counts(LongCommand):
             key = self.keys[self.at]
             self.at += 1
             left -= 1
-            count = letters.reasons.get(key, 0)
+            count: i64 = 0
+            for found in reasons:
+                count += found.get(key, 0)
             if count > 0 and self.gets_place((-count, key[0], key[1])):
                 left -= LOOKS
         n.work += (most - left) // LOOKS
@@ -364,7 +385,8 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     """DEAD REPLAY | PURGE queue ALL | IDS id ... | filters (W12.4, W12.5)."""
     n = s.n
     chosen = selection(s, args, 3, True)
-    tube = tube_of(s, args[2])
+    named = letters_named(s, c, args[2], chosen.cursor, chosen.ids)
+    needs_tube(s, named)
     to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
     if to is not None and to.policy is not None:
         raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
@@ -372,31 +394,33 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if len(chosen.ids) > 0:
         for id in chosen.ids:
             letter = letter_of(n, id)
-            if letter is not None and letter.job.queue == args[2]:
+            if letter is not None and named.has(letter):
                 letters.append(letter)
         chosen.seen = len(chosen.ids)
     else:
-        letters = selected(n, args[2], chosen)
+        letters = selected(n, named, chosen)
     if is_replay and len(chosen.to) == 0 and not c.sees_all():
         letters = [one for one in letters if c.sees(one.life.origin)]  # N2.5
     if is_replay and len(chosen.to) == 0:
         for one in letters:
             origin = n.queues.get(one.life.origin)
-            if origin is not None and origin.policy is not None and origin is not tube:
+            is_of_tube = origin is not None and origin.policy is not None
+            if origin is not None and is_of_tube and not isinstance(one.job, Task):
                 raise ArgError(NEEDS_QUEUE % (origin.name, args[2]))  # T48.12
     if chosen.rate > 0 and not is_replay:
         raise wrong(b"RATE is an option of DEAD REPLAY")
     n.work += chosen.seen
-    begin(s, c, LetterChore(s, c, args[2], chosen, letters, is_replay))
+    begin(s, c, LetterChore(s, c, named, chosen, letters, is_replay))
 
 
-def tube_of(s: Server, name: bytes) -> Tube | None:
-    """The tube whose dead letters are changed: here, and so that SYNC nodes get it (T48.15)."""
-    q = s.n.queues.get(name)
-    if q is None or not isinstance(q, Tube):
-        return None
-    needs_copies(s.n, tubes_of(s.n), q)
-    return q
+def needs_tube(s: Server, letters: Letters) -> None:
+    """Those of a tube are changed at its leader, and so that SYNC nodes get it (T48.15). Raises
+    TubeError.
+    """
+    for name in (letters.queue, letters.tube):
+        q = s.n.queues.get(name)
+        if q is not None and isinstance(q, Tube):
+            needs_copies(s.n, tubes_of(s.n), q)
 
 
 def check_key(s: Server, letter: Letter) -> None:
@@ -415,7 +439,7 @@ class LetterChore(LongCommand):
         self,
         s: Server,
         c: Client,
-        queue: bytes,
+        named: Letters,
         chosen: Selection,
         letters: list[Letter],
         is_replay: bool,
@@ -425,7 +449,7 @@ class LetterChore(LongCommand):
         self.goes_on = chosen.rate == 0
         self.s = s
         self.client = c
-        self.queue = queue
+        self.named = named
         self.is_replay = is_replay
         self.to = chosen.to
         self.rate = chosen.rate
@@ -446,12 +470,12 @@ class LetterChore(LongCommand):
 
         With RATE it rests until the next one may follow, also after the last one.
         """
-        tube = tube_of(self.s, self.queue)  # T48.15
+        needs_tube(self.s, self.named)
         if self.rate == 0:
             self.change_some(room, self.done + len(self.left))
             if len(self.left) > 0:
                 return False
-            if tube is not None and self.is_replay and self.done == 0 and self.only is not None:
+            if self.is_replay and self.done == 0 and self.only is not None:
                 check_key(self.s, self.only)
             return True
         now_ms = self.s.n.now_ms
@@ -486,7 +510,7 @@ class LetterChore(LongCommand):
 
     def is_last(self) -> bool:
         """Whether nothing is left for another call."""
-        return self.by_ids or is_last(self.s.n, self.queue, self.cursor)
+        return self.by_ids or self.named.is_last(self.s.n, self.cursor)
 
     def tell(self) -> None:
         """The reply of W12.5."""

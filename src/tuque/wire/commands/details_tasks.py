@@ -132,8 +132,8 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   `nacks` grows. With FINAL it is BURIED; the reply is `dead` and the name of the tube. REASON,
   DETAIL and CAUSE are not kept. A task that is not TAKEN: `-NOTTAKEN Task was not taken`.
 - T48.7 FAIL makes a task DELAYED for the back-off (W5.4), or READY, with its keys and at its old
-  place: it asks for no UNIQUE key again. If it is dead then (T48.8), the reply is `dead` and the
-  name of the tube.
+  place: it asks for no UNIQUE key again. If it is dead then (T48.8), the reply is `dead` and
+  `<tube>.dead`, or the queue that DEAD names.
 - T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change, and so
   once, it is BURIED in its tube, under its id, with cause, reason, attempts, and the first and
   last failure. Its UNIQUE key and its place are free. RESULT, WAITJOB and groups show it once
@@ -176,6 +176,9 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   id of the task; changes wait for SYNC (T18.5). The cursor of LIST stays good at a new leader.
   PURGE is a delete. START of a dead task: `-DEAD` (W2.2). It counts as buried (T15.4) and as a
   dead letter (W6.6, S8, O10.2).
+  - They take `<tube>.dead`, too: first come the letters in the plain queue of that name, then
+    those of the tube, if the user may see it (N2.5). Where the tube is not led there are the
+    first ones alone; if there are none, the error names the leader.
   - A dead task is gone after `dead-keep-days`, whatever its ttl. Above `dead-max-bytes` the
     leader removes the oldest (W6.6); their bytes count with those of its queues. Details of their
     failures are not dropped for memory (M3.4).
