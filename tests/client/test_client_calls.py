@@ -396,10 +396,14 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (
         admin.cluster_nodes(),
         "CLUSTER NODES",
-        b"n1 :7711 myself 0 0 connected\nn2 ::1:7712 fail,leaving 5 6 disconnected\n",
+        b"n1 :7711 myself 0 0 connected\nn2 ::1:7712 fail,leaving 5 6 disconnected\n"
+        b"n3 h:7713 handshake 5 0 disconnected the other end has no secret\n",
         [
             ClusterNode("n1", "", 7711, ("myself",), 0, 0, True),
             ClusterNode("n2", "::1", 7712, ("fail", "leaving"), 5, 6, False),
+            ClusterNode(
+                "n3", "h", 7713, ("handshake",), 5, 0, False, "the other end has no secret"
+            ),
         ],
     ),
     (admin.cluster_info(), "CLUSTER INFO", b"cluster_size:1\r\n", {"cluster_size": 1}),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from console_node import DEADLINE_S, Run
 
@@ -20,7 +21,9 @@ from tuque.cli.cluster import place_of
 from tuque.cli.programs import free_port
 from tuque.client.transport.conn import ErrorReply, Status
 from tuque.client.transport.raw_link import Link, LinkError, Target
-from tuque.clusterview.health import Row, uneven
+from tuque.clusterview.health import Row, rows_of, uneven
+from tuque.clusterview.view import Board
+from tuque.nodeoptions import NodeOptions
 from until import until
 from world import World
 
@@ -254,12 +257,18 @@ class TestStatus:
     def test_nobody_answers(self, tuque: Run) -> None:
         done = tuque("cluster", "status", "-p", free_port())
         assert done.returncode == 1
-        assert b"Could not connect" in done.stderr
+        assert done.stderr.startswith(b"Error: no node can be reached: cannot connect to ")
+        assert b"Is the node running?" in done.stderr
 
     def test_a_cluster_of_one(self, port: int, tuque: Run) -> None:
         done = tuque("cluster", "status", "-p", port)
         assert done.returncode == 0
         assert len(done.stdout.splitlines()) == 2
+
+    def test_a_node_that_knows_no_host_of_its_own(self, port: int) -> None:
+        with Board(NodeOptions("127.0.0.1", port, "", "", "")) as board:
+            board.members = [msgspec.structs.replace(one, host="") for one in board.members]
+            assert [row.address for row in rows_of(board)] == [f"127.0.0.1:{port}"]
 
 
 @pytest.fixture

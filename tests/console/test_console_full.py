@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from console_node import Run
 
@@ -17,9 +18,9 @@ from tuque.cli.shown import node_cells, node_color
 from tuque.client.api import ClusterNode
 from tuque.clusterview.figures import NodeFacts, NodeRow, merged, node_row
 from tuque.clusterview.health import (
-    Known,
     Row,
     failing,
+    state_of,
     unwell,
 )
 from tuque.clusterview.view import is_away
@@ -66,18 +67,16 @@ def test_a_node_that_cannot_write_is_named(full: RealServer, tuque: Run) -> None
 
 
 def test_a_silent_node_is_named_as_others_know_it() -> None:
-    flags = ["fail", "journal-fails"]
-    known = Known("n" * 40, "h", 7711, flags, False, "")
-    assert known.state == "journal-fails"
-    row = Row("n" * 40, "h", 7711, known.state)
+    node = ClusterNode("n" * 40, "h", 7711, ("fail", "journal-fails"), 0, 0, True)
+    assert state_of(node) == "journal-fails"
+    row = Row("n" * 40, "h", 7711, state_of(node))
     assert unwell([row]) == ["h:7711: journal-fails"]
     assert failing([row, Row("m" * 40, "h", 7712, "failed")]) == [
         "h:7711: its journal cannot be written: see its log, and make room on its disk; "
         "it takes no writes until it can, then it continues"
     ]
-    node = ClusterNode("n" * 40, "h", 7711, tuple(flags), 0, 0, True)
     assert not is_away(node), "it answers clients"
-    assert is_away(ClusterNode("n" * 40, "h", 7711, tuple(flags), 0, 0, False))
+    assert is_away(msgspec.structs.replace(node, connected=False))
     assert is_away(ClusterNode("n" * 40, "h", 7711, ("fail",), 0, 0, True))
 
 

@@ -32,18 +32,16 @@ from tuque.cli.programs import (
     words_of,
 )
 from tuque.cli.prompt.cli import target_of
-from tuque.client.transport.raw_link import Link, LinkError, Target
+from tuque.client.api import ClusterNode
+from tuque.client.commands.admin import cluster_nodes
+from tuque.client.transport.conn import ErrorReply
+from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.health import (
-    ANSWER_S,
     LEAVES,
-    Known,
     Row,
     as_fields,
-    ask,
     failing,
     homeless,
-    info_of,
-    known_nodes,
     led_by_votes,
     new_leaders,
     rows_of,
@@ -52,6 +50,7 @@ from tuque.clusterview.health import (
     votes_of,
     voting,
 )
+from tuque.clusterview.view import Board, own_first
 from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.platforms import known_signals
@@ -197,6 +196,7 @@ def cell(value: object) -> str:
 # ---- commands
 
 
+ANSWER_S: Final = 5.0  # that the node asked may take
 F = TypeVar("F", bound=Callable[..., Any])
 SECRET_BYTES: Final = 32
 CLASH: Final = "each of the two clusters has"  # a reason that no wait ends (K3.4)
@@ -227,6 +227,37 @@ def node_asked(node: NodeOptions) -> Iterator[Link]:
         link.close()
 
 
+def ask(link: Link, *words: str) -> Reply:
+    """One command; ClickException for an error or a node that is down."""
+    try:
+        reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
+    except LinkError as err:
+        raise click.ClickException(str(err)) from None
+    if isinstance(reply, ErrorReply):
+        raise click.ClickException(f"{link.target}: {reply}")
+    return reply
+
+
+def text_of(link: Link, *words: str) -> str:
+    """One command whose reply is text."""
+    reply = ask(link, *words)
+    if not isinstance(reply, bytes):
+        raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
+    return reply.decode()
+
+
+def info_of(link: Link) -> dict[str, str]:
+    """INFO of a node by name."""
+    lines = text_of(link, "INFO").split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def known_nodes(link: Link) -> list[ClusterNode]:
+    """The nodes known to the one asked: itself first, then by address."""
+    nodes = cluster_nodes().parse(text_of(link, "CLUSTER", "NODES").encode())
+    return sorted(nodes, key=own_first)
+
+
 @cluster.command()
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
@@ -235,9 +266,9 @@ def status(node: NodeOptions, as_json: bool) -> None:
 
     Each node is asked for its own figures. Exit status 1 unless all is well.
     """
-    with node_asked(node) as link:
-        rows = rows_of(link)
-        lost = homeless(rows, led_by_votes(link, rows))
+    with Board(node) as board:
+        rows = rows_of(board)
+        lost = homeless(rows, led_by_votes(board, rows))
     voters, can_vote = votes_of(rows)
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
@@ -300,13 +331,13 @@ def meet(
         deadline, reason = time.monotonic() + wait, ""
         while time.monotonic() < deadline:
             nodes = known_nodes(link)
-            found = [node for node in nodes if node.is_linked and is_it(node)]
+            found = [node for node in nodes if is_linked(node) and is_it(node)]
             if found:
                 click.echo(f"{there} is in the cluster of {link.target}")
                 if "leaving" in found[0].flags:
                     raise click.ClickException(how_to_stay(str(there)))
                 return
-            reasons = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
+            reasons = [n.reason for n in nodes if is_meeting(n) and n.reason and is_at(n)]
             reason = reasons[-1] if reasons else reason
             if reason.startswith(CLASH):
                 raise click.ClickException(f"{there} cannot join: {reason}")
@@ -337,6 +368,21 @@ def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
     return host.strip("[]"), given
 
 
+def is_self(node: ClusterNode) -> bool:
+    """Whether it is the node asked."""
+    return "myself" in node.flags
+
+
+def is_meeting(node: ClusterNode) -> bool:
+    """Whether it is not in the cluster yet."""
+    return "handshake" in node.flags
+
+
+def is_linked(node: ClusterNode) -> bool:
+    """Whether the node asked has a link to it, and it is in the cluster."""
+    return node.connected and not is_meeting(node)
+
+
 def id_at(target: Target) -> str:
     """The id of the node there; empty if it does not respond."""
     link = Link(target, ANSWER_S)
@@ -349,14 +395,14 @@ def id_at(target: Target) -> str:
         link.close()
 
 
-def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
+def known_as(other: Target, other_id: str) -> Callable[[ClusterNode], bool]:
     """How to find a node in a list: by its id, else by its address."""
     if other_id:
-        return lambda node: node.id == other_id and not node.is_self
+        return lambda node: node.id == other_id and not is_self(node)
     hosts = {other.host}
     with suppress(OSError, UnicodeError):
         hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}
-    return lambda node: node.host in hosts and node.port == other.port and not node.is_self
+    return lambda node: node.host in hosts and node.port == other.port and not is_self(node)
 
 
 @cluster.command()
@@ -371,7 +417,7 @@ def forget(node: NodeOptions, force: bool, node_id: str) -> None:
     if not node_id:
         raise click.ClickException("NODE_ID is empty: give a node's id, or its first characters")
     with node_asked(node) as link:
-        nodes = [node for node in known_nodes(link) if not node.is_meeting]
+        nodes = [node for node in known_nodes(link) if not is_meeting(node)]
         found = [node for node in nodes if node.id.startswith(node_id)]
         if len(found) != 1:
             what = "more than one node" if found else "no node"
@@ -424,10 +470,10 @@ def repair(node: NodeOptions, wait: bool, as_json: bool, timeout: float) -> None
 
     Exit status 1 while a copy or a node is missing.
     """
-    with node_asked(node) as link:
-        if wait:
-            wait_for_repair(link, deadline_of(timeout))
-        rows = [row for row in rows_of(link) if not row.is_meeting]
+    if wait:
+        wait_for_repair(node, deadline_of(timeout))
+    with Board(node) as board:
+        rows = [row for row in rows_of(board) if not row.is_meeting]
     total = sum(row.to_repair or 0 for row in rows)
     least = max((row.to_repair or 0 for row in rows), default=0)
     problems = unwell(rows)
@@ -451,7 +497,7 @@ def to_repair(least: int, most: int) -> str:
     return f"{least:,} to {jobs(most)} to repair: a job counts at each node that has it"
 
 
-def wait_for_repair(link: Link, deadline: float) -> None:
+def wait_for_repair(node: NodeOptions, deadline: float) -> None:
     """Return when all nodes are up and have nothing left to repair.
 
     A restarted node may not be missed yet, and its lost copies are unknown until its peers meet it
@@ -460,8 +506,8 @@ def wait_for_repair(link: Link, deadline: float) -> None:
     with counted_down("repairing", 0) as show:
         while True:
             problems, left = ["nobody answers"], 0
-            with suppress(click.ClickException):
-                rows = rows_of(link)
+            with suppress(click.ClickException), Board(node) as board:
+                rows = rows_of(board)
                 problems, left = unwell(rows), sum(row.to_repair or 0 for row in rows)
             if not problems and left == 0:
                 return

@@ -11,7 +11,7 @@ from typing import Final, get_args
 import click
 
 from tuque import terminal
-from tuque.cli.cluster import node_asked
+from tuque.cli.cluster import ANSWER_S, ask, is_meeting, is_self, known_nodes, node_asked
 from tuque.cli.jobs import (
     HELP,
     at,
@@ -23,7 +23,6 @@ from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.client.commands.operate import KeyRow
 from tuque.client.transport.conn import ErrorReply
 from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
-from tuque.clusterview.health import ANSWER_S, ask, known_nodes
 from tuque.completion import queue_names
 from tuque.errors import TubeHome, reply_error
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
@@ -208,8 +207,8 @@ def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
     own = link.target
     fits = []
     for one in known_nodes(link):
-        at = own if one.is_self else Target(one.host, one.port, "", own.password, own.user)
-        if not one.is_meeting and (one.id.startswith(node) or str(at) == node):
+        at = own if is_self(one) else Target(one.host, one.port, "", own.password, own.user)
+        if not is_meeting(one) and (one.id.startswith(node) or str(at) == node):
             fits.append((one, at))
     if len(fits) != 1:
         what = "several nodes are" if fits else "no node is"
@@ -384,7 +383,7 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
         return
     with node_asked(node) as link:
         rows = rows_of(link)
-        size = sum(not one.is_meeting for one in known_nodes(link)) if rows and not as_json else 0
+        size = sum(not is_meeting(one) for one in known_nodes(link)) if rows and not as_json else 0
     if as_json:
         click.echo(json_line(rows))
     elif rows:

@@ -164,6 +164,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
     ping_sent_ms: int
     pong_received_ms: int
     connected: bool
+    reason: str = ""  # why a meeting has not succeeded yet
 
 
 # The keys are the server's own, hyphens included.

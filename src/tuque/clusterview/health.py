@@ -10,50 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-import click
-
-from tuque.client.transport.conn import ErrorReply
-from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
+from tuque.client.api import ClusterNode
+from tuque.client.commands.tubes import TubeInfo, info
+from tuque.client.transport.raw_link import Target
+from tuque.clusterview.view import Board
 from tuque.terminal import printable
 
-ANSWER_S: Final = 5.0  # a slower node is shown as not responding
 FAILS: Final = "journal-fails"  # the word of CLUSTER NODES and VOTERS
-
-
-@dataclass
-class Known:
-    """One line of CLUSTER NODES."""
-
-    id: str
-    host: str
-    port: int
-    flags: list[str]
-    is_connected: bool
-    reason: str  # why a meeting has not succeeded yet
-
-    @property
-    def is_self(self) -> bool:
-        return "myself" in self.flags
-
-    @property
-    def is_meeting(self) -> bool:
-        return "handshake" in self.flags
-
-    @property
-    def is_linked(self) -> bool:
-        return self.is_connected and not self.is_meeting
-
-    @property
-    def state(self) -> str:
-        """The state of the node in a word or two."""
-        if FAILS in self.flags:
-            return FAILS
-        for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
-            if flag in self.flags:
-                return word
-        if "leaving" in self.flags:
-            return "leaving"
-        return "up" if self.is_connected else "no link"
 
 
 @dataclass
@@ -106,104 +69,65 @@ class Row:
         return f"{text}, no answer" if is_silent else text
 
 
-def ask(link: Link, *words: str) -> Reply:
-    """One command; ClickException for an error or a node that is down."""
-    try:
-        reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
-    except LinkError as err:
-        raise click.ClickException(str(err)) from None
-    if isinstance(reply, ErrorReply):
-        raise click.ClickException(f"{link.target}: {reply}")
-    return reply
-
-
-def text_of(link: Link, *words: str) -> str:
-    """One command whose reply is text."""
-    reply = ask(link, *words)
-    if not isinstance(reply, bytes):
-        raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
-    return reply.decode()
-
-
-def info_of(link: Link) -> dict[str, str]:
-    """INFO of a node by name."""
-    lines = text_of(link, "INFO").split("\r\n")
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def known_nodes(link: Link) -> list[Known]:
-    """The nodes known to the one asked: itself first, then by address."""
-    nodes = []
-    for line in text_of(link, "CLUSTER", "NODES").splitlines():
-        node_id, address, flags, _, _, linked, *reason = line.split(None, 6)
-        host, _, port = address.partition("@")[0].rpartition(":")
-        nodes.append(
-            Known(
-                node_id,
-                host.strip("[]"),
-                int(port),
-                flags.split(","),
-                linked == "connected",
-                reason[0] if reason else "",
-            )
-        )
-    return sorted(nodes, key=lambda node: (not node.is_self, node.host, node.port))
-
-
-def rows_of(link: Link) -> list[Row]:
+def rows_of(board: Board) -> list[Row]:
     """The nodes of the cluster, with the figures of those that respond."""
-    asked = link.target
+    infos = board.infos()
     rows = []
-    for node in known_nodes(link):
-        host = asked.host if node.is_self and not node.host else node.host
-        node_id = "" if node.is_meeting else node.id
-        row = Row(node_id, host, node.port, node.state, node.reason, node.is_self)
-        if node.is_self:
-            fill(row, link)
-        elif node.is_linked:
-            other = Link(Target(host, node.port, "", asked.password, asked.user), ANSWER_S)
-            fill(row, other)
-            other.close()
+    for node in board.members:
+        is_self, is_meeting = "myself" in node.flags, "handshake" in node.flags
+        id = "" if is_meeting else node.id
+        host = board.host if is_self and not node.host else node.host
+        row = Row(id, host, node.port, state_of(node), node.reason, is_self)
+        if node.id in infos and not is_meeting:
+            fill(row, infos[node.id])
         rows.append(row)
     return rows
 
 
-def fill(row: Row, link: Link) -> None:
-    """Add the node's own data; a node that does not respond keeps its row."""
-    try:
-        info = info_of(link)
-    except click.ClickException:
-        return
+def state_of(node: ClusterNode) -> str:
+    """The state of a node in a word or two, as the node asked sees it."""
+    if FAILS in node.flags:
+        return FAILS
+    for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
+        if flag in node.flags:
+            return word
+    if "leaving" in node.flags:
+        return "leaving"
+    return "up" if node.connected else "no link"
+
+
+def fill(row: Row, info: dict[str, str | int]) -> None:
+    """Adds what the node says of itself."""
     row.answers = True
     row.reaches = int(info.get("cluster_reachable_nodes", 0))
     row.jobs = int(info.get("registered_jobs", 0))
     row.queued = int(info.get("queued_jobs", 0))
     row.clients = int(info.get("connected_clients", 0))
-    row.memory = info.get("used_memory_human", "")
+    row.memory = str(info.get("used_memory_human", ""))
     row.memory_bytes = int(info.get("used_memory", 0))
     row.to_repair = int(info.get("cluster_repair_left", 0))
-    row.users = info.get("users_digest", "")
+    row.users = str(info.get("users_digest", ""))
     row.voters = int(info.get("tubes_voters", 0))
-    row.votes = info.get("tubes_votes") == "1"
+    row.votes = info.get("tubes_votes") == 1
     row.homeless_count = int(info.get("tubes_homeless", 0))
     row.leads = int(info.get("tubes_running", 0))
     row.led = {
         reason: sum(int(info.get(f"tubes_{name}", 0)) for name in names)
         for reason, names in WHY_LED.items()
     }
-    names = info.get("tubes_homeless_names", "")
+    names = str(info.get("tubes_homeless_names", ""))
     row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
     if info.get("cluster_leaving") == "yes":
         row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
         row.to_drain = int(info.get("cluster_drain_left", 0))
     if info.get("aof_last_write_status", "ok") != "ok":
-        row.state, row.fault = FAILS, info.get("journal_error", "")
-    elif info.get("journal_disk_short") == "1":
+        row.state, row.fault = FAILS, str(info.get("journal_error", ""))
+    elif info.get("journal_disk_short") == 1:
         row.full = "its disk is nearly full"
-    elif info.get("memory_level") == "3":
+    elif info.get("memory_level") == 3:
         row.full = "its memory is used up"
     if info.get("cluster_state", "ok") != "ok":
-        row.state = info["cluster_state"]
+        row.state = str(info["cluster_state"])
 
 
 LEAVES: Final = ("leaving", "safe to stop")
@@ -269,18 +193,13 @@ def leading(count: int) -> str:
     return f"; {tubes} none either: `tuque tubes home TUBE NODE` moves one to a node with room"
 
 
-def led_by_votes(link: Link, rows: list[Row]) -> dict[str, bool]:
+def led_by_votes(board: Board, rows: list[Row]) -> dict[str, bool]:
     """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
     names = sorted({name for row in rows for name in row.homeless})
-    found: dict[str, bool] = {}
-    try:
-        told = link.calls([[b"TUBE", b"INFO", name.encode("utf-8", "replace")] for name in names])
-    except LinkError:
-        return found
-    for name, info in zip(names, told, strict=True):
-        if isinstance(info, list):
-            found[name] = dict(zip(info[::2], info[1::2], strict=True)).get(b"failover") == 1
-    return found
+    asked = [info(name.encode("utf-8", "replace")) for name in names]
+    told = board.clients()[0].run_all(asked) if asked else []
+    found = zip(names, told, strict=True)
+    return {name: one.failover for name, one in found if isinstance(one, TubeInfo)}
 
 
 def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:

@@ -6,6 +6,7 @@ answer is kept as such, without figures.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,11 @@ from tuque.client.commands.operate import (
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
 from tuque.clusterview.figures import NodeRow, merged_worker, node_row, ordered, queues_of
-from tuque.errors import Error, NoJob, ReplyError, TubeHome
+from tuque.errors import ConnectionError, Error, NoJob, ReplyError, TubeHome
 from tuque.nodeoptions import NodeOptions
 from tuque.terminal import printable
+
+logging.getLogger("tuque.client").addHandler(logging.NullHandler())  # commands say it themselves
 
 # ---- What tubes of type tasks have besides jobs, for `tuque top`: groups of jobs, and keys.
 #
@@ -73,10 +76,16 @@ def pages(
 # ---- All nodes of a cluster that are in reach
 
 
+IS_IT_RUNNING: Final = ". Is the node running? `tuque server` starts one; -h and -p choose another."
 AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
 ANSWER_S: Final = 3.0
 PAGE: Final = 1_000
 MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
+
+
+def own_first(node: ClusterNode) -> tuple[bool, str, int]:
+    """For an order: the node asked, then others by address."""
+    return "myself" not in node.flags, node.host, node.port
 
 
 def is_away(node: ClusterNode) -> bool:
@@ -104,6 +113,7 @@ class Board:
         self._answer_s = answer_s
         self._first = Client(node.full_url(), discover=False, timeout=answer_s)
         self._clients: dict[str, Client] = {}
+        self.members: list[ClusterNode] = []  # that the node asked knows, itself first
         self.silent: dict[str, str] = {}  # nodes that did not answer, and why
         self.count = 0  # queues that were meant last, at the node that has most
 
@@ -118,7 +128,8 @@ class Board:
     def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(err, Error):
-            raise click.ClickException(printable(str(err))) from None
+            hint = IS_IT_RUNNING if isinstance(err, ConnectionError) else ""
+            raise click.ClickException(printable(str(err)) + hint) from None
 
     def close(self) -> None:
         """Closes all connections."""
@@ -130,7 +141,9 @@ class Board:
         """Learns which nodes there are; raises what the first one's client raises."""
         self.silent = {}
         places: dict[str, str] = {}
-        for other in [] if self._is_here else self._first.cluster_nodes():
+        if not self._is_here:
+            self.members = sorted(self._first.cluster_nodes(), key=own_first)
+        for other in self.members:
             if "myself" in other.flags:
                 continue
             place = f"{other.host}:{other.port}"
@@ -237,11 +250,21 @@ class Board:
                     client.worker_quiet(name) if order == "quiet" else client.worker_stop(name)
         return found
 
+    @property
+    def host(self) -> str:
+        """Where the node asked was found, which may not know its own host."""
+        return self._first.node.rpartition(":")[0].strip("[]")
+
+    def infos(self) -> dict[str, dict[str, str | int]]:
+        """INFO of each node that answers, by id."""
+        return {id: info for _, (id, info) in self._facts()}
+
+    def _facts(self) -> list[tuple[Client, tuple[str, dict[str, str | int]]]]:
+        return self._ask(lambda client: (client.cluster_myid(), client.info()))
+
     def nodes(self) -> list[NodeRow]:
         """All nodes, the one asked first."""
-        rows: list[NodeRow] = []
-        for client, told in self._ask(lambda client: (client.cluster_myid(), client.info())):
-            rows.append(node_row(client.node, *told))
+        rows = [node_row(client.node, id, info) for client, (id, info) in self._facts()]
         return rows + [NodeRow(place, error=why) for place, why in sorted(self.silent.items())]
 
 

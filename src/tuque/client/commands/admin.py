@@ -201,7 +201,7 @@ def _cluster_nodes(reply: Reply) -> list[ClusterNode]:
 
 
 def _cluster_node(line: str) -> ClusterNode:
-    node_id, address, flags, ping_ms, pong_ms, link = line.split(" ")[:6]
+    node_id, address, flags, ping_ms, pong_ms, link, *reason = line.split(" ", 6)
     host, _, port = address.rpartition(":")
     return ClusterNode(
         id=node_id,
@@ -211,4 +211,5 @@ def _cluster_node(line: str) -> ClusterNode:
         ping_sent_ms=int(ping_ms),
         pong_received_ms=int(pong_ms),
         connected=link == "connected",
+        reason="".join(reason),
     )
