@@ -25,6 +25,8 @@ from tuque.cli.tubes import (
 )
 from tuque.client.transport.conn import pack
 from tuque.client.transport.raw_link import Link, Target
+from tuque.clusterview.view import Board
+from tuque.nodeoptions import NodeOptions
 from until import until
 from world import World
 
@@ -59,6 +61,8 @@ def answer_together(listener: socket.socket, names: list[bytes]) -> None:
     sock, _ = listener.accept()
     sock.settimeout(20)
     address = b"127.0.0.1:%d" % sock.getsockname()[1]
+    assert b"HELLO" in sock.recv(1024)
+    sock.sendall(b"-ERR unknown command\r\n")
     reader = hiredis.Reader()
     for count in (1, 200, 200, 50, 200, 200, 49, 1):
         commands: list[list[bytes]] = []
@@ -81,9 +85,9 @@ def test_many_tubes_take_few_round_trips() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         node = threading.Thread(target=answer_together, args=(listener, names), daemon=True)
         node.start()
-        link = Link(Target(port=listener.getsockname()[1]), 20)
-        rows = rows_of(link)
-        link.close()
+        node_asked = NodeOptions("127.0.0.1", listener.getsockname()[1], "", "", "")
+        with Board(node_asked, is_here=True, answer_s=20) as board:
+            rows = rows_of(board)
         node.join(20)
     assert [row["name"] for row in rows] == [name.decode() for name in names if name != b"t007"]
     assert {row["state"] for row in rows} == {"RUNNING"}

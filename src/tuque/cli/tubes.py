@@ -11,7 +11,7 @@ from typing import Final, get_args
 import click
 
 from tuque import terminal
-from tuque.cli.cluster import ANSWER_S, ask, is_meeting, is_self, known_nodes, node_asked
+from tuque.cli.cluster import ask, is_meeting, is_self, known_nodes, node_asked
 from tuque.cli.jobs import (
     HELP,
     at,
@@ -19,12 +19,14 @@ from tuque.cli.jobs import (
     fields,
     lines_of,
 )
+from tuque.client.commands.admin import execute
 from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.client.commands.operate import KeyRow
 from tuque.client.transport.conn import ErrorReply
 from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
+from tuque.clusterview.view import Board
 from tuque.completion import queue_names
-from tuque.errors import TubeHome, reply_error
+from tuque.errors import Error, TubeHome, reply_error
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import echo_each, json_line, printable
 
@@ -37,50 +39,6 @@ from tuque.terminal import echo_each, json_line, printable
 MOVE_S: Final = 600.0  # the reply comes when the switchover is over; the node limits it
 HOPS: Final = 3  # redirects followed: a tube may move meanwhile
 NO_ANSWER: Final = b"no answer"  # shown as the state when the leader is down
-
-
-class Nodes:
-    """Links to nodes by their addresses, opened when first asked."""
-
-    def __init__(self, first: Link) -> None:
-        self.first = first
-        self.links: dict[str, Link | None] = {str(first.target): first}  # None: it is down
-
-    def call(self, address: str, words: list[bytes]) -> Reply:
-        """The reply of the node at the address; None if it is down."""
-        return self.calls(address, [words])[0]
-
-    def calls(self, address: str, commands: list[list[bytes]]) -> list[Reply]:
-        """The replies of the node at the address; None for each if it is down."""
-        link = self.links.get(address)
-        if address not in self.links:
-            link = self.links[address] = Link(at_address(address, self.first), ANSWER_S)
-        if link is not None:
-            try:
-                return link.calls(commands)
-            except LinkError:
-                self.links[address] = None
-        return [None] * len(commands)
-
-    def calls_at(self, places: list[str], commands: list[list[bytes]]) -> list[Reply]:
-        """The reply to each command from the node at its place, with few requests per node.
-
-        None where the place is "", or its node is down.
-        """
-        replies: list[Reply] = [None] * len(commands)
-        for address in dict.fromkeys(places):
-            if address:
-                at = [i for i, place in enumerate(places) if place == address]
-                answer = self.calls(address, [commands[i] for i in at])
-                for i, reply in zip(at, answer, strict=True):
-                    replies[i] = reply
-        return replies
-
-    def close(self) -> None:
-        """Close all links but the first."""
-        for link in self.links.values():
-            if link is not None and link is not self.first:
-                link.close()
 
 
 def at_address(address: str, like: Link) -> Target:
@@ -104,21 +62,18 @@ def text(value: Reply) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
-    """HOME of the tube from its leader, else from the node asked; empty: no such tube."""
-    return homes_of(nodes, [name])[0]
-
-
-def homes_of(nodes: Nodes, names: list[bytes]) -> list[dict[str, Reply]]:
-    """`home_of` for each of the tubes, with a few requests for all."""
-    commands = [[b"TUBE", b"HOME", name] for name in names]
-    asked = nodes.calls(str(nodes.first.target), commands)
-    answer = [names_and_values(reply) for reply in asked]
-    places = [far_place(one) for one in answer]
-    far = nodes.calls_at(places, commands)
+def homes_of(board: Board, names: list[bytes]) -> list[dict[str, Reply] | Error]:
+    """HOME of each tube from its leader, else from the node asked; an error: no such tube."""
+    calls = [execute("TUBE", "HOME", name) for name in names]
+    near = board.run_here(calls)
+    answers = [names_and_values(reply) for reply in near]
+    places = [far_place(one) for one in answers]
+    far = board.run_at(places, calls)
     return [
-        names_and_values(reply) or {**one, "state": NO_ANSWER} if place else one
-        for one, place, reply in zip(answer, places, far, strict=True)
+        error
+        if isinstance(error, Error)
+        else names_and_values(reply) or ({**one, "state": NO_ANSWER} if place else one)
+        for error, one, place, reply in zip(near, answers, places, far, strict=True)
     ]
 
 
@@ -381,9 +336,9 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         refuse_before(context)
         return
-    with node_asked(node) as link:
-        rows = rows_of(link)
-        size = sum(not is_meeting(one) for one in known_nodes(link)) if rows and not as_json else 0
+    with Board(node) as board:
+        rows = rows_of(board)
+        size = sum(not is_meeting(one) for one in board.members)
     if as_json:
         click.echo(json_line(rows))
     elif rows:
@@ -421,34 +376,32 @@ def home(
         if force:
             answer = take_over(link, name, leader)
             shown_lines = shown_failover(answer, len(known_nodes(link)))
-        else:
-            if leader:
-                move(link, name, leader)
-            answer = shown(link, name)
-            shown_lines = f"the leader of {name} is {leader}" if leader else shown_home(answer)
+        elif leader:
+            move(link, name, leader)
+    if not force:
+        with Board(node) as board:
+            answer = home_of(board, name)
+        shown_lines = f"the leader of {name} is {leader}" if leader else shown_home(answer)
     click.echo(json_line(as_fields(answer)) if as_json else shown_lines)
 
 
-def shown(link: Link, name: str) -> dict[str, Reply]:
-    """HOME of the tube, from its leader. ClickException if there is no such tube."""
-    ask(link, "TUBE", "HOME", name)
-    nodes = Nodes(link)
-    answer = home_of(nodes, name.encode("utf-8", "surrogateescape"))
-    nodes.close()
+def home_of(board: Board, name: str) -> dict[str, Reply]:
+    """HOME of the tube, from its leader. Raises what the node asked refuses: no such tube."""
+    (answer,) = homes_of(board, [name.encode("utf-8", "surrogateescape")])
+    if isinstance(answer, Error):
+        raise answer
     return answer
 
 
-def rows_of(link: Link) -> list[dict[str, object]]:
+def rows_of(board: Board) -> list[dict[str, object]]:
     """INFO of each tube by name, from its leader; tubes dropped meanwhile are left out."""
-    listed = ask(link, "TUBE", "LIST")
-    assert isinstance(listed, list)
+    listed = board.clients()[0].execute("TUBE", "LIST")
     names = [name for name in listed if isinstance(name, bytes)]
-    nodes = Nodes(link)
-    homes = homes_of(nodes, names)
-    commands = [[b"TUBE", b"INFO", name] for name in names]
-    infos = nodes.calls_at([text(where.get("address", b"")) for where in homes], commands)
+    homes = [{} if isinstance(one, Error) else one for one in homes_of(board, names)]
+    calls = [execute("TUBE", "INFO", name) for name in names]
+    infos = board.run_at([text(where.get("address", b"")) for where in homes], calls)
     unknown = [i for i, answer in enumerate(infos) if not isinstance(answer, list)]
-    for i, answer in zip(unknown, link.calls([commands[i] for i in unknown]), strict=True):
+    for i, answer in zip(unknown, board.run_here([calls[i] for i in unknown]), strict=True):
         infos[i] = answer
     rows = []
     for where, answer in zip(homes, infos, strict=True):
@@ -458,7 +411,6 @@ def rows_of(link: Link) -> list[dict[str, object]]:
             row.update(address=value_of(where.get("address")), lag=lag)
             row["state"] = value_of(where["state"]) if where else row["state"]
             rows.append(row)
-    nodes.close()
     return sorted(rows, key=lambda row: str(row["name"]))
 
 

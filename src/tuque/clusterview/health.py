@@ -197,8 +197,7 @@ def led_by_votes(board: Board, rows: list[Row]) -> dict[str, bool]:
     """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
     names = sorted({name for row in rows for name in row.homeless})
     asked = [info(name.encode("utf-8", "replace")) for name in names]
-    told = board.clients()[0].run_all(asked) if asked else []
-    found = zip(names, told, strict=True)
+    found = zip(names, board.run_here(asked), strict=True)
     return {name: one.failover for name, one in found if isinstance(one, TubeInfo)}
 
 

@@ -80,6 +80,7 @@ IS_IT_RUNNING: Final = ". Is the node running? `tuque server` starts one; -h and
 AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
 ANSWER_S: Final = 3.0
 PAGE: Final = 1_000
+TOGETHER: Final = 200  # calls sent at once: their replies must find room while they are sent
 MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
 
 
@@ -186,6 +187,34 @@ class Board:
                     raise
                 self.silent[place] = str(err)
         return found
+
+    def run_here(self, calls: list[Call[T]]) -> list[Any]:
+        """The replies of the node asked, with an exception for each call that failed."""
+        return [
+            reply
+            for at in range(0, len(calls), TOGETHER)
+            for reply in self._first.run_all(calls[at : at + TOGETHER])
+        ]
+
+    def run_at(self, places: list[str], calls: list[Call[T]]) -> list[Any]:
+        """The reply to each call from the node at its place, with few requests a node.
+
+        None where no node of the board is there, or it does not answer.
+        """
+        replies: list[Any] = [None] * len(calls)
+        for place, client in self._answering():
+            mine = [i for i, wanted in enumerate(places) if wanted == place]
+            try:
+                for at in range(0, len(mine), TOGETHER):
+                    some = mine[at : at + TOGETHER]
+                    found = client.run_all([calls[i] for i in some])
+                    for i, reply in zip(some, found, strict=True):
+                        replies[i] = reply
+            except Error as err:
+                if client is self._first:
+                    raise
+                self.silent[place] = str(err)
+        return replies
 
     def queues(
         self,
