@@ -29,7 +29,7 @@ from tuque.core.model.work import (
 from tuque.core.node.node import Node
 from tuque.core.queues import work_copies
 from tuque.core.queues.work_copies import go_dead
-from tuque.core.tables.work import Lives
+from tuque.core.tables.work import Change, Lives
 from tuque.core.work import rules
 from tuque.server.commands import dead
 from tuque.server.commands import results as waits
@@ -220,6 +220,30 @@ def place_is_not_changed() -> list[Patch]:
     return everywhere(transitions.set_pri, set_pri)
 
 
+def ended_unasked() -> list[Patch]:
+    """W16.1: a node asks no holder whether it may end a job that is cancelled."""
+    sound = cancel_update.ask_more
+
+    def ask_more(n: Node, job: Job, change: Change) -> None:
+        if change.update is not None:
+            sound(n, job, change)
+
+    return everywhere(sound, ask_more)
+
+
+def held_in_words_only() -> list[Patch]:
+    """W16.1: a holder agrees to a CANCEL, and the job stays in its queue."""
+    sound = cancel_update.hold
+
+    def hold(n: Node, job: Job, slot: int, is_update: bool) -> int:
+        said = int(sound(n, job, slot, is_update))
+        if said == cancel_update.AGREED and not is_update and slot != 0:
+            cancel_update.let_go(n, job.id, slot)
+        return said
+
+    return everywhere(sound, hold)
+
+
 # ---- plans that reveal them
 
 
@@ -246,6 +270,26 @@ def failing(seed: int) -> Plan:
 def ending(seed: int) -> Plan:
     """People who wait for jobs, and people who cancel them."""
     return at_work(seed, p_wait=0.6, p_cancel=0.3, p_fail=0.2, work_ms=500)
+
+
+def cancelling_afar(seed: int) -> Plan:
+    """Two nodes that are far apart: a holder hands out a job, whose delay is over, until it hears
+    of the CANCEL at the other one.
+    """
+    habits = {"p_cancel": 0.8, "p_fail": 0.1, "p_silent": 0.0, "p_move": 0.0, "work_ms": 50}
+    plan = at_work(seed, nodes=2, workers=2, **habits)
+    plan.delay_us = 60_000
+    for op in list(plan.ops):
+        if op.kind == "life_producer":
+            op.args |= {"idle_ms": 50, "retry": [5], "delay": [1]}
+        elif op.kind == "life_boss":
+            op.args["idle_ms"] = 20
+        if op.kind in ("life_producer", "life_boss"):
+            for more in range(4):
+                client = f"{op.args['client']} {more}"
+                plan.ops.append(Op(op.at_ms, op.kind, {**op.args, "client": client}))
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
 
 
 def replaying(seed: int) -> Plan:
@@ -284,6 +328,8 @@ WORK_FLAWS: Final = [
     Flaw("w23", "the loss of a worker is an attempt", silence_is_an_attempt, 5, falling_silent),
     Flaw("w24", "a crash counts twice", crashes_count_twice, 5, falling_silent),
     Flaw("w25", "crashes-max is ignored", one_crash_is_the_last, 5, falling_silent),
+    Flaw("w26", "CANCEL asks no holder", ended_unasked, 5, cancelling_afar),
+    Flaw("w27", "a cancelled job stays in a queue", held_in_words_only, 20, cancelling_afar),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
@@ -292,5 +338,6 @@ WORK_RULES: Final = {
     "w16": "life-count", "w17": "life-count", "w18": "life-edit", "w19": "life-rate",
     "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
     "w23": "life-crash", "w24": "life-crash", "w25": "life-crash",
+    "w26": "life-cancel", "w27": "life-cancel",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip
