@@ -23,7 +23,7 @@ from tuque.client.commands.tubes import HomeInfo, TubeCopy, TubeInfo
 from tuque.clusterview.figures import Queue, View, queues_of
 from tuque.clusterview.history import Points
 from tuque.clusterview.nodes import Node, Nodes
-from tuque.errors import Error
+from tuque.errors import Error, ReplyError
 
 FEW: Final = 1_000  # queues that are all read each time: the most rows of a QLIST
 FIRST: Final = 200  # read of more
@@ -109,6 +109,19 @@ class Lists:
             return await rows_named(client, wanted)
 
         return queues_of(await self._nodes.ask(question))
+
+    async def imports(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Which nodes fetch jobs of a queue from which others, by the starts of their ids."""
+
+        async def question(client: Client) -> tuple[str, ...]:
+            try:
+                stat = await client.qstat(name)
+            except ReplyError:
+                return ()  # a tube that another node leads
+            return tuple(one[:8] for one in stat["import-from"]) if stat else ()
+
+        answers = await self._nodes.ask(question)
+        return {id[:8]: found for id, found in answers.items() if found}
 
 
 async def listed(nodes: Nodes, wish: Wish) -> Listing:

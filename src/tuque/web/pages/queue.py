@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from tuque.aio import Client
 from tuque.client.api import Job
 from tuque.client.commands.groups import JobGroup
 from tuque.clusterview.figures import DEAD, Queue
@@ -23,7 +22,7 @@ from tuque.clusterview.work import (
     peeked,
     workers_of,
 )
-from tuque.errors import Error, ReplyError
+from tuque.errors import Error
 from tuque.web.actions import (
     TYPED_FROM,
     Field,
@@ -85,7 +84,7 @@ async def queue(ask: Ask) -> Page:
             "lost": silent_home(lost) if lost else "",
             "points": points,
             "first": notices[0] if notices else None,
-            "imports": await imports(ask, name) if found else {},
+            "imports": await ask.site.watch.lists.imports(name) if found else {},
             "charts": marked(charts(points, len(plans) + len(families)), marks_for(ask, name)),
             "by_node": by_node(ask, here),
             "dead": ask.view.letters(here),
@@ -123,20 +122,6 @@ def planned(row: ScheduleRow, now_s: float) -> dict[str, Any]:
 def records(group: JobGroup) -> int:
     """[O14] How many delayed tasks of the tube are the group and its children (O14.25)."""
     return group.added + (group.state != CALLED)
-
-
-async def imports(ask: Ask, name: str) -> dict[str, tuple[str, ...]]:
-    """Which nodes fetch its jobs from which others."""
-
-    async def question(client: Client) -> tuple[str, ...]:
-        try:
-            stat = await client.qstat(name)
-        except ReplyError:
-            return ()  # a tube at home elsewhere
-        return tuple(one[:8] for one in stat["import-from"]) if stat else ()
-
-    answers = await ask.site.watch.nodes.ask(question)
-    return {id[:8]: found for id, found in answers.items() if found}
 
 
 def by_node(ask: Ask, found: Queue) -> list[tuple[str, Any, float]]:
