@@ -25,6 +25,7 @@ from tuque.client.commands.operate import (
     WorkerInfo,
     limits_page,
 )
+from tuque.client.retry import Retry
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
 from tuque.clusterview.figures import NodeRow, merged_worker, node_row, ordered, queues_of
@@ -112,11 +113,15 @@ class Board:
         self._settings: Settings = node.settings()
         self._is_here = is_here
         self._answer_s = answer_s
-        self._first = Client(node.full_url(), discover=False, timeout=answer_s)
+        self._first = self._client(node.full_url())
         self._clients: dict[str, Client] = {}
         self.members: list[ClusterNode] = []  # that the node asked knows, itself first
         self.silent: dict[str, str] = {}  # nodes that did not answer, and why
         self.count = 0  # queues that were meant last, at the node that has most
+
+    def _client(self, url: str) -> Client:
+        """A client of one node; a person does not wait for one that is not there."""
+        return Client(url, discover=False, timeout=self._answer_s, retry=Retry(attempts=1))
 
     def __enter__(self) -> Board:
         try:
@@ -157,7 +162,7 @@ class Board:
             self._clients.pop(place).close()
         for place, url in places.items():
             if place not in self._clients:
-                self._clients[place] = Client(url, discover=False, timeout=self._answer_s)
+                self._clients[place] = self._client(url)
 
     def warn(self, what: str = "figures") -> None:
         """Names the nodes that do not answer on standard error."""
