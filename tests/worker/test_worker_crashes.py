@@ -93,6 +93,7 @@ def test_the_last_suspect_runs_alone_as_well(
     worker.says("(attempt 1): its process left with exit code 7; next try in")
     before = worker.text.split("(attempt 1): its process left")[0]
     assert before.count("they run again one at a time") == 1
+    until(lambda: sum(line.startswith("begin waiting") for line in did()) == 2)  # none is apart
     (tmp_path / "wait").touch()
     assert client.getjob("q.dead", timeout_ms=60_000)
     worker.signal(signal.SIGTERM)

@@ -136,7 +136,7 @@ class InFlight:
         "before",
         "call",
         "has_place",
-        "is_apart",
+        "is_isolated",
         "job",
         "limits",
         "outcome",
@@ -166,7 +166,7 @@ class InFlight:
         self.sent: bytes | None = None  # of its progress
         self.outcome: Outcome | None = None
         self.verdict: Outcome | None = None  # how its run ends without its task
-        self.is_apart = False  # runs, or must run, in the process beside the worker's
+        self.is_isolated = False  # runs, or must run, in the process beside the worker's
 
     @property
     def attempt(self) -> int | None:

@@ -79,7 +79,7 @@ class Quarantine:
 
     def line_up(self, held: InFlight, is_suspect: bool = False) -> None:
         """Adds a job."""
-        held.is_apart = self.is_used = True
+        held.is_isolated = self.is_used = True
         self._line.append(held)
         if is_suspect:
             self._suspects.append(held)
@@ -96,19 +96,23 @@ class Quarantine:
                 facts("jobs_suspected", jobs=len(self._suspects), reason=ended),
             )
 
-    def next(self) -> InFlight | None:
-        """The job to run now, if one waits and the process is ready."""
+    def next(self, now_s: float) -> InFlight | None:
+        """The job to run now, if one waits and the process is ready.
+
+        It runs with others if it only waited for suspects of its task, which have ended well.
+        """
         if self._pool is None or self._running is not None or not self._pool.is_ready:
             return None
         while self._line:
             held = self._line.popleft()
             if held.state == WAITING:
-                self._running = held
+                held.is_isolated = self.takes(held, now_s)
+                self._running = held if held.is_isolated else None
                 return held
         return None
 
     async def run(self, held: InFlight) -> Outcome:
-        """Runs the job that `next` returned."""
+        """Runs the job that `next` returned, isolated."""
         assert self._pool is not None
         assert held.call is not None
         try:

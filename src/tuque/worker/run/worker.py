@@ -477,11 +477,12 @@ class Worker:
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""
         places = min(self._settings.concurrency, self._pool.places)  # U2.1
-        is_alone = self._alone.has_one(time.monotonic())
+        now_s = time.monotonic()
+        is_alone = self._alone.has_one(now_s)
         if is_alone:
             self._give_back_ahead()  # U2.23
         while len(self._runs) + self._starting < places and not self._stop.is_set():
-            held = None if is_alone else self._quarantine.next()
+            held = None if is_alone else self._quarantine.next(now_s)
             if held is None and self._waiting:
                 held = self._waiting.pop()
             if held is None and is_alone and not self._runs and not self._starting:
@@ -502,8 +503,8 @@ class Worker:
         self._give_place(held)
         held.state = AT_WORK
         held.since = self._begun_at = time.monotonic()
-        self._note(held, SUSPECT if held.is_apart else RUNNING)
-        if held.is_apart:
+        self._note(held, SUSPECT if held.is_isolated else RUNNING)
+        if held.is_isolated:
             self._room.set()  # its queue may be asked again
         held.on_overdue(lambda outcome: self._ended(held, outcome))
         run = asyncio.create_task(self._run(held))
@@ -522,7 +523,7 @@ class Worker:
     async def _run(self, held: InFlight) -> None:
         assert held.call is not None
         try:
-            if held.is_apart:
+            if held.is_isolated:
                 outcome = await self._quarantine.run(held)
             else:
                 outcome = await self._pool.run(held.call)
@@ -542,7 +543,7 @@ class Worker:
             held.log_overdue(outcome)
             return
         self._ran(held, outcome)
-        if held.is_apart and outcome.kind == "crashed":
+        if held.is_isolated and outcome.kind == "crashed":
             self._quarantine.blame(held, time.monotonic())
 
     def _ask_for_run(self, held: InFlight) -> None:
@@ -675,7 +676,7 @@ class Worker:
         """Ends the job here, and sends that to the broker."""
         had_place = held.has_place
         self._give_place(held)
-        if held.is_apart:
+        if held.is_isolated:
             self._quarantine.forgo(held)
         if self._box is not None and held.outcome is not None:
             self._box.end(held.job.id, held.outcome)  # U2.14
