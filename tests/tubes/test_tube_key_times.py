@@ -26,7 +26,7 @@ from tuque.tubes.entries.keys import (
 )
 from tuque.tubes.entries.schedule import (
     HoldEntry,
-    is_isolated,
+    is_apart,
     is_kept,
     kept_in,
 )
@@ -257,7 +257,7 @@ def test_random_keys_over_many_leaders(seed: int) -> None:
 
 def test_a_kept_key_goes_into_bytes_and_back() -> None:
     packed = HoldEntry(b"i" * 40, b"k" * 255).packed(0)
-    assert is_kept(packed) and is_isolated(packed) and is_sound(packed)
+    assert is_kept(packed) and is_apart(packed) and is_sound(packed)
     entry = kept_in(packed)
     assert entry is not None
     assert (entry.id, entry.key) == (b"i" * 40, b"k" * 255)

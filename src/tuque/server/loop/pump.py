@@ -648,8 +648,8 @@ class Pump:
 
         Those of a blocked or paused one are read on, up to its limit (B2.4, L2.10).
         """
-        is_isolated = c.is_blocked or self.s.paused_until_ms > self.s.n.now_ms
-        if c.held == NOT_HELD and is_isolated:
+        is_apart = c.is_blocked or self.s.paused_until_ms > self.s.n.now_ms
+        if c.held == NOT_HELD and is_apart:
             return
         if c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True

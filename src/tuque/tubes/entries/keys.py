@@ -29,7 +29,7 @@ from tuque.core.msgs.packed import (
     WEIGHT_MAX,
 )
 from tuque.tubes.entries.group import child_in, group_in, is_group, is_member
-from tuque.tubes.entries.schedule import is_isolated, is_kept, is_plan, kept_in, plan_in
+from tuque.tubes.entries.schedule import is_apart, is_kept, is_plan, kept_in, plan_in
 from tuque.tubes.entries.work import (
     is_sound_work,
     pack_death,
@@ -198,7 +198,7 @@ def is_sound(packed: bytes) -> bool:
     """Whether bytes from a journal or another node are an entry, or none."""
     if len(packed) == 0:
         return True
-    return entry_in(packed) is not None if is_isolated(packed) else are_keys(packed)
+    return entry_in(packed) is not None if is_apart(packed) else are_keys(packed)
 
 
 def are_keys(packed: bytes) -> bool:
@@ -284,7 +284,7 @@ def enter_record(task: Task) -> None:
 
 def entry_in(packed: bytes) -> Entry | None:
     """The entry in bytes from a journal or another node, of a job closed. None: it is none."""
-    if not is_isolated(packed):
+    if not is_apart(packed):
         return closed(packed) if are_keys(packed) else None
     if is_plan(packed):
         plan = plan_in(packed)

@@ -135,7 +135,7 @@ def is_plan(packed: bytes) -> bool:
     return len(packed) >= 2 and packed[0] == 0 and packed[1] == 0
 
 
-def is_isolated(packed: bytes) -> bool:
+def is_apart(packed: bytes) -> bool:
     """Whether these are the bytes of no job: they begin with a number that is no length."""
     return len(packed) >= 2 and read_i16_le(packed, 0) <= 0
 

@@ -47,7 +47,7 @@ from tuque.core.records.tubes import (
     tell_task,
 )
 from tuque.tubes.entries.keys import enter_record, is_sound, open_entry, with_work
-from tuque.tubes.entries.schedule import is_isolated
+from tuque.tubes.entries.schedule import is_apart
 from tuque.tubes.entries.work import packed
 from tuque.tubes.log.catalog import bury_tube, record_gone
 from tuque.tubes.log.leader import is_alone
@@ -246,7 +246,7 @@ class TubeLog:
         if r.kind != LIFE or not isinstance(task, Task):
             return False
         life = r.life.life
-        if life is not None and is_sound(task.subqueue) and not is_isolated(task.subqueue):
+        if life is not None and is_sound(task.subqueue) and not is_apart(task.subqueue):
             task.subqueue = with_work(task.subqueue, packed(life))
         return True
 
