@@ -99,7 +99,7 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
 @click.option(
     "--prefetch",
     type=click.IntRange(0, 10_000),
-    help="Jobs fetched ahead, 0 for none.  [default: as -c]",
+    help="Jobs fetched ahead, 0 for none.  [default: what begins in 0.1 s, up to -c]",
 )
 @click.option(
     "--grace",
@@ -208,7 +208,7 @@ def worker(
     settings = WorkerSettings(
         queues=(),
         concurrency=concurrency,
-        prefetch=concurrency if prefetch is None else prefetch,
+        prefetch=prefetch,
         grace_s=grace,
         max_jobs=max_jobs,
         time_limit_s=time_limit,
@@ -219,7 +219,7 @@ def worker(
         app_version=app_version,
     )
     if pool != "process" and box is None:  # whose children end one by one
-        sys.exit(supervised(concurrency + settings.prefetch + SPARE_PLACES))
+        sys.exit(supervised(concurrency + settings.most_ahead + SPARE_PLACES))
     children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)

@@ -6,6 +6,7 @@ No clock, no sockets; randomness is an argument. run/worker.py asks, and carries
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -18,6 +19,8 @@ SECONDS_MAX: Final = 2_147_483_647  # of a delay, for the broker
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
 REFUSED: Final = "the broker refused the reason of this failure"
 ONLY_TRY: Final = "the only try (retry_s=0)"
+AHEAD_BEGIN_S: Final = 0.1
+AHEAD_RUNS: Final = 32  # that tell how long jobs take
 CANCEL_GRACE_S: Final = 5.0  # from the end of a run to that of its process (U2.21)
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
@@ -224,6 +227,14 @@ def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
     if running + waiting >= concurrency and waiting > prefetch // 2:
         return 0
     return max(0, min(MAX_FETCH, concurrency + prefetch - running - waiting))
+
+
+def ahead(took_s: Collection[float], places: int, most: int) -> int:
+    """[U2] How many jobs begin within `AHEAD_BEGIN_S`, by the median of the last runs (U2.20)."""
+    if not took_s:
+        return 0
+    median_s = sorted(took_s)[len(took_s) // 2]
+    return most if median_s <= 0 else min(most, int(places * AHEAD_BEGIN_S / median_s))
 
 
 class Want(NamedTuple):

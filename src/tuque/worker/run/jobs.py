@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -20,11 +20,13 @@ from tuque.errors import Error, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.app.codec import BadBody, Envelope, codec_of, decode, lost_result, opened
 from tuque.worker.app.decisions import (
+    AHEAD_RUNS,
     PUT_OFF_MAX_S,
     Backoff,
     Limits,
     Outcome,
     Report,
+    ahead,
     is_at_most_once,
     one_line,
     put_off_s,
@@ -45,6 +47,7 @@ AT_WORK: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
 WARNED_MAX: Final = 1_000
+AHEAD_S: Final = 0.5  # without a begin, until what was fetched ahead is given back
 ROUNDING_S: Final = 0.005  # the broker counts in whole ms
 UNFIT_KEPT: Final = 10_000
 UNFIT_S: Final = 2 * PUT_OFF_MAX_S  # after that, another worker has the job
@@ -57,7 +60,7 @@ class WorkerSettings:
 
     queues: tuple[str, ...]
     concurrency: int = 8
-    prefetch: int = 8
+    prefetch: int | None = None  # None: by how long jobs take, up to `concurrency`
     grace_s: float = 25.0
     max_jobs: int | None = None
     time_limit_s: float | None = None
@@ -67,18 +70,50 @@ class WorkerSettings:
     metrics_port: int | None = None
     app_version: str = ""
 
+    @property
+    def most_ahead(self) -> int:
+        """How many jobs may wait here for a place at most."""
+        return self.concurrency if self.prefetch is None else self.prefetch
+
+
+class Ahead:
+    """[U2] How many jobs may wait in a worker for a place (U2.20)."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._took_s: deque[float] = deque(maxlen=AHEAD_RUNS)  # the last runs
+        self._is_slow = False  # its jobs are too long to fetch others ahead
+        self.jobs = 0
+
+    def measure(self) -> int:
+        """The number now, which counts until it is measured again."""
+        self.jobs = 0 if self._is_slow else self._settings.most_ahead
+        if self.jobs and self._settings.prefetch is None:
+            self.jobs = ahead(self._took_s, self._settings.concurrency, self.jobs)
+        return self.jobs
+
+    def ran(self, took_s: float) -> None:
+        """A run has ended."""
+        self._took_s.append(took_s)
+        if took_s < AHEAD_S:
+            self._is_slow = False
+
+    def stop(self) -> None:
+        """None has begun for a while."""
+        self._is_slow, self.jobs = True, 0
+
 
 def log_ready(url: str, settings: WorkerSettings, tasks: int) -> None:
     """Logs what a worker does, and where; `tasks`: how many it knows."""
     log.info(
         "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
-        "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+        "up to %(prefetch)d more fetched ahead, tasks: %(tasks)d",
         facts(
             "worker_ready",
             broker=url,
             queues=", ".join(settings.queues),
             concurrency=settings.concurrency,
-            prefetch=settings.prefetch,
+            prefetch=settings.most_ahead,
             tasks=tasks,
         ),
     )

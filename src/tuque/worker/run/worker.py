@@ -46,10 +46,12 @@ from tuque.worker.run.fetch import POLL_MS, Fetcher, UnavailableQueues
 from tuque.worker.run.health import begin_signs
 from tuque.worker.run.heartbeat import Heartbeats
 from tuque.worker.run.jobs import (
+    AHEAD_S,
     AT_WORK,
     SETTLING,
     STARTING,
     WAITING,
+    Ahead,
     Buffer,
     InFlight,
     PutOff,
@@ -72,7 +74,6 @@ log: Final = logging.getLogger("tuque.worker")
 LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_FETCH_S: Final = POLL_MS / 1000 + 0.5  # until the broker has ended the last GETJOB
 UNSETTLED_MAX: Final = 1000
-AHEAD_S: Final = 1.0  # without a begin, until what was fetched ahead is given back
 LATER_S: Final = (0.2, 1.0)  # after which a suspect comes again (U2.23)
 REFUSED_S: Final = 5.0  # until a job comes again whose START was refused
 
@@ -113,7 +114,7 @@ class Worker:
         self._taken = 0
         self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._begun_at = time.monotonic()  # the last one
-        self._is_slow = False  # its jobs are too long to fetch others ahead
+        self._ahead = Ahead(settings)
         self._has_room = False  # for more memory than it has
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
@@ -250,17 +251,13 @@ class Worker:
         if self._is_quiet or self._alone.has_one(now_s) or unsettled >= UNSETTLED_MAX:
             return Want(0, 0)
         running = len(self._runs)
-        count = room(self._settings.concurrency, self._ahead, running, self._there - running)
+        ahead = self._ahead.measure()
+        count = room(self._settings.concurrency, ahead, running, self._there - running)
         most = MAX_FETCH
         if self._settings.max_jobs is not None:
             most = self._settings.max_jobs - self._begun
         count = min(count, most)
         return Want(min(count, 1) if self._alone.comes_next(now_s) else count, most)
-
-    @property
-    def _ahead(self) -> int:
-        """The number of jobs that may wait here for a place."""
-        return 0 if self._is_slow else self._settings.prefetch
 
     @property
     def _unsettled(self) -> int:
@@ -285,7 +282,7 @@ class Worker:
                 self._room.set()
             is_full = len(self._runs) + self._starting >= max(1, places)
             if is_full and time.monotonic() - self._begun_at >= AHEAD_S:
-                self._is_slow = True
+                self._ahead.stop()
                 self._give_back_ahead()
 
     async def _meet(self) -> None:
@@ -397,8 +394,8 @@ class Worker:
                 self._heart.beat_now(job.id)
                 held.again = job
         self._start_waiting()
-        if len(self._waiting) > self._ahead:  # from several leaders (U2.25)
-            self._give_back_ahead(self._there - self._settings.concurrency - self._ahead)
+        if len(self._waiting) > self._ahead.jobs:  # from several leaders (U2.25)
+            self._give_back_ahead(self._there - self._settings.concurrency - self._ahead.jobs)
         if not self._unbegun:
             return bool(jobs)
         return not all(job.id in self._put_off for job in jobs)
@@ -513,8 +510,7 @@ class Worker:
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         held = self._runs.pop(run)
-        if time.monotonic() - held.since < AHEAD_S:
-            self._is_slow = False
+        self._ahead.ran(time.monotonic() - held.since)
         if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
         self._start_waiting()
