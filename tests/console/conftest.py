@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from console_node import Run, run_here
+from newcomer import Tour
 
 from lab import RealServer
 
@@ -47,3 +48,14 @@ def tuque_in(tuque: Run) -> Callable[[World, int], Run]:
         return run
 
     return at
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Iterator[Tour]:
+    """A newcomer; what they started ends with the test."""
+    one = Tour(tmp_path)
+    yield one
+    for process in one.running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from console_node import DEADLINE_S
+from newcomer import ROOT, Tour, blocks
 
-from tuque.cli.programs import free_port, free_ports
+from tuque.cli.programs import free_ports
 from until import until
 
 READY = "ready to accept connections"
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/tour.md")
-TEXT = "".join((ROOT / page).read_text() for page in PAGES)
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, re.DOTALL)
+BLOCKS = blocks(*PAGES)
 
 
 def block(start: str, language: str = "") -> str:
@@ -35,72 +27,6 @@ def served() -> str:
     lines = {line for _, text in BLOCKS for line in text.splitlines() if "tuque server" in line}
     (line,) = lines
     return line
-
-
-class Tour:
-    """A newcomer in the directory `tour`, on a port that is free."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.port = str(free_port())
-        self.log = place / "node.log"
-        bin_dir = place / "bin"
-        bin_dir.mkdir()
-        shim = bin_dir / "tuque"
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tuque "$@"\n')
-        shim.chmod(0o755)
-        self.env = {
-            **os.environ,
-            "HOME": str(place),
-            "PATH": f"{bin_dir}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "TUQUE__PORT": self.port,
-            "TUQUE_URL": f"tuque://127.0.0.1:{self.port}",
-        }
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def sh(self, line: str, *, timeout_s: float = DEADLINE_S) -> str:
-        """Type a line; it must succeed."""
-        done = subprocess.run(
-            ["bash", "-euc", line],
-            cwd=self.place,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}\n{self.log.read_text()}"
-        return done.stdout
-
-    def python(self, code: str) -> str:
-        (self.place / "snippet.py").write_text(code.replace("7711", self.port))
-        return self.sh("python snippet.py")
-
-    def start(self, line: str) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                ["bash", "-c", f"exec {line}"], cwd=self.place, env=self.env, stdout=log, stderr=log
-            )
-        self.running.append(process)
-        return process
-
-    def printed(self, wanted: str, times: int = 1) -> None:
-        """Wait until what was started has printed that so often."""
-        until(lambda: self.log.read_text().count(wanted) >= times, self.log.read_text)
-
-    def stop(self, process: subprocess.Popen[bytes]) -> int:
-        process.send_signal(signal.SIGINT)
-        return process.wait(DEADLINE_S)
-
-
-@pytest.fixture
-def tour(tmp_path: Path) -> Iterator[Tour]:
-    one = Tour(tmp_path)
-    yield one
-    for process in one.running:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 def test_the_tour(tour: Tour) -> None:

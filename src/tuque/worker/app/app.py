@@ -12,7 +12,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from typing import (
@@ -435,6 +436,27 @@ class App(Hooks):
         """A handle of a group that another program made."""
         assert App.groups is not None  # tuque.worker has it
         return App.groups(self, tube, id)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Makes the client of the running event loop, and closes all clients at the end.
+
+        The broker is asked nothing: a web application starts also while that is away.
+        """
+        if self.url is not None:
+            _ = self.aio_client  # a URL that is none raises here, not in the first request
+        try:
+            yield
+        finally:
+            await self.aclose()
+            self.close()
+
+    def lifespan_web(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        """The lifespan of a web application: `FastAPI(lifespan=jobs.lifespan_web())`.
+
+        Litestar takes it in its list. An application with a lifespan of its own uses `connected`.
+        """
+        return lambda web: self.connected()
 
     def close(self) -> None:
         """Closes the client that the app made; one that was passed in stays open."""

@@ -335,7 +335,7 @@ class Handle(str, Generic[R]):
 
     def progress(self, as_: Any = UNTYPED) -> Any:
         """The latest progress of the task, in the type `as_`; None if there is none."""
-        return self._told(self.status(), as_)
+        return self.progress_in(self.status(), as_)
 
     @overload
     async def progress_async(self) -> Any: ...
@@ -345,7 +345,7 @@ class Handle(str, Generic[R]):
 
     async def progress_async(self, as_: Any = UNTYPED) -> Any:
         """Like `progress`, for asyncio programs."""
-        return self._told(await self.status_async(), as_)
+        return self.progress_in(await self.status_async(), as_)
 
     def cancel(self, reason: str = "") -> Cancelling:
         """Cancels the job: it never begins, its worker is asked to stop, or it was over.
@@ -379,6 +379,15 @@ class Handle(str, Generic[R]):
         return _became(became)
 
     # ---- the id of a chain: its result is that of the last step (SPEC U11.4)
+
+    def next_step(self, found: Result) -> Handle[R] | None:
+        """The step that follows, if the job is one of a chain and has ended well."""
+        following = self._following(found)
+        return None if following is None else Handle(following, self._app, self._returns)
+
+    async def is_group_async(self, found: Result) -> bool:
+        """Whether the id is that of a group of which children are open, or without a callback."""
+        return await self._group_async(found) is not None
 
     def _following(self, found: Result) -> str | None:
         """The next step, if the job is one of a chain that has ended well."""
@@ -503,8 +512,8 @@ class Handle(str, Generic[R]):
             raise BadSeal("it is under a key, and this App has no keys")
         return data
 
-    def _told(self, found: Result, as_: Any) -> Any:
-        """The progress; None if there is none."""
+    def progress_in(self, found: Result, as_: Any = UNTYPED) -> Any:
+        """The progress in such an outcome, as `progress` returns it."""
         if not found.progress:
             return None
         try:
