@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import random
+import re
 import signal
 import sys
 import traceback
@@ -54,6 +55,8 @@ SPARE_PLACES: Final = 200  # for done jobs that the broker does not know of yet
 POOLS: Final = ("thread", "process", "async")
 LOGS: Final = ("text", "json")
 URL_OPTION: Final = "TUQUE_WORKER_URL"  # the variable of --url (U4.7)
+WEIGHED: Final = re.compile(r"(.+)=(\d+)")  # of -Q
+WEIGHT_MAX: Final = 1_000
 SOME_FAILED: Final = 3  # exit code of --burst
 
 EPILOG: Final = """\b
@@ -79,7 +82,7 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     "-Q",
     "--queues",
     metavar="NAMES",
-    help="Queues by priority, with commas.  [default: those of the tasks]",
+    help="Queues by priority, or with weights, high=4,low=1.  [default: those of the tasks]",
 )
 @click.option(
     "-c",
@@ -243,7 +246,8 @@ def run_here(
         if children.keys:
             app.keys = Keys.read(children.keys)
         version = settings.app_version or app.version
-        settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
+        names, weights = _queue_names(queues, app)
+        settings = replace(settings, queues=names, weights=weights, app_version=version)
         warn_of_strange(settings.queues, app)
         children = replace(children, url=app.url)
         if table is not None:
@@ -437,15 +441,25 @@ async def send_plans_once(app: App, client: aio.Client, table: CrashTable | None
         table.has_sent_plans = True
 
 
-def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
-    """The queues to serve, each once."""
+def _queue_names(given: str | None, app: App) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The queues to serve, each once, and their weights, if they have any."""
     if not app.tasks:
         raise ConfigError("the app has no tasks: is the module that defines them imported?")
     names = app.queues if given is None else given.split(",")
     found = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
     if not found:
         raise ConfigError("-Q names no queue")
-    return found
+    parts = [WEIGHED.fullmatch(name) for name in found] if given is not None else [None]
+    weighed = [(one[1], int(one[2])) for one in parts if one is not None]
+    if not weighed:
+        return found, ()
+    if len(weighed) < len(parts):
+        raise ConfigError("-Q: give each queue a weight, as high=4,low=1, or none")
+    if not all(1 <= weight <= WEIGHT_MAX for _, weight in weighed):
+        raise ConfigError(f"-Q: a weight is from 1 to {WEIGHT_MAX}")
+    if len(dict(weighed)) < len(weighed):
+        raise ConfigError("-Q: a queue has one weight")
+    return tuple(dict(weighed)), tuple(dict(weighed).values())
 
 
 def warn_of_strange(queues: tuple[str, ...], app: App) -> None:

@@ -140,20 +140,48 @@ class _Ask:
         self.task: asyncio.Task[Any] | None = None
 
 
+class Turns:
+    """[U2] In which order queues are asked: as they are named, or by weights (U2.28)."""
+
+    def __init__(self, queues: tuple[str, ...], weights: tuple[int, ...] = ()) -> None:
+        """`weights` are those of the queues, or none."""
+        self.queues = queues
+        self._weights = dict(zip(queues, weights, strict=False))
+        self._given = dict.fromkeys(self._weights, 0.0)  # jobs, each by the weight of its queue
+
+    def order(self) -> Iterable[str]:
+        """The queues, the next one first."""
+        if not self._weights:
+            return self.queues
+        return sorted(self.queues, key=self._given.__getitem__)
+
+    def took(self, jobs: list[Job]) -> None:
+        """Counts jobs that were delivered."""
+        for job in jobs if self._weights else ():
+            if job.queue in self._weights:
+                self._given[job.queue] += 1 / self._weights[job.queue]
+
+    def empty(self, queue: str) -> None:
+        """The queue has nothing more: its turns do not add up."""
+        if self._weights:
+            self._given[queue] = max(self._given.values())
+
+
 class Fetcher:
-    """The queues of a worker in the order of their priority; `accept` gets the jobs."""
+    """The queues of a worker in the order of their turns; `accept` gets the jobs."""
 
     def __init__(
         self,
         client: aio.Client,
-        queues: tuple[str, ...],
+        turns: Turns,
         away: UnavailableQueues,
         accept: Callable[[list[Job]], bool],
         news: asyncio.Event,
     ) -> None:
         """`news` is set when there may be more to fetch, or when the worker stops."""
         self._client = client
-        self._queues = queues
+        self._turns = turns
+        self._queues = turns.queues
         self._away = away
         self._accept = accept
         self._news = news
@@ -174,7 +202,8 @@ class Fetcher:
 
         Raises what a node in use refuses; skips a queue without a leader.
         """
-        queues = [queue for queue in self._away.here(self._queues) if queue not in but]
+        order = self._turns.order()
+        queues = [queue for queue in self._away.here(order) if queue not in but]
         groups = self._client.home_groups(self._queues)
         if self._asks or len(groups) > 1:
             await self._fetch_of_all(queues, want, but)
@@ -210,6 +239,8 @@ class Fetcher:
                 raise
             return None
         self._brought([queue], jobs)
+        if len(jobs) < count:
+            self._turns.empty(queue)
         return len(jobs)
 
     async def _wait(self, queues: list[str], count: int, poll_ms: int) -> None:
@@ -234,6 +265,7 @@ class Fetcher:
         """Takes what their node has delivered; False if this version of the app runs none of it."""
         for queue in queues:
             self._away.answered(queue)
+        self._turns.took(jobs)
         if is_any := self._accept(jobs):
             self._dry.clear()
         return is_any

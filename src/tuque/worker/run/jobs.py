@@ -69,6 +69,7 @@ class WorkerSettings:
     health_file: str | None = None
     metrics_port: int | None = None
     app_version: str = ""
+    weights: tuple[int, ...] = ()  # of the queues, if they have any: then no order
 
     @property
     def most_ahead(self) -> int:

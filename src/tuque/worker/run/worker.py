@@ -42,7 +42,7 @@ from tuque.worker.pools.processes import is_over
 from tuque.worker.pools.systems import check_memory_shown, has_room
 from tuque.worker.run.crash_table import RUNNING, SUSPECT, WORKING, CrashTable, Entry
 from tuque.worker.run.crash_table import WAITING as WAITS
-from tuque.worker.run.fetch import POLL_MS, Fetcher, UnavailableQueues
+from tuque.worker.run.fetch import POLL_MS, Fetcher, Turns, UnavailableQueues
 from tuque.worker.run.health import begin_signs
 from tuque.worker.run.heartbeat import Heartbeats
 from tuque.worker.run.jobs import (
@@ -107,7 +107,7 @@ class Worker:
         self._link = Link(self._rng)
         self.name = self.name_of(box)
         self._held: dict[str, InFlight] = {}
-        self._waiting = Buffer(settings.queues)
+        self._waiting = Buffer(() if settings.weights else settings.queues)
         self._runs: dict[asyncio.Task[None], InFlight] = {}
         self._put_off = PutOff()
         self._starting = 0
@@ -138,7 +138,8 @@ class Worker:
         if self._box is not None:
             self._heart.tells = self._box.note_beat
         away = UnavailableQueues(self._rng)
-        self._fetcher = Fetcher(client, settings.queues, away, self._accept, self._room)
+        turns = Turns(settings.queues, settings.weights)
+        self._fetcher = Fetcher(client, turns, away, self._accept, self._room)
         orders = {"quiet": self.quiet, "stop": self.stop}
         self._herald = Registration(
             client, self.name, settings.queues, settings.app_version, self._figures, orders
