@@ -24,7 +24,7 @@ from tuque.testing.worker import HandAside, without_loop
 from tuque.worker.app.app import App
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Call, await_call, run_call
-from tuque.worker.pools.pools import Tasks
+from tuque.worker.pools.pools import Tasks, set_places
 from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.worker import Worker
 from world_clients import WorkerAt, url_of
@@ -171,6 +171,7 @@ class LoopPool:
     def __init__(self, tasks: Tasks, places: int) -> None:
         self.tasks = tasks
         self.places = places
+        set_places(tasks, places)
         self.running: set[asyncio.Task[Outcome]] = set()
         self.on_ready: Callable[[], None] = lambda: None
 

@@ -344,3 +344,18 @@ async def exits_after_its_end() -> None:
 async def waits_async() -> None:
     while not gate.is_set():
         await asyncio.sleep(0.01)
+
+
+@app.task(batch=10, batch_wait_s=5)
+def doubles(rows: list[int]) -> list[list[int]]:
+    return [[row, len(rows)] for row in rows]
+
+
+@app.task(batch=10, batch_wait_s=5)
+def counts_wrong(rows: list[int]) -> list[int]:
+    return [0] * 5
+
+
+@app.task(batch=10, batch_wait_s=5)
+async def breaks(rows: list[int]) -> list[int]:
+    raise KeyError("no table")

@@ -249,6 +249,7 @@ def run_here(
         names, weights = _queue_names(queues, app)
         settings = replace(settings, queues=names, weights=weights, app_version=version)
         warn_of_strange(settings.queues, app)
+        warn_of_batches(app, 1 if pool == "process" else settings.concurrency)
         children = replace(children, url=app.url)
         if table is not None:
             table.url = app.url or ""
@@ -460,6 +461,17 @@ def _queue_names(given: str | None, app: App) -> tuple[tuple[str, ...], tuple[in
     if len(dict(weighed)) < len(weighed):
         raise ConfigError("-Q: a queue has one weight")
     return tuple(dict(weighed)), tuple(dict(weighed).values())
+
+
+def warn_of_batches(app: App, places: int) -> None:
+    """[U15] Names the tasks whose batches are never full (U15.1)."""
+    for task in app.tasks.values():
+        if task.batches is not None and task.batches.most > places:
+            log.warning(
+                "task %(task)s takes %(batch)d jobs at once, and a process runs %(places)d here: "
+                "its batches have no more; use --pool thread or async, and a larger -c",
+                facts("batch_never_full", task=task.name, batch=task.batches.most, places=places),
+            )
 
 
 def warn_of_strange(queues: tuple[str, ...], app: App) -> None:

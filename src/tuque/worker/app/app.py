@@ -37,6 +37,7 @@ from tuque.client.url import parse
 from tuque.errors import ConfigError
 from tuque.platforms import at_forks
 from tuque.worker.app.arguments import UNTYPED, wanted_type
+from tuque.worker.app.batches import WAIT_S
 from tuque.worker.app.dead_letters import DeadLetters
 from tuque.worker.app.encryption import Keys
 from tuque.worker.app.enqueue import (
@@ -66,7 +67,9 @@ from tuque.worker.app.task import (
 )
 from tuque.worker.app.tasks import (
     Register,
+    RegisterBatch,
     Tasks,
+    batched,
     check_new,
     check_routes,
     defined,
@@ -298,6 +301,18 @@ class App(Hooks):
         **options: Unpack[TaskOptions],
     ) -> Register: ...
 
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        batch: int,
+        batch_wait_s: float = WAIT_S,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> RegisterBatch: ...
+
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -305,20 +320,24 @@ class App(Hooks):
         *,
         name: str | None = None,
         aliases: tuple[str, ...] = (),
+        batch: int | None = None,
+        batch_wait_s: float | None = None,
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
 
         The keywords are those of `TaskOptions`. The name is that of module and function, unless
         one is given; two tasks of one name are a ValueError. `aliases` are former names, under
-        which jobs may still come (U1.18). An argument whose type cannot be
-        resolved here and now is a TypeError.
+        which jobs may still come (U1.18). An argument whose type cannot be resolved here and now is
+        a TypeError. With `batch` the function gets a list of up to so many arguments, of jobs that
+        come within `batch_wait_s` (1), and returns a list (U15).
         """
         scope = sys._getframe(1).f_locals  # for annotations that name a function's local classes
         check_names(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             names = names_of(function, name, aliases)
+            function = batched(function, batch, batch_wait_s, scope)
             self.check_new(names)
             task = defined(function, names, renamed(options), scope)
             self.add(task)

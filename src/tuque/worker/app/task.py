@@ -17,6 +17,7 @@ from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
 from tuque.errors import Cancelled, ConfigError, Error, IsTube, NoTube
 from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
+from tuque.worker.app.batches import batches_of
 from tuque.worker.app.codec import Codec, Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
 from tuque.worker.app.enqueue import (
@@ -134,6 +135,7 @@ class Task(Step[P, R]):
         `aliases`: former names of the task, whose jobs it runs as well.
         """
         self.function = function
+        self.batches = batches_of(function)
         self.name = name
         self.aliases = aliases
         self.given = given
@@ -172,7 +174,8 @@ class Task(Step[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function directly; enqueues nothing."""
-        return self.function(*args, **kwargs)
+        function = self.function if self.batches is None else self.batches.function
+        return function(*args, **kwargs)
 
     def __repr__(self) -> str:
         queue = "?" if self._defaults is None else self._defaults.queue
@@ -492,7 +495,7 @@ class AsyncTask(Task[P, R]):
         self, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]:
         """Calls the function directly; enqueues nothing."""
-        made: Any = self.function(*args, **kwargs)
+        made: Any = super().__call__(*args, **kwargs)
         return made  # type: ignore[no-any-return]  # the function is a coroutine function
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from tuque.worker.app.batches import WAIT_S, in_batches_of
 from tuque.worker.app.options import Options, TaskOptions, check_names, renamed
 from tuque.worker.app.task import AsyncTask, Task
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 QUEUE_OF_APP: Final = "(of the app)"  # until there is one
 
@@ -32,6 +34,18 @@ class Register(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class RegisterBatch(Protocol):
+    """What `app.task(batch=...)` returns: a decorator of a function of many jobs' arguments."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Any]], /
+    ) -> AsyncTask[[T], Any]: ...
+
+    @overload
+    def __call__(self, function: Callable[[list[T]], Any], /) -> Task[[T], Any]: ...
 
 
 class Tasks:
@@ -68,6 +82,18 @@ class Tasks:
         **options: Unpack[TaskOptions],
     ) -> Register: ...
 
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        batch: int,
+        batch_wait_s: float = WAIT_S,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        **options: Unpack[TaskOptions],
+    ) -> RegisterBatch: ...
+
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -75,6 +101,8 @@ class Tasks:
         *,
         name: str | None = None,
         aliases: tuple[str, ...] = (),
+        batch: int | None = None,
+        batch_wait_s: float | None = None,
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function, as `App.task` does; its own options are nearer."""
@@ -85,6 +113,7 @@ class Tasks:
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             names = names_of(function, name, aliases)
+            function = batched(function, batch, batch_wait_s, scope)
             check_new(names, [name for task in self._tasks for name in task.names])
             if self._app is not None:
                 self._app.check_new(names)
@@ -141,6 +170,20 @@ def defined(
     """A task without an app yet."""
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     return kind(function, names[0], given, scope, names[1:])
+
+
+def batched(
+    function: Callable[..., Any],
+    most: int | None,
+    wait_s: float | None,
+    scope: Mapping[str, Any],
+) -> Callable[..., Any]:
+    """The function for one job; TypeError or ValueError if `batch` is given and wrong (U15.1)."""
+    if most is None and wait_s is not None:
+        raise TypeError("batch_wait_s needs batch: how many jobs the function takes at once")
+    if most is None:
+        return function
+    return in_batches_of(function, most, WAIT_S if wait_s is None else wait_s, scope)
 
 
 def alone(given: TaskOptions) -> Options:

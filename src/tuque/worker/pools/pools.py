@@ -130,6 +130,13 @@ class Threads:
                 return  # the loop is closed: the worker has ended without this job
 
 
+def set_places(tasks: Tasks, places: int) -> None:
+    """[U15] So many runs may last at a time in this process (U15.1)."""
+    for task in tasks.values():
+        if task.batches is not None:
+            task.batches.places = places
+
+
 class ThreadPool:
     """[U13] Coroutines on one loop in a thread of its own, plain functions in others (U13.3).
 
@@ -165,6 +172,7 @@ class ThreadPool:
         return self._threads.places
 
     async def start(self) -> None:
+        set_places(self._tasks, self.places)
         await self._threads.start()
         FORKS.leave_loop(self._loop)
         self._thread.start()
