@@ -156,11 +156,13 @@ def test_a_tube_that_no_node_has_can_be_dropped() -> None:
     """T17.6 A tube led by votes that was never confirmed, and of which no node has a whole replica,
     can be dropped at its leader while all nodes are linked.
 
-    Node 2 is killed as soon as it knows the tube, and the others have forgotten the drop."""
+    Node 2 is killed as soon as it has the tube on its disk, and the others have forgotten the drop.
+    """
     world = VotesWorld(3, makes=False)
     world.pass_ms(12_000)
     world.wire(0).put(encode(*CREATE))
-    world.step_until(lambda: b"t" in world.t(AWAY).by_name)
+    known = world.t(AWAY).by_name
+    world.step_until(lambda: b"t" in known and known[b"t"].vote_wish == 0)
     assert not world.tube(AWAY).is_complete
     world.kill(AWAY)
     world.pass_ms(1_000)

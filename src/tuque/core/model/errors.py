@@ -738,6 +738,15 @@ _is(
     b"NOQUORUM",
     b"Tube '%s' is led here, but too few voters confirm that now: try again soon",
 )
+FEW_VOTERS: Final = 311  # about: tube, voters that are here, voters
+_is(FEW_VOTERS, b"NOQUORUM", b"Tube '%s' is not made: %d of %d voters are here, try again soon")
+NOT_MADE: Final = 312  # about: tube
+_is(
+    NOT_MADE,
+    b"FEWCOPIES",
+    b"tube '%s' has no leader: too few voters confirmed it in time. TUBE INFO says if it exists",
+    iproto=7,
+)
 NO_VOTE_THERE: Final = 310  # about: tube, node, node
 _is(
     NO_VOTE_THERE,

@@ -225,7 +225,7 @@ def tell_stands(n: Node, t: Tubes, tubes: list[Tube]) -> None:
     """[T24] Send changed stands to the other nodes, before any later pulse (T24.2)."""
     stands: list[StandAt] = []
     for tube in tubes:
-        if t.by_name.get(tube.name) is tube:
+        if t.by_name.get(tube.name) is tube and tube.vote_wish == 0:
             stands.append(stand_at(n, tube))
     if len(stands) > 0:
         for slot in nodes_open(n, t):
@@ -241,7 +241,8 @@ def tell_all_stands(n: Node, t: Tubes, slot: i64) -> None:
     """[T24] A link is open: send all stands (T24.2)."""
     stands: list[StandAt] = []
     for tube in t.by_name.values():
-        stands.append(stand_at(n, tube))
+        if tube.vote_wish == 0:
+            stands.append(stand_at(n, tube))
         if len(stands) >= TOLD_STANDS:
             send_votes(n, slot, stands)
             stands = []
@@ -262,7 +263,8 @@ def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
         on_stand(n, t, slot, tube, at)
         if at.node == n.node_id:
             own = stand_at(n, tube)
-            if not own.is_up and own.node != n.peers[slot].node_id:
+            has_voted = tube.vote_wish == 0  # T27.8
+            if has_voted and not own.is_up and own.node != n.peers[slot].node_id:
                 answers.append(own)
     if len(answers) > 0:
         send_votes(n, slot, answers)
@@ -393,7 +395,7 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
             until = int(lease_of(n, t, voters, seat.standing))
             found[seat.standing] = until
         epoch, node_id = stand_of(tube)
-        if epoch != tube.epoch or node_id != n.node_id:
+        if epoch != tube.epoch or node_id != n.node_id or tube.vote_wish != 0:
             until = 0
         if until > tube.lease_ms or (until < tube.lease_ms and n.now_ms >= b.bound_ms):
             if until < n.now_ms or tube.lease_ms < n.now_ms or tube.state != RUNNING:

@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model import errors as why
-from tuque.core.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE
+from tuque.core.model.errors import EXISTS, LATE, NO_VOTES_YET, NOT_MADE, OTHER_TYPE
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import (
     AnyMessage,
@@ -39,13 +39,17 @@ from tuque.tubes.election.lease import (
 from tuque.tubes.election.membership import changes_tick, on_next, voting_here
 from tuque.tubes.election.voters import (
     OWN,
+    is_settled,
     maker_of,
     may_vouch,
     new_disk,
     on_voters,
     propose,
+    settle,
     voters_message,
 )
+from tuque.tubes.leadership.catalog_in import NEVER_CONFIRMED, end_tube, worth_of
+from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of, refusal_of
 from tuque.tubes.log.receive import sort_copies
 from tuque.tubes.log.send import record_leader
@@ -53,7 +57,7 @@ from tuque.tubes.log.vote_state import record_vote, seat_of, shortest_ms, stand_
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
-from tuque.tubes.model.tubes import HomeDone, Tubes
+from tuque.tubes.model.tubes import Dropped, HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
     FORCED,
     IN_FORCE,
@@ -209,6 +213,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
         return
     if b.is_on and n.others != 0 and (b.voters is None or b.voters.step == PROPOSED):
         propose(n, t)
+    vote_for_makers(n, t)
     greet(n, t)
     send_due(n, t)
     voters = b.in_force()
@@ -255,6 +260,9 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
     records = n.records
     if len(b.due) > 0 and (records is None or b.due[0].wish <= records.granted):
         return n.now_ms
+    for tube in (b.fresh[:1] + b.fresh[-1:]) if len(b.fresh) > 0 else b.fresh:
+        if tube.vote_wish < 0 or may_vote_now(n, tube):
+            return n.now_ms
     if b.in_force() is None:
         return FAR
     if len(b.moved) > 0 or b.is_renewed or b.must_sort:
@@ -286,6 +294,35 @@ def greet(n: Node, t: Tubes) -> None:
             tell_all_stands(n, t, slot)
         elif maker_of(voters) == n.node_id:
             say(n, slot, voters_message(voters, PROPOSED))
+
+
+def may_vote_now(n: Node, tube: Tube) -> bool:
+    """[T27] Whether the disk has the new tube (T27.8), or there is no disk."""
+    return n.records is None or 0 < tube.vote_wish <= n.records.granted
+
+
+def vote_for_makers(n: Node, t: Tubes) -> None:
+    """[T27] Vote for the makers of new tubes: one vote about each name (T24.3, T27.8)."""
+    b = t.voter_state
+    if len(b.fresh) == 0:
+        return
+    left: list[Tube] = []
+    asked: i64 = 0
+    for tube in b.fresh:
+        records = n.records
+        if records is None or may_vote_now(n, tube):
+            tube.vote_wish = 0
+            b.moved.append(tube)
+            b.is_renewed = True
+            continue
+        if tube.vote_wish < 0 or tube.vote_wish > records.wish:  # the journal was restarted
+            if asked == 0:
+                records.has_custody = True
+                records.wish += 1
+                asked = records.wish
+            tube.vote_wish = asked
+        left.append(tube)
+    b.fresh = left
 
 
 def send_due(n: Node, t: Tubes) -> None:
@@ -320,8 +357,7 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
     t.creating = []
     for done in waiting:
         tube = done.tube
-        is_led = tube is not None and tube.is_mine and tube.is_won
-        if tube is not None and (not is_led or tube.lease_ms < n.now_ms):
+        if tube is not None and not is_made(n, t, voters, done, tube):
             if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
                 t.creating.append(done)
                 continue
@@ -330,11 +366,32 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
                 done.error = TubeError(NO_VOTES_YET, (tube.name,))
             elif other is not None and other is not tube:
                 done.error = taken_by(n, t, tube, other, done)  # T17.5
-            else:
+            elif not drop_unmade(n, t, tube):
                 done.error = TubeError(LATE, (int(voters.majority()),))
+            else:
+                done.error = TubeError(NOT_MADE, (tube.name,))
         elif tube is not None and len(done.values) > 0:
             send_forced(n, tube, done)
         t.home_done.append(done)
+
+
+def is_made(n: Node, t: Tubes, voters: Voters, done: HomeDone, tube: Tube) -> bool:
+    """[T27] Whether this node leads the tube, and a majority has all of a new one (T27.8)."""
+    if not tube.is_mine or not tube.is_won or tube.lease_ms < n.now_ms:
+        return False
+    if len(done.values) > 0:
+        return True
+    if tube.state == RUNNING:
+        settle(n, t, voters, tube)
+    return is_settled(voters, tube)
+
+
+def drop_unmade(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T27] Drop a tube of this node that no majority ever confirmed (T27.8); False: one did."""
+    if not tube.is_mine or worth_of(at_of(n, tube)) != NEVER_CONFIRMED:
+        return False
+    end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
+    return True
 
 
 def taken_by(n: Node, t: Tubes, tube: Tube, other: Tube, done: HomeDone) -> TubeError:

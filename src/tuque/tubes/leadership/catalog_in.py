@@ -314,7 +314,8 @@ def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
         end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
         follow(n, t, slot, at, b"")
         return
-    if tube.is_mine or not is_theirs or len(tube.copies) > 0:  # K3.5
+    has_voted = ours == theirs == NEVER_CONFIRMED and at.maker != tube.maker  # T27.8
+    if tube.is_mine or not is_theirs or has_voted or len(tube.copies) > 0:  # K3.5
         if theirs != NEVER_CONFIRMED or ours == NEVER_CONFIRMED:
             tube.conflict = at.home  # its tasks are nowhere else, even if its creator made another
         return
@@ -345,7 +346,7 @@ def gives_way(n: Node, tube: Tube, ours: i64, theirs: i64) -> bool:
     """
     if ours != NEVER_CONFIRMED or tube.maker != n.node_id:
         return False
-    return theirs == CONFIRMED or (theirs == NOT_BY_VOTES and tube.exact_seq < 0)
+    return theirs == CONFIRMED or tube.exact_seq < 0
 
 
 def follow(n: Node, t: Tubes, slot: i64, at: TubeAt, conflict: bytes) -> None:
@@ -414,7 +415,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.copy_epoch = 0
     tube.told_seq = at.seq
     enter_tube(n, t, tube)
-    t.voter_state.moved.append(tube)
+    t.voter_state.meet(tube)
     send_away(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)

@@ -187,6 +187,15 @@ def has_own(n: Node, b: VoterState, voters: Voters) -> bool:
     return n.records is not None and not n.records.is_failing
 
 
+def voters_linked(n: Node, voters: Voters) -> i64:
+    """The slots of the other voters that are linked."""
+    found: i64 = 0
+    for slot in slots_of(n.linked & ~n.forgotten):
+        if n.peers[slot].node_id in voters.rights:
+            found |= 1 << slot
+    return found
+
+
 def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
     """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1)."""
     voters = t.voter_state.in_force()

@@ -245,6 +245,7 @@ class Tube(Queue):
         self.led_by_votes = False  # votes choose its leader (T23.5)
         self.is_others = False  # votes by another list than the one here (T23.4)
         self.is_confirmed = False  # its leader has had a lease by votes, as far as known (T17.5)
+        self.vote_wish: i64 = 0  # it is new: no vote before the journal grants this (T27.8); 0: old
         self.conflict = b""  # leader of another tube of this name
         self.seq: i64 = 0  # the last change here
         # on the leader

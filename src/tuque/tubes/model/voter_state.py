@@ -50,6 +50,7 @@ REASONS: Final = [
 ]
 
 PULSES: Final = 64
+NOT_ASKED: Final = -1  # the journal, about the record of a new tube
 NO_DISK: Final = bytes(DISK_BYTES)
 FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
 FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
@@ -217,8 +218,8 @@ class VoterState:
         self.begin_leases()
         # stands to send, and things to do
         self.moved: list[Tube] = []
-        self.resigned: list[Tube] = []
         self.due: list[Due] = []
+        self.fresh: list[Tube] = []  # that this node has just learned of, or made (T27.8)
         self.failing_ms: i64 = 0  # since when the journal cannot be written; 0: it can
         self.look_ms: i64 = 0  # when to look who must stand up; 0: at the next round
         self.elections_won: i64 = 0
@@ -244,6 +245,14 @@ class VoterState:
         self.is_renewed = False  # leases are to be computed again
         self.is_short = False  # one of them ends soon, or there is none
         self.lease_ms: i64 = 0  # the first lease here that ends; 0: none
+
+    def meet(self, tube: Tube) -> None:
+        """[T27] The node votes for the maker of a tube once it has that on its disk (T27.8)."""
+        if tube.led_by_votes:
+            tube.vote_wish = NOT_ASKED
+            self.fresh.append(tube)
+        else:
+            self.moved.append(tube)
 
     def take_right(self, right: i64) -> None:
         """This node's right is another one: its marks begin anew (T29.1)."""

@@ -27,6 +27,7 @@ from tuque.tubes.log.leader import (
     needs_writable,
     others_of,
     refusal_of,
+    voters_linked,
 )
 from tuque.tubes.log.receive import tell_served
 from tuque.tubes.log.send import record_leader
@@ -96,8 +97,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     b = t.voter_state
     if b.leads(tube):
         tube.lease_ms = 0  # T27.8
-        b.moved.append(tube)
-        b.is_renewed = True
+        b.meet(tube)
     enter_tube(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
@@ -144,9 +144,20 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
 
 
 def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
-    """[T23] Raise TubeError if no vote could choose another leader (T23.7), but for ALONE."""
+    """[T23] Raise TubeError if no vote could choose its leader (T27.8), or another one later.
+
+    The latter is no error with ALONE (T23.7).
+    """
     others = others_of(n)
-    if others == 0 or o.temporary or b.in_force() is not None:
+    voters = b.in_force()
+    if o.temporary:
+        return
+    if voters is not None:
+        here = count_of(voters_linked(n, voters)) + (1 if n.node_id in voters.rights else 0)
+        if here < voters.majority():
+            raise TubeError(why.FEW_VOTERS, (name, int(here), len(voters.rights)))
+        return
+    if others == 0:
         return
     voting = count_of(others & b.willing) + (1 if b.is_on else 0)
     if voting < VOTERS_LEAST and not o.is_alone:

@@ -198,10 +198,19 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     TUBES has that. One that was never confirmed has no task.
   - Other nodes follow, also later, a confirmed tube first; then one not led by votes; then that
     of the lower creator id; of one creator the later. Of the other one they remember epoch and
-    leader until they stop; TUBES marks it.
+    leader until they stop; TUBES marks it. But of two that votes lead and never confirmed a node
+    keeps the one for which it voted (T27.8), until its creator drops it.
   - The creator of a tube that was never confirmed drops it when it learns of one that precedes
     it; a waiting CREATE ends as if the tube were known. If it has started since, only a
     confirmed one precedes.
+- T27.8 (cluster) Where a list is in force CREATE asks for votes for the name (T24.3).
+  - Where no majority of the voters is linked CREATE does nothing: `-NOQUORUM Tube '<name>' is not
+    made: <n> of <m> voters are here, try again soon`.
+  - A node votes for the maker of a tube that it did not know once that is on its disk, under
+    `everysec` too. Until the maker drops the tube it votes for no other one of the name.
+  - CREATE is answered when a majority has all of the tube: of two makers one at most has an
+    answer, the other tube ends when they meet (T17.5). Else, after `cluster-node-timeout`, the
+    maker drops the tube, unless a majority confirmed it: `-FEWCOPIES`.
 """,
     b"TUBE DROP": """
 - T2.4 A tube stays until it is dropped, even if idle; T2.9 has the exception. drop is refused
