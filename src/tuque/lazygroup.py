@@ -28,6 +28,7 @@ EXTRAS: Final = {
     "textual": "top",
     "rich": "top",
     "watchfiles": "reload",
+    "sentry_sdk": "sentry",
     "cronsim": "server",
     "librt": "server",
     "mypy_extensions": "server",

@@ -71,7 +71,7 @@ def test_the_life_of_the_jobs_is_that_of_the_task(node: RealServer, client: Clie
     id = client.schedule_run("lives", "n")
     (job,) = client.getjob("lives", nohang=True, with_meta=True)
     assert (job.id, job.of, job.time_limit_s) == (id, 3, 9.0)
-    assert job.headers == {"zone": "eu", "tuque-task": night.name}
+    assert job.headers == {"zone": "eu", "tuque-task": night.name, "tuque-schedule": "n"}
     (run,) = client.start(job.id)
     assert client.fail(job.id, run.run, reason="no").became == "retry"
     shown = client.execute("SCHEDULE", "SHOW", "lives", "n")

@@ -16,7 +16,6 @@ from tuque import __version__
 from tuque.client.url import settings
 from tuque.errors import ConfigError
 from tuque.worker.app.decisions import encodable, one_line
-from tuque.worker.app.enqueue import TASK_HEADER
 from tuque.worker.app.hooks import Failure, Hooks, Outgoing
 from tuque.worker.pools.execute import Job, came_to, describe, guarded, trace_of
 
@@ -47,10 +46,6 @@ IS_NEW: Final = "messaging.tuque.message.is_new"
 OUTCOME: Final = "messaging.tuque.outcome"
 
 PARENT: Final = "traceparent"
-HEADERS_MAX: Final = 32  # what the broker takes (W1.3)
-VALUE_BYTES: Final = 1_024
-ALL_BYTES: Final = 4_096
-
 Attributes = dict[str, str | int | bool]
 
 
@@ -74,7 +69,7 @@ class Telemetry:
         if self._app is not None:
             raise ConfigError("a Telemetry follows one App: make another one for this App")
         self._app = app
-        app.telemetry = self
+        app.follow_with(self)
         app.surrounds.insert(0, self.run)
         app.on_failure(self.lost)
 
@@ -167,7 +162,7 @@ class Sending:
                 links=None if given is None else [trace.Link(given)],
             )
             if PARENT not in job.headers:  # one that the program has set stays
-                propagate.inject(job.headers, trace.set_span_in_context(span), Fitting(job))
+                propagate.inject(job, trace.set_span_in_context(span), Fitting())
             self._jobs.append(span)
             creators.append(given or span.get_span_context())
         self._whole = self._jobs[0]
@@ -210,26 +205,12 @@ class Sending:
         mark_failed(self._jobs[at], type_of(error), describe(error))
 
 
-class Fitting(Setter[dict[str, str]]):
+class Fitting(Setter[Outgoing]):
     """Sets the headers of a job, but those that the broker would refuse (W1.3)."""
 
-    def __init__(self, job: Outgoing) -> None:
-        headers = {**job.headers, TASK_HEADER: job.task}
-        self._left = ALL_BYTES - sum(size_of(*pair) for pair in headers.items())
-
-    def set(self, carrier: dict[str, str], key: str, value: str) -> None:
+    def set(self, carrier: Outgoing, key: str, value: str) -> None:
         """Sets one; left out if it does not fit."""
-        name = key.lower()
-        size = size_of(name, value)
-        if len(carrier) + 2 > HEADERS_MAX or size > self._left or size > VALUE_BYTES:
-            return
-        self._left -= size
-        carrier[name] = value
-
-
-def size_of(name: str, value: str) -> int:
-    """Bytes of a header."""
-    return len(name.encode()) + len(encodable(value).encode())
+        carrier.offer(key, value)
 
 
 def creator_of(job: Outgoing) -> SpanContext | None:

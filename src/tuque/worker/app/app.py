@@ -161,6 +161,7 @@ class App(Hooks):
     groups: ClassVar[LaterGroups | None] = None  # set by what knows of groups
     made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
     _numbers: ClassVar[Iterator[int]] = count()
+    with_each: ClassVar[list[Callable[[App], object]]] = []  # called with an app that is made
 
     def __init__(
         self,
@@ -203,6 +204,8 @@ class App(Hooks):
         App.made[next(App._numbers)] = self
         self.dead = DeadLetters(self)
         self.schedules: dict[str, Planned] = {}
+        for extend in App.with_each:
+            extend(self)
         if telemetry is not None:
             telemetry.attach(self)
 

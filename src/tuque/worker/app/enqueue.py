@@ -28,7 +28,7 @@ from tuque.errors import (
 from tuque.worker.app.codec import Envelope, encode
 from tuque.worker.app.encryption import Keys
 from tuque.worker.app.handle import Handle
-from tuque.worker.app.hooks import NOT_FOLLOWED, Follower, Outgoing
+from tuque.worker.app.hooks import NOT_FOLLOWED, TASK_HEADER, Follower, Outgoing
 from tuque.worker.app.options import (
     RETRY_S,
     Asked,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-TASK_HEADER: Final = "tuque-task"
+SCHEDULE_HEADER: Final = "tuque-schedule"
 KEY_HEADER: Final = "tuque-key"
 QUEUES_HEADER: Final = "tuque-queues"  # those of the steps that follow; the broker checks (N2.9)
 CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
@@ -133,7 +133,7 @@ class Planned:
             "retry": options.retry_s,
             "ttl": options.ttl_s or None,
             "pri": options.pri,
-            **work_asked(call.task, options, options.headers),
+            **work_asked(call.task, options, {**options.headers, SCHEDULE_HEADER: self.name}),
         }
         if options.policies is not None:
             values = call.task.values(call.args, call.kwargs)

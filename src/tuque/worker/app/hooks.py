@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from tuque.worker.app.decisions import OutcomeKind
+from tuque.worker.app.decisions import OutcomeKind, encodable
 from tuque.worker.app.encryption import Keys
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
 
 F = TypeVar("F", bound=Callable[..., object])
+
+TASK_HEADER: Final = "tuque-task"
+HEADERS_MAX: Final = 32  # what the broker takes (W1.3)
+VALUE_BYTES: Final = 1_024
+ALL_BYTES: Final = 4_096
 
 
 @dataclass
@@ -30,6 +40,20 @@ class Outgoing:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict)
+
+    def offer(self, name: str, value: str) -> None:
+        """Sets a header, unless the broker would refuse the job for it."""
+        name, taken = name.lower(), size_of(TASK_HEADER, self.task)
+        taken += sum(size_of(*pair) for pair in self.headers.items())
+        size = size_of(name, value)
+        if len(self.headers) + 2 > HEADERS_MAX or size > VALUE_BYTES or taken + size > ALL_BYTES:
+            return
+        self.headers[name] = value
+
+
+def size_of(name: str, value: str) -> int:
+    """Bytes of a header."""
+    return len(name.encode()) + len(encodable(value).encode())
 
 
 @dataclass(frozen=True)
@@ -77,6 +101,48 @@ class Following(Protocol):
 
     def follow(self, jobs: list[Outgoing], is_many: bool) -> Follower:
         """[U7] Jobs are about to be added; sets their headers. `is_many`: of `enqueue_many`."""
+
+
+class Together:
+    """Several that follow the jobs of one app, in their order."""
+
+    def __init__(self, parts: list[Following]) -> None:
+        self._parts = parts
+
+    def attach(self, app: Hooks) -> None:
+        """Each of them is attached already."""
+
+    def follow(self, jobs: list[Outgoing], is_many: bool) -> Follower:
+        return AllOf([part.follow(jobs, is_many) for part in self._parts])
+
+
+class AllOf:
+    """What they follow of the same jobs."""
+
+    def __init__(self, parts: list[Follower]) -> None:
+        self._parts = parts
+        self._entered = ExitStack()
+
+    def __enter__(self) -> AllOf:
+        for part in self._parts:
+            self._entered.enter_context(part)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._entered.__exit__(kind, error, tb)
+
+    def added(self, at: int, job_id: str) -> None:
+        for part in self._parts:
+            part.added(at, job_id)
+
+    def refused(self, at: int, error: BaseException) -> None:
+        for part in self._parts:
+            part.refused(at, error)
 
 
 class NotFollowed:
@@ -231,6 +297,10 @@ class Hooks:
             if getattr(method, "__func__", method) is not getattr(Middleware, name):
                 getattr(self, decorator)(method)
         self._used.append(one)
+
+    def follow_with(self, one: Following) -> None:
+        """Has it follow the jobs of this app, after those before it."""
+        self.telemetry = one if self.telemetry is None else Together([self.telemetry, one])
 
     async def aclose(self) -> None:
         """Closes what belongs to the running event loop."""

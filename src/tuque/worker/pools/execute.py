@@ -201,6 +201,12 @@ class Job(msgspec.Struct, dict=True):
         return self.__dict__.get("state")
 
     @property
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """What came with the job, by place and by name: plain data; empty where it does not run."""
+        came: tuple[list[Any], dict[str, Any]] = self.__dict__.get("arguments", ([], {}))
+        return came
+
+    @property
     def attempt(self) -> int:
         return self.number
 
@@ -276,7 +282,8 @@ class Call(msgspec.Struct):
         if self.soft_limit_s is not None:
             self.control.soft_limit_s = self.soft_limit_s
             self.control.soft_ends_at = self.control.clock() + self.soft_limit_s
-        self.attempt.__dict__.update(control=self.control, state=app.state)
+        came = self.envelope.args, self.envelope.kwargs
+        self.attempt.__dict__.update(control=self.control, state=app.state, arguments=came)
         return self.attempt
 
 

@@ -23,11 +23,11 @@ from tuque.worker.app.enqueue import (
     CHAIN_HEADER,
     KEY_HEADER,
     QUEUES_HEADER,
-    TASK_HEADER,
     Call,
     envelope_of,
     under_seal,
 )
+from tuque.worker.app.hooks import TASK_HEADER
 from tuque.worker.app.options import RETRY_S, Options
 from tuque.worker.app.task import (
     KEYED,
