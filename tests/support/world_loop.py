@@ -277,5 +277,5 @@ def shift_of(world: World, app: App, at: tuple[int, ...], settings: dict[str, An
         talks.__enter__()
         world.workers.append(talks)
     queues = settings.pop("queues", app.queues)
-    words = {"concurrency": 1, **settings}
+    words = {"concurrency": 1, "prefetch": settings.get("concurrency", 1), **settings}
     return Shift(world, app, url_of(*at), WorkerSettings(tuple(queues), **words))

@@ -70,7 +70,7 @@ def test_as_much_is_fetched_ahead_as_begins_soon(world: World, took_s: float, ah
     the median of its last 32 runs, as many as its places at most
     """
     noting = Noting()
-    world.at_work(noting.app, concurrency=4)
+    world.at_work(noting.app, concurrency=4, prefetch=None)
     world.pass_ms(100)
     for at in range(8):
         noting.lasts.enqueue(str(at), took_s)
