@@ -7,7 +7,7 @@ from typing import Any, Final
 from sim.engine.plan import Op, Plan
 from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import TubePulse
+from tuque.core.msgs.bus import TubeAt, TubePulse
 from tuque.core.node import tables
 from tuque.core.node.node import Node
 from tuque.server.replies import waiting
@@ -206,7 +206,38 @@ def old_disks_are_trusted() -> list[Patch]:
     return everywhere(disk_epoch.hear_mark, hear_mark)
 
 
+def votes_about_tubes() -> list[Patch]:
+    """A node votes about each tube, and turns to another one of the name (T24.3)."""
+    sound = catalog_in.on_conflict
+
+    def on_conflict(n: Node, t: Tubes, slot: int, tube: Tube, at: TubeAt) -> None:
+        if tube.is_mine or at.maker >= tube.maker or tube.is_confirmed or len(tube.copies) > 0:
+            sound(n, t, slot, tube, at)
+            return
+        catalog_in.forget_tube(n, t, tube)
+        catalog_in.follow(n, t, slot, at, b"")
+
+    return everywhere(sound, on_conflict)
+
+
 # ---- plans that reveal them
+
+
+def two_makers(seed: int) -> Plan:
+    """Two nodes that do not see each other make a tube of one name; a third one sees both."""
+    plan = Plan(seed=f"two makers {seed}", nodes=3, chaos_ms=16_000, policy="always")
+    plan.failover, plan.node_timeout_ms, plan.faults = True, 2_000, ["cut", "slow"]
+    plan.ops.append(Op(0, "tube", {"tube": "t0", "type": "fifo", "node": 0, "sync": 2}))
+    for i in (0, 1):
+        shared = {"tube": "t0", "node": i, "for_ms": 8_000}
+        producer = {"client": f"p{i}", "idle_ms": 120, **shared}
+        plan.ops.append(Op(6_000 + 7 * (seed % 5) * i, "tube_producer", producer))
+        slow = {"a": i, "b": 2, "extra_ms": 150 + 40 * i, "for_ms": 5_000}
+        plan.ops.append(Op(5_600, "slow", slow))
+    plan.ops.append(Op(2_500, "cut", {"a": [0], "b": [1], "for_ms": 8_000}))
+    add = {"client": "j", "node": 2, "queue": "q", "retry": 5, "ttl": 120, "repl": 1}
+    plan.ops.append(Op(60, "add", add))
+    return order(plan)
 
 
 def voted(seed: int, name: str) -> Plan:
@@ -468,10 +499,12 @@ HOME_FLAWS: Final = [
     Flaw("t44", "a promise is broken", promises_are_broken, 10, half_hidden),
     Flaw("t45", "a promise ends with a start", promises_end_with_a_start, 20, starts_and_votes),
     Flaw("t46", "an old disk is trusted", old_disks_are_trusted, 10, old_disk),
+    Flaw("t47", "a node has several votes about a name", votes_about_tubes, 10, two_makers),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
     "t48": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
     "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice", "t46": "tube-sync",
+    "t47": "tube-twice",
 }  # fmt: skip

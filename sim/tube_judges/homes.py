@@ -30,14 +30,19 @@ def is_up(tube: Tube) -> bool:
     return bool(tube.is_mine) and tube.state == RUNNING
 
 
-def would_do(m: Machine, facts: Facts, line: Line) -> bool:
-    """Whether the node would accept a command about the tube now."""
+def would_do(m: Machine, facts: Facts, line: Line | None) -> bool:
+    """Whether the node would accept a command about the tube now.
+
+    Without a line: about any tube of the name that votes lead (T24.3).
+    """
     shell = m.shell
     t = tubes_on(shell.n) if shell is not None else None
     tube = t.by_name.get(facts.key) if t is not None else None
     if shell is None or t is None or tube is None or shell.s.is_loading:
         return False
-    if not is_up(tube) or facts.lines.get(ident_of(tube)) is not line:
+    if not is_up(tube) or (line is not None and facts.lines.get(ident_of(tube)) is not line):
+        return False
+    if line is None and not tube.led_by_votes:
         return False
     return has_lease(max(shell.clock.now_ms(), int(shell.n.now_ms)), t, tube)
 
@@ -71,8 +76,9 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
     if excuse_of(m, line):
         return
     cluster.history.count("looks for second homes")
+    is_voted = m.shell is not None and is_by_vote(m.shell, facts)
     for other in cluster.machines:
-        if other is not m and would_do(other, facts, line):
+        if other is not m and would_do(other, facts, None if is_voted else line):
             cluster.history.find(
                 "tube-twice", f"{facts.name} runs at {m.name} and at {other.name} at the same time"
             )
