@@ -136,6 +136,26 @@ def test_what_is_refused() -> None:
     assert text_of(e.value).startswith(b"there is no list of voters")
 
 
+def test_a_node_with_another_tube_of_a_name_is_not_added() -> None:
+    """T28.1 ADD is refused for a node that has another tube of a name"""
+    world = VotesWorld(4, makes=False, off=3, tube_voters=4)
+    world.pass_ms(TIMEOUT_MS)
+    world.isolate(3)
+    assert world.wire(3)("TUBE", "CREATE", "t", "fifo", "TEMPORARY") == b"OK"
+    world.make(0, sync=2)
+    world.link()
+    world.pass_ms(1_000)
+    with pytest.raises(TubeError) as e:
+        change(world, 0, 3, is_added=True)
+    assert text_of(e.value).startswith(b"node %s cannot be added: it has a tube" % world.id(3))
+    is_willing(world, 3, True)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert names(world, 0) == [0, 1, 2]
+    assert world.wire(3)("TUBE", "DROP", "t") == b"OK"
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert names(world, 0) == [0, 1, 2, 3]
+
+
 def test_without_a_majority_nothing_changes() -> None:
     """T28.1 without a majority of the voters in twice `cluster-node-timeout`"""
     world = VotesWorld(3)

@@ -747,6 +747,12 @@ _is(
     b"tube '%s' has no leader: too few voters confirmed it in time. TUBE INFO says if it exists",
     iproto=7,
 )
+OTHER_TUBE_THERE: Final = 313  # about: node, tube
+_is(
+    OTHER_TUBE_THERE,
+    b"ERR",
+    b"node %s cannot be added: it has a tube of its own named '%s', drop one of the two first",
+)
 NO_VOTE_THERE: Final = 310  # about: tube, node, node
 _is(
     NO_VOTE_THERE,

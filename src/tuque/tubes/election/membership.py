@@ -78,6 +78,9 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
             raise TubeError(why.CANNOT_VOTE, (node,))
         if b.no_journal >> i64(slot) & 1:
             raise TubeError(why.JOURNAL_IS_OFF, (node,))
+        apart = name_apart(t, slot)
+        if len(apart) > 0:
+            raise TubeError(why.OTHER_TUBE_THERE, (node, apart))
     elif not is_added and node not in voters.rights:
         raise TubeError(why.IS_NO_VOTER, (node,))
     elif not is_added and len(voters.rights) == 1:
@@ -91,6 +94,14 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
     change.client = client
     change.serial = serial
     b.change = change
+
+
+def name_apart(t: Tubes, slot: i64) -> bytes:
+    """[T28] The name of a tube led by votes that is another tube's at that node (T28.1, T24.3)."""
+    for tube in t.by_name.values():
+        if tube.led_by_votes and tube.apart >> slot & 1:
+            return tube.name
+    return b""
 
 
 def change_of(n: Node, b: VoterState, node: bytes, is_added: bool) -> Change:
@@ -261,7 +272,7 @@ def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
     guest: i64 = 0
     for slot in slots_of(b.outside & b.willing & n.linked & ~(n.leavers | b.no_journal)):
         node_id = n.peers[slot].node_id
-        if node_id in voters.rights or journal_fails(n, slot):
+        if node_id in voters.rights or journal_fails(n, slot) or len(name_apart(t, slot)) > 0:
             continue
         if b.whole >> i64(slot) & 1:
             return change_of(n, b, node_id, True)

@@ -411,6 +411,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   settled (T28.3).
   - ADD is refused for a node whose journal is off, as its votes would not last: `-ERR node <id>
     has no journal, so its votes would not last: run CONFIG SET appendonly yes on it first`.
+  - ADD is refused for a node that has another tube of a name (T17.5): it has voted for that one.
+    Nor does such a node join by itself (T28.4).
   - On a node whose journal cannot be written (J6), ADD, REMOVE and FORCE are refused at once, and
     a change that waits when its time is over: the error names that journal, as no other node is
     the cause.
