@@ -145,6 +145,24 @@ def test_another_port_is_taken_and_told_first(start: Callable[..., Dev]) -> None
     assert one.end() == 0
 
 
+def test_several_nodes_are_a_cluster_that_has_its_jobs_again(start: Callable[..., Dev]) -> None:
+    port, _ = free_ports(2)
+    words = ("--no-worker", "--no-console", "--nodes", "3", "--port", str(port))
+    id = ""
+    for _ in range(2):
+        one = start(*words)
+        one.printed("ready after")
+        url = one.text().splitlines()[0].removeprefix("export TUQUE_URL=")
+        assert url.count(",") == 2 and url.startswith(f"tuque://127.0.0.1:{port},")
+        with Client(url) as client:
+            if not id:
+                id = client.addjob("letters", b"hello", replicate=3)
+            assert client.show(id) is not None  # the second time by the journals
+        assert len(one.pids(r"node-\d")) == 3
+        assert one.end() == 0, one.text()
+    assert (one.place / HOME / "node-3").is_dir()
+
+
 def test_a_folder_has_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with home(False, False) as place:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -35,11 +36,13 @@ from tuque.cli.programs import (
     free_ports,
     how,
     node_name,
+    sees,
     serves,
     start_nodes,
     words_of,
 )
 from tuque.client.sync import Client
+from tuque.client.transport.raw_link import Link, Target
 from tuque.errors import Error
 from tuque.nodeoptions import PORT
 from tuque.platforms import kill_group, known_signals, lock
@@ -179,6 +182,7 @@ class Child:
 @click.option("--fresh", is_flag=True, help="Empty the folder .tuque first.")
 @click.option("-p", "--port", default=PORT, show_default=True, type=click.IntRange(1, 55_535))
 @click.option("--web-port", default=WEB_PORT, show_default=True, type=click.IntRange(1, 65_535))
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 9))
 @click.option("-c", "--concurrency", default=4, show_default=True, type=click.IntRange(1, 10_000))
 def dev(
     app: str | None,
@@ -188,6 +192,7 @@ def dev(
     fresh: bool,
     port: int,
     web_port: int,
+    nodes: int,
     concurrency: int,
 ) -> None:
     """Run a node, a worker of the app and the console, until Ctrl-C.
@@ -200,13 +205,13 @@ def dev(
     for module in needed(not no_worker, not no_console):
         import_module(module)  # else its absence would be in a log, and not end this command
     log = Log()
-    port = port if is_free(port) and is_free(port + BUS_OFFSET) else free_port()
-    url = f"tuque://{LOOPBACK}:{port}"
-    if port != PORT:
+    ports = ports_from(port, nodes)
+    url = "tuque://" + ",".join(f"{LOOPBACK}:{one}" for one in ports)
+    if ports != [PORT]:
         click.echo(f"export TUQUE_URL={url}")
     with home(memory, fresh) as place:
         keeps = ("--set", f"appendonly={'no' if memory else 'yes'}")
-        node = Child("node", (*words_of(port, place), *keeps), log)
+        cluster = Cluster(ports, place, keeps, log)
         others = []
         if app is not None and not no_worker:
             words = ("worker", app, "--reload", "-c", str(concurrency), "--grace", GRACE_S)
@@ -215,11 +220,11 @@ def dev(
         others += [sight.child] if sight is not None else []
         stop = Stop()
         try:
-            run_all(node, port, others, sight, log, stop)
+            run_all(cluster, others, sight, log, stop)
         except Ended:
             log.own("stopping ...")
         finally:
-            stop_all(others, node)
+            stop_all(others, cluster.nodes)
     log.own("stopped")
 
 
@@ -239,6 +244,45 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def ports_from(port: int, count: int) -> list[int]:
+    """So many ports from the first on, for clients and the bus; a free one for each taken one."""
+    found: list[int] = []
+    while len(found) < count:
+        next_one = port + len(found)
+        is_ours = next_one not in found and is_free(next_one) and is_free(next_one + BUS_OFFSET)
+        found.append(next_one if is_ours else free_port())
+    return found
+
+
+class Cluster:
+    """The nodes: one, or several that are linked."""
+
+    def __init__(self, ports: list[int], place: Path, options: tuple[str, ...], log: Log) -> None:
+        self._ports = ports
+        self.nodes: list[Child] = []
+        for number, port in enumerate(ports, 1):
+            home = place if number == 1 else place / node_name(number)
+            home.mkdir(exist_ok=True)
+            name = "node" if len(ports) == 1 else node_name(number)
+            self.nodes.append(Child(name, (*words_of(port, home), *options), log))
+
+    def start(self) -> None:
+        """Start all."""
+        for node in self.nodes:
+            node.start()
+
+    def join(self, stop: Stop) -> None:
+        """Wait until all serve, and are linked. ClickException if one cannot."""
+        for node, port in zip(self.nodes, self._ports, strict=True):
+            until(node, partial(serves, port), stop)
+        if len(self._ports) == 1:
+            return
+        with contextlib.closing(Link(Target(port=self._ports[0]), START_LIMIT_S)) as link:
+            for port in self._ports[1:]:
+                link.call([b"CLUSTER", b"MEET", LOOPBACK.encode(), str(port).encode()])
+            until(self.nodes[0], lambda: sees(link, len(self._ports)), stop)
 
 
 class Sight:
@@ -289,14 +333,14 @@ def home(memory: bool, fresh: bool) -> Iterator[Path]:
 
 
 def run_all(
-    node: Child, port: int, others: list[Child], sight: Sight | None, log: Log, stop: Stop
+    cluster: Cluster, others: list[Child], sight: Sight | None, log: Log, stop: Stop
 ) -> None:
-    """Start all, and start again what dies. ClickException if the node or console cannot start."""
+    """Start all, and start again what dies. ClickException if one cannot start at first."""
     began_s = time.monotonic()
-    node.start()
+    cluster.start()
     if sight is not None:
         sight.child.start()  # it needs longer to start than the node
-    until(node, lambda: serves(port), stop)
+    cluster.join(stop)
     for child in others:
         if not child.is_running:
             child.start()
@@ -306,7 +350,7 @@ def run_all(
     if sight is not None:
         log.own(f"console: {sight}")
     while True:
-        for child in (node, *others):
+        for child in (*cluster.nodes, *others):
             child.revive(time.monotonic())
         stop.wait()
 
@@ -321,15 +365,17 @@ def until(child: Child, is_so: Callable[[], bool], stop: Stop) -> None:
         stop.wait()
 
 
-def stop_all(others: list[Child], node: Child) -> None:
-    """Stop worker and console, then the node: jobs that run are given back to it."""
+def stop_all(others: list[Child], nodes: list[Child]) -> None:
+    """Stop worker and console, then the nodes: jobs that run are given back to them."""
     until_s = time.monotonic() + STOP_LIMIT_S
     for child in others:
         child.terminate()
     for child in others:
         child.end(until_s - 2)
-    node.terminate()
-    node.end(until_s)
+    for node in nodes:
+        node.terminate()
+    for node in nodes:
+        node.end(until_s)
 
 
 # ---- `tuque selftest`
