@@ -26,7 +26,7 @@ from until import until
 SHOP = """
 from tuque.worker import App
 
-app = App()
+app = App(None if __name__ == "__main__" else "tuque://127.0.0.1:1")  # of production
 
 @app.task(queue="mail")
 def send(to: str) -> None:
@@ -36,6 +36,12 @@ def send(to: str) -> None:
 if __name__ == "__main__":
     import sys
     send.enqueue(sys.argv[1])
+"""
+
+MANAGE = """
+import os, sys, time
+print(sys.argv[1:], os.environ["TUQUE_URL"], flush=True)
+time.sleep(60)
 """
 
 
@@ -142,6 +148,21 @@ def test_another_port_is_taken_and_told_first(start: Callable[..., Dev]) -> None
     with Client(url) as client:
         client.addjob("letters", b"hello")
     assert not (one.place / HOME).exists()
+    assert one.end() == 0
+
+
+def test_the_worker_may_be_a_command_of_django(
+    start: Callable[..., Dev], tuque: Run, tmp_path: Path
+) -> None:
+    port, _ = free_ports(2)
+    words = ("--django", "--no-console", "--memory", "--port", str(port))
+    assert b"there is no manage.py here" in tuque("dev", *words).stderr
+    assert b"name no app" in tuque("dev", "shop:app", *words).stderr
+    (tmp_path / "manage.py").write_text(MANAGE)
+    one = start(*words)
+    one.printed("ready after")
+    wanted = "worker  | ['tuque_worker', '--autoreload', '-c', '4', '--grace', '5'] "
+    one.printed(f"{wanted}tuque://127.0.0.1:{port}")
     assert one.end() == 0
 
 

@@ -61,6 +61,8 @@ GRACE_S: Final = "5"  # for jobs that run
 PASSWORD: Final = "TUQUE_CONSOLE_ADMIN_PASSWORD"
 SIGNALS: Final = known_signals("SIGINT", "SIGTERM", "SIGHUP")
 WIDTH: Final = 7  # of the names of the programs
+TUQUE: Final = ("-m", "tuque")
+MANAGE: Final = ("manage.py", "tuque_worker")
 
 
 class Ended(Exception):
@@ -103,8 +105,9 @@ class Child:
     """One program, which is started again when it ends by itself."""
 
     def __init__(self, name: str, words: tuple[str, ...], log: Log, **env: str) -> None:
+        """`words`: of `tuque`, or of `manage.py` if they begin with that."""
         self.name = name
-        self._words = words
+        self._words = words if words[:1] == MANAGE[:1] else (*TUQUE, *words)
         self._env = {**os.environ, **env, "PYTHONUNBUFFERED": "1"}
         self._log = log
         self._deaths = 0
@@ -120,7 +123,7 @@ class Child:
     def start(self) -> None:
         """Start it, in a group of its own: Ctrl-C is for this command."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tuque", *self._words],
+            [sys.executable, *self._words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -177,6 +180,7 @@ class Child:
 @click.command()
 @click.argument("app", required=False, metavar="MODULE:APP")
 @click.option("--no-worker", is_flag=True, help="Node and console alone.")
+@click.option("--django", is_flag=True, help="The worker is manage.py tuque_worker.")
 @click.option("--no-console", is_flag=True, help="Node and worker alone.")
 @click.option("--memory", is_flag=True, help="Keep nothing: no journal.")
 @click.option("--fresh", is_flag=True, help="Empty the folder .tuque first.")
@@ -187,6 +191,7 @@ class Child:
 def dev(
     app: str | None,
     no_worker: bool,
+    django: bool,
     no_console: bool,
     memory: bool,
     fresh: bool,
@@ -200,9 +205,8 @@ def dev(
     The worker starts anew when a Python file changes. Jobs are kept in the folder .tuque. A port
     that is taken is replaced by a free one; a program that dies is started again.
     """
-    if app is None and not no_worker:
-        raise click.UsageError("name the app, such as shop.jobs:app, or say --no-worker")
-    for module in needed(not no_worker, not no_console):
+    work = () if no_worker else work_of(app, django, concurrency)
+    for module in needed(bool(app) and not no_worker, not no_console):
         import_module(module)  # else its absence would be in a log, and not end this command
     log = Log()
     ports = ports_from(port, nodes)
@@ -212,10 +216,9 @@ def dev(
     with home(memory, fresh) as place:
         keeps = ("--set", f"appendonly={'no' if memory else 'yes'}")
         cluster = Cluster(ports, place, keeps, log)
-        others = []
-        if app is not None and not no_worker:
-            words = ("worker", app, "--reload", "-c", str(concurrency), "--grace", GRACE_S)
-            others.append(Child("worker", (*words, "--url", url), log))
+        if work and not django:
+            work = (*work, "--url", url)  # an app may have another broker
+        others = [Child("worker", work, log, TUQUE_URL=url)] if work else []
         sight = None if no_console else Sight(web_port, url, log)
         others += [sight.child] if sight is not None else []
         stop = Stop()
@@ -226,6 +229,22 @@ def dev(
         finally:
             stop_all(others, cluster.nodes)
     log.own("stopped")
+
+
+def work_of(app: str | None, django: bool, concurrency: int) -> tuple[str, ...]:
+    """The command line of the worker. UsageError or ClickException if there is none."""
+    options = ("-c", str(concurrency), "--grace", GRACE_S)
+    if django:
+        if app is not None:
+            raise click.UsageError("--django runs the tasks of the project: name no app")
+        if not Path(MANAGE[0]).is_file():
+            raise click.ClickException(
+                "there is no manage.py here: --django needs that of a project"
+            )
+        return (*MANAGE, "--autoreload", *options)
+    if app is None:
+        raise click.UsageError("name the app, such as shop.jobs:app, or say --no-worker")
+    return ("worker", app, "--reload", *options)
 
 
 def needed(has_worker: bool, has_console: bool) -> list[str]:
