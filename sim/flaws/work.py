@@ -17,6 +17,7 @@ from tuque.core.life import (
     runs,
     start,
 )
+from tuque.core.life.holders import make_life
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Job, Update
 from tuque.core.model.task import Task
@@ -221,7 +222,7 @@ def place_is_not_changed() -> list[Patch]:
 
 
 def ended_unasked() -> list[Patch]:
-    """W16.1: a node asks no holder whether it may end a job that is cancelled."""
+    """W16.8: a node asks no holder before it ends a job that is cancelled."""
     sound = cancel_update.ask_more
 
     def ask_more(n: Node, job: Job, change: Change) -> None:
@@ -231,17 +232,24 @@ def ended_unasked() -> list[Patch]:
     return everywhere(sound, ask_more)
 
 
-def held_in_words_only() -> list[Patch]:
-    """W16.1: a holder agrees to a CANCEL, and the job stays in its queue."""
-    sound = cancel_update.hold
+def flagged_in_words_only() -> list[Patch]:
+    """W16.8: a holder says that it has flagged the job, and does nothing."""
 
-    def hold(n: Node, job: Job, slot: int, is_update: bool) -> int:
-        said = int(sound(n, job, slot, is_update))
-        if said == cancel_update.AGREED and not is_update and slot != 0:
-            cancel_update.let_go(n, job.id, slot)
-        return said
+    def set_aside(n: Node, job: Job, reason: bytes) -> None:
+        pass
 
-    return everywhere(sound, hold)
+    return everywhere(cancel_update.set_aside, set_aside)
+
+
+def flag_stays_queued() -> list[Patch]:
+    """W16.8: a holder flags the job, and hands it out all the same."""
+
+    def set_aside(n: Node, job: Job, reason: bytes) -> None:
+        work = make_life(n, job)
+        rules.flag(work, reason)
+        n.life.weigh(work)
+
+    return everywhere(cancel_update.set_aside, set_aside)
 
 
 # ---- plans that reveal them
@@ -329,7 +337,8 @@ WORK_FLAWS: Final = [
     Flaw("w24", "a crash counts twice", crashes_count_twice, 5, falling_silent),
     Flaw("w25", "crashes-max is ignored", one_crash_is_the_last, 5, falling_silent),
     Flaw("w26", "CANCEL asks no holder", ended_unasked, 5, cancelling_afar),
-    Flaw("w27", "a cancelled job stays in a queue", held_in_words_only, 20, cancelling_afar),
+    Flaw("w27", "a flag of CANCEL is none", flagged_in_words_only, 20, cancelling_afar),
+    Flaw("w28", "a flagged job is handed out", flag_stays_queued, 20, cancelling_afar),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
@@ -338,6 +347,6 @@ WORK_RULES: Final = {
     "w16": "life-count", "w17": "life-count", "w18": "life-edit", "w19": "life-rate",
     "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
     "w23": "life-crash", "w24": "life-crash", "w25": "life-crash",
-    "w26": "life-cancel", "w27": "life-cancel",
+    "w26": "life-cancel", "w27": "life-cancel", "w28": "life-cancel",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip

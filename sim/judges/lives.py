@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sim.runs.cluster import Cluster
 
 LOOK_US: Final = 100_000
+REPLY_US: Final = 20_000  # longer than a reply is on its way to a client
 SETTLE_US: Final = 1_000_000
 NARROW_BYTES: Final = 1 << 16
 OVER_STATES: Final = (b"done", b"cancelled", b"gone")
@@ -141,6 +142,9 @@ class Living:
             if job is not None:
                 self.meet(job, id)
                 judge_body(self, job, body)
+                if 0 < job.cancelled_us < self.world.now_us - REPLY_US:
+                    if self.is_calm(job.asked_us):
+                        self.find("life-cancel", f"{job.token!r} was handed out when cancelled")
                 self.history.count("deliveries of lives")
             else:
                 self.history.find("damage", f"delivered what nobody added: {id!r} {body[:40]!r}")

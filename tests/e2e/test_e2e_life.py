@@ -69,8 +69,8 @@ def test_every_reply_about_work_survives_a_kill(make_server: MakeServer) -> None
 
 
 def test_cancel_and_update_at_every_node(cluster: RealCluster) -> None:
-    """W8.5 (cluster) A job with copies is held at its holders first (W16). After the reply `ended`
-    no run of it begins.
+    """W8.5 (cluster) A job with copies is flagged at its holders first (W16.8). After the reply
+    `ended` no run of it begins.
 
     W10.3 (cluster) A job with copies is held at its holders first (W16). OK comes when all holders
     in reach have the change.

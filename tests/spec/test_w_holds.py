@@ -105,8 +105,10 @@ def test_update_at_any_holder(make_world: Make, where: int) -> None:
 
 @pytest.mark.parametrize("where", [1, 2])
 def test_update_of_a_job_that_another_node_handed_out(make_world: Make, where: int) -> None:
-    """W16.3 If all hold the job, CANCEL ends it, and UPDATEJOB sends the change to all. Otherwise
-    nothing is changed: UPDATEJOB gets the error, and CANCEL flags the job (W8.2).
+    """W16.3 If all hold the job, the change is sent to all. Otherwise nothing is changed, and
+    UPDATEJOB gets the error.
+
+    W16.8 Otherwise the reply is `flagged`.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -140,8 +142,8 @@ def test_a_job_handed_out_again_at_once(make_world: Make) -> None:
 
 
 def test_nothing_begins_while_the_job_is_held(make_world: Make) -> None:
-    """W16.1 The node asks each other reachable holder to hold the job, and holds its own copy. A
-    held job is in no queue. START of it gets `-NOTDELIVERED`.
+    """W16.1 UPDATEJOB asks each other reachable holder to hold the job, and its node holds its own
+    copy. A held job is in no queue. START of it gets `-NOTDELIVERED`.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -186,23 +188,40 @@ def test_words_of_a_late_worker_while_the_job_is_held(make_world: Make) -> None:
     assert change.refused is None and bodies(world, id) == [b"new"] * 3
 
 
-def test_words_at_a_holder_that_has_not_heard_of_the_cancel(make_world: Make) -> None:
-    """W16.8 CANCEL replies when the job has ended or is flagged at its node. A holder learns of
-    it from the next message: until then the job is held there, so WORKING and FAIL may still get
-    `-ATWORK` after the reply, and no run begins (W8.5).
-    """
+def test_a_holder_that_has_not_heard_of_the_end(make_world: Make) -> None:
+    """W16.8 If all holders say that no worker has it, the node ends it: `ended`."""
     world = make_world(3, journal="off")
     id, wire = add(world), world.wire(2)
     world.hold(1, 2)
     wire.send("CANCEL", id)
-    world.hold(2, 0)  # it is held at node 0, which has said so
+    world.hold(2, 0)  # it is flagged at node 0, which has said so
+    assert wire.take() is None
     world.release(1, 2)
     assert wire.take() == [b"ended"]
-    for word in ("WORKING", "FAIL"):
-        assert str(world.at(0)(word, id, "-")).startswith("ATWORK Job is changed"), word
-    assert [str(row).split()[0] for row in world.at(0)("START", id)] == ["NOTDELIVERED"]
-    world.release(2, 0)
+    assert world.at(0).get() == []
+    assert str(world.at(0)("WORKING", id, "-")).startswith("CANCELLED")
     assert [str(row).split()[0] for row in world.at(0)("START", id)] == ["CANCELLED"]
+
+
+def test_a_holder_of_a_cancelled_job_that_is_cut_off(make_world: Make) -> None:
+    """W16.8 Where no worker has it, it leaves its queue, and ends as cancelled after RETRY.
+
+    W16.4 A holder that does not answer within 0.8 s counts as one that refused
+    """
+    world = make_world(3, journal="off")
+    id = add(world, retry_s=5)
+    world.hold(1, 2)
+    _, _, change = on_cancel(at(world, 2), id, b"why")
+    world.settle()
+    world.pass_ms(790)
+    assert change is not None and not change.is_over
+    world.pass_ms(20)
+    assert change.is_over and change.became == FLAGGED
+    for i in range(3):
+        world.isolate(i)
+        assert world.at(i).get() == []
+    world.pass_ms(5_500)
+    assert phases(world, id) == ["cancelled"] * 3
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -257,8 +276,8 @@ def test_a_back_off_holds_at_every_holder(make_world: Make) -> None:
 
 
 def test_a_cancelled_job_never_begins(make_world: Make) -> None:
-    """W8.5 (cluster) A job with copies is held at its holders first (W16). After the reply `ended`
-    no run of it begins.
+    """W8.5 (cluster) A job with copies is flagged at its holders first (W16.8). After the reply
+    `ended` no run of it begins.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -330,8 +349,7 @@ def test_the_asker_dies(make_world: Make) -> None:
 
 def test_two_clients_at_once(make_world: Make) -> None:
     """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or
-    dead, or that another client changes it. It holds the job for 2 s at most. Two nodes that
-    cancel one job may both hold it.
+    dead, or that another client changes it. It holds the job for 2 s at most.
     """
     world = make_world(3, journal="off")
     id = add(world)
@@ -356,7 +374,9 @@ def test_two_clients_at_once(make_world: Make) -> None:
 
 
 def test_cancel_while_it_is_changed(make_world: Make) -> None:
-    """W16.2 A CANCEL that meets a change waits for its end."""
+    """W16.8 CANCEL flags the job at its node and at each other reachable holder, for good, also
+    where it is held.
+    """
     for where in range(3):
         world = make_world(3, journal="off")
         id = add(world)
@@ -524,7 +544,7 @@ def test_an_earlier_edit_ends_no_hold(make_world: Make) -> None:
     world.settle()
     mine = at(world, 1).jobs[id]
     missed = edit_message(at(world, 1), mine, life(world, 1, id), 0, -1)
-    assert hold(at(world, 2), at(world, 2).jobs[id], world.slot(2, 1), True) == AGREED
+    assert hold(at(world, 2), at(world, 2).jobs[id], world.slot(2, 1)) == AGREED
     assert at(world, 2).jobs[id].body == b"body"
     on_hold(at(world, 2), world.slot(2, 1), missed)
     assert at(world, 2).jobs[id].body == b"new" and id in at(world, 2).life.held

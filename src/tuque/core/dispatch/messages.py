@@ -220,7 +220,7 @@ def on_link_down(n: Node, slot: i64) -> None:
         end_settling(n, slot)
     clear_link(n, slot)
     stop_asking(n, slot)
-    if len(n.life.changes) > 0:
+    if len(n.life.changes) > 0 or len(n.life.cancels) > 0:
         changes_tick(n)  # W16.4
     if n.policy is not None:
         n.policy.on_link_down(n, slot)

@@ -45,7 +45,7 @@ from tuque.core.model.work import (
     Life,
     hash_of,
 )
-from tuque.core.msgs.bus import Hold, HoldTold, JobTold
+from tuque.core.msgs.bus import Hold, HoldTold, JobAsk, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
 from tuque.core.node.queue import CHANGE, FLAG, SAME_FLAG
@@ -63,9 +63,9 @@ from tuque.core.tables.work import Change, Holding
 from tuque.core.work import rules
 
 # what a node asks for
-HOLD_UPDATE: Final = 1
-HOLD_CANCEL: Final = 2
-LET_GO: Final = 3  # EDIT is 4; core/msgs has the bound
+HOLD_IT: Final = 1
+LET_GO: Final = 2  # EDIT is 3; core/msgs has the bound
+FLAG_IT: Final = 3  # by JobAsk: LOOK and CANCEL of lookup.py are 1 and 2
 
 # what a holder answers
 AGREED: Final = 0
@@ -82,19 +82,21 @@ AFTER_MS: Final = 1_000  # a held job is not due before that
 EDIT_BITS: Final = 31
 
 ANSWER_MS: Final = 800  # the holders answer within it (W16.4)
-PARK_MS: Final = 50  # a CANCEL that met a change tries again
 
 # what became of a CANCEL; of two answers the lower one counts
 UNKNOWN: Final = 0
 ENDED: Final = 1
 FLAGGED: Final = 2
 OVER: Final = 3
+# what a holder says to a CANCEL of another one; the last one, by core/msgs
+CLEAR: Final = 4  # it is flagged, and no worker has it
+TAKEN: Final = 5  # it is flagged, and a worker has it
 
 
 # ---- The holder's side: the job is held until the change is made (SPEC W16)
 
 
-def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
+def hold(n: Node, job: Job, slot: i64) -> i64:
     """[W16] Hold the job for the node, 0: this one; returns AGREED or why not (W16.2)."""
     life = life_of(n, job.id)
     if job.state == ACKED:
@@ -102,17 +104,14 @@ def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
     if life is not None and life.is_dead:
         return IS_DEAD
     if job.flags & LEASED:
-        return IS_LEASED if is_update else AGREED
+        return IS_LEASED
     if is_out_at(n, job):
         return IS_OUT
-    holding = n.life.held.get(job.id)
-    if holding is not None:
-        if holding.is_update or is_update:
-            return IS_BUSY
-        holding.askers |= 1 << slot
-        holding.until_ms = n.now_ms + HOLD_MS
-        return AGREED
-    holding = Holding(1 << slot, is_update, n.now_ms + HOLD_MS)
+    if life is not None and life.is_cancelled:
+        return IS_OVER  # W16.8
+    if job.id in n.life.held:
+        return IS_BUSY
+    holding = Holding(slot, n.now_ms + HOLD_MS)
     holding.due_ms = job.qtime_ms
     holding.was_queued = job.state == QUEUED
     holding.marks = job.marks & OUT_THERE
@@ -128,16 +127,14 @@ def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
 
 
 def let_go(n: Node, id: bytes, slot: i64) -> None:
-    """[W16] The node holds the job no longer; if none does, it goes on as before (W16.5)."""
+    """[W16] The node holds the job no longer: it goes on as before (W16.5)."""
     holding = n.life.held.get(id)
-    if holding is None:
+    if holding is None or holding.asker != slot:
         return
-    holding.askers &= ~(1 << slot)
-    if holding.askers == 0:
-        del n.life.held[id]
-        job = n.jobs.get(id)
-        if job is not None and job.state == ACTIVE:
-            restore(n, job, holding)
+    del n.life.held[id]
+    job = n.jobs.get(id)
+    if job is not None and job.state == ACTIVE:
+        restore(n, job, holding)
 
 
 def restore(n: Node, job: Job, holding: Holding) -> None:
@@ -186,7 +183,7 @@ def on_hold(n: Node, slot: i64, m: Hold) -> None:
     elif m.what == EDIT:
         edit(n, slot, job, m)
     else:
-        said = hold(n, job, slot, m.what == HOLD_UPDATE)
+        said = hold(n, job, slot)
         introduce(n, slot, job.holders | 1)
         told = HoldTold(m.id, m.serial, int(said), holders=job.holders | 1)
         life = life_of(n, m.id)
@@ -208,7 +205,8 @@ def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
         mine = make_life(n, job)
         if theirs.edit > mine.edit:
             take_edit(n, job, mine, theirs, m.body, m.left_ms)
-            if m.due_ms >= 0 and not is_out_at(n, job) and not mine.is_dead:
+            is_free = not mine.is_dead and not mine.is_cancelled
+            if m.due_ms >= 0 and is_free and not is_out_at(n, job):
                 put_off_copy(n, job, m.due_ms)
                 mine.is_resting = theirs.is_resting and m.due_ms > 0  # W2.3
             record_job(n, job)
@@ -223,8 +221,7 @@ def holds_tick(n: Node) -> None:
     for id in list(n.life.held):
         holding = n.life.held[id]
         if holding.until_ms <= n.now_ms:
-            holding.askers = 1
-            let_go(n, id, 0)
+            let_go(n, id, holding.asker)
 
 
 # ---- UPDATEJOB: what it changes, and of which jobs (SPEC W10)
@@ -294,7 +291,7 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
     if job.holders == 1:
         update_job(n, job, update)
         return None, None
-    change = begin(n, job, update, b"")
+    change = begin(n, job, update)
     return change.refused, None if change.is_over else change
 
 
@@ -342,8 +339,8 @@ def on_cancel(
             return UNKNOWN, refused, None
     if job.state == ACKED:
         return (UNKNOWN if job.flags & BODYLESS else OVER), None, None
-    change = n.life.changes.get(id)
-    if change is not None and change.update is None:
+    change = n.life.cancels.get(id)
+    if change is not None:
         return FLAGGED, None, change
     life = life_of(n, id)
     is_dead = life is not None and life.is_dead
@@ -353,7 +350,7 @@ def on_cancel(
     if is_dead or job.holders == 1 or job.state == WAIT_REPL or job.retry_s == 0:
         end(n, job, reason)
         return ENDED, None, None
-    change = begin(n, job, None, reason)
+    change = begin_cancel(n, job, reason)
     return change.became, None, None if change.is_over else change
 
 
@@ -375,79 +372,160 @@ def end(n: Node, job: Job, reason: bytes) -> None:
     end_cancelled(n, job, life)
 
 
-# ---- The client's node: the holders are asked, and the change is made (SPEC W16)
+# ---- CANCEL among holders: the flag is the lock (SPEC W16.8)
 
 
-def begin(n: Node, job: Job, update: Update | None, reason: bytes) -> Change:
-    """[W16] Begin a change; the holders in reach are asked (W16.1)."""
-    change = Change(job.id, update, reason)
-    change.until_ms = n.now_ms + ANSWER_MS
-    n.has_lives = True
-    n.life.change_bytes += change.size()
-    ask_holders(n, job, change)
+def begin_cancel(n: Node, job: Job, reason: bytes) -> Change:
+    """[W16] Flag the job here, and ask the other holders in reach to do so (W16.8)."""
+    change = enter(n, n.life.cancels, Change(job.id, None, reason))
+    if has_worker_away(n, job):
+        finish_cancel(n, change, FLAGGED)  # W16.4
+        return change
+    set_aside(n, job, reason)
+    ask_more(n, job, change)
+    conclude_cancel(n, change)
     return change
 
 
-def ask_holders(n: Node, job: Job, change: Change) -> None:
-    """[W16] Ask the other holders in reach to hold the job (W16.1)."""
-    is_update = change.update is not None
-    said = IS_BUSY if job.id in n.life.changes else hold(n, job, 0, is_update)
-    if said == IS_BUSY and not is_update:
-        park(n, change)
+def set_aside(n: Node, job: Job, reason: bytes) -> None:
+    """[W16] No run of the job begins here any more: flagged, it is in no queue, and ends after
+    RETRY at the latest (W16.8, W8.3). A leased one stays with its group.
+    """
+    work = make_life(n, job)
+    rules.flag(work, fitting_reason(n, work, reason))
+    work.is_resting = False
+    n.life.weigh(work)
+    n.life.held.pop(job.id, None)
+    if job.state != WAIT_REPL and job.flags & LEASED == 0:
+        marks = i64(job.marks & OUT_THERE)
+        if job.state == QUEUED:
+            dequeue(n, job)
+        set_due(n, job, n.now_ms + i64(job.retry_s) * 1000, marks)
+        if n.records is not None:
+            n.records.state(job)
+    if n.records is not None and job.state != WAIT_REPL:
+        n.records.life(job.id, work)
+
+
+def flag_asked(n: Node, slot: i64, m: JobAsk) -> JobTold:
+    """[W16] Another node cancels the job: flag it here, and answer what becomes of it (W16.8)."""
+    job, tables = n.jobs.get(m.id), n.life
+    answer = JobTold(m.id, True, OVER, False)
+    if job is None or isinstance(job, Task):
+        if tables.known(m.id) is None and not n.tombs.has(m.id):
+            answer.became = UNKNOWN
+    elif job.state != ACKED:
+        work = tables.by_id.get(m.id)
+        is_dead = work is not None and work.is_dead
+        answer.became = CLEAR
+        if not is_dead and is_out_at(n, job):
+            flag(n, job, m.reason)
+            answer.became = TAKEN
+        elif not is_dead:
+            set_aside(n, job, m.reason)
+        introduce(n, slot, job.holders | 1)
+        answer.holders = job.holders | 1
+    return answer
+
+
+def on_flagged(n: Node, slot: i64, m: JobTold) -> None:
+    """[W16] A holder has answered to a CANCEL of this node."""
+    change = n.life.cancels.get(m.id)
+    if change is None or change.waiting >> slot & 1 == 0:
         return
-    n.life.changes[job.id] = change
+    note_answer(n, slot, change, m.holders)
+    if m.became == CLEAR:
+        conclude_cancel(n, change)
+    else:
+        finish_cancel(n, change, OVER if m.became == OVER else FLAGGED)
+
+
+def conclude_cancel(n: Node, change: Change) -> None:
+    """[W16] All holders in reach have flagged the job: it ends (W16.8)."""
+    if change.waiting != 0:
+        return
+    job = n.jobs.get(change.id)
+    if job is None or job.state == ACKED:
+        finish_cancel(n, change, OVER)
+    elif is_out_at(n, job) or has_worker_away(n, job):
+        finish_cancel(n, change, FLAGGED)
+    else:
+        end(n, job, change.reason)
+        finish_cancel(n, change, ENDED)
+
+
+def finish_cancel(n: Node, change: Change, became: i64) -> None:
+    """What became of the job: reply to those who wait. What is flagged ends by itself (W8.3)."""
+    job = n.jobs.get(change.id)
+    if became != ENDED and (job is None or job.state == ACKED or became == OVER):
+        known = n.life.known(change.id)
+        is_cancelled = known is not None and known.kind == CANCELLED
+        became = ENDED if is_cancelled else OVER
+    elif became == FLAGGED and job is not None:
+        flag(n, job, change.reason)  # a copy that is on its way hears of it
+    change.became = became
+    leave(n, n.life.cancels, change)
+    for slot in change.slots:
+        say(n, slot, JobTold(change.id, True, int(became), False))
+
+
+def has_worker_away(n: Node, job: Job) -> bool:
+    """Whether a holder is unreachable, and a worker has the job as this node heard (W16.4)."""
+    return job.holders & ~1 & ~n.linked != 0 and job.marks & OUT_THERE != 0
+
+
+# ---- The client's node: the holders are asked, and the change is made (SPEC W16)
+
+
+def enter(n: Node, table: dict[bytes, Change], change: Change) -> Change:
+    """The change is under way: its holders answer in time, or it is given up."""
+    change.until_ms = n.now_ms + ANSWER_MS
+    n.has_lives = True
+    n.life.change_bytes += change.size()
+    table[change.id] = change
+    return change
+
+
+def begin(n: Node, job: Job, update: Update) -> Change:
+    """[W16] Begin a change; the holders in reach are asked to hold the job (W16.1)."""
+    change = enter(n, n.life.changes, Change(job.id, update, b""))
     n.life.changes_made += 1
     change.serial = n.life.changes_made  # an answer to an earlier question does not count
-    others = job.holders & ~1
-    if said == AGREED and others & ~n.linked and job.marks & OUT_THERE:
+    said = hold(n, job, 0)
+    if said == AGREED and has_worker_away(n, job):
         said = IS_OUT  # W16.4
     if said != AGREED:
         give_up(n, change, said, b"", 0)
-        return
-    change.asked = 0
+        return change
     ask_more(n, job, change)
     go_on(n, change)
+    return change
 
 
 def ask_more(n: Node, job: Job, change: Change) -> None:
     """[W16] Ask the holders in reach that were not asked yet (W16.7)."""
     update = change.update
     for slot in slots_of(job.holders & n.linked & ~change.asked):
-        if update is not None and change.is_made:
-            life = n.life.by_id[job.id]
-            hold = edit_message(n, job, life, change.serial, update.delay_ms)
+        question: Hold | JobAsk
+        if update is None:
+            question = JobAsk(job.id, FLAG_IT, change.reason)
+        elif change.is_made:
+            work = n.life.by_id[job.id]
+            question = edit_message(n, job, work, change.serial, update.delay_ms)
         else:
-            what = HOLD_CANCEL if update is None else HOLD_UPDATE
-            hold = Hold(job.id, what, int(change.serial))
-        if say(n, slot, hold):
+            question = Hold(job.id, HOLD_IT, int(change.serial))
+        if say(n, slot, question):
             change.asked |= 1 << slot
             change.waiting |= 1 << slot
 
 
-def park(n: Node, change: Change) -> None:
-    """[W16] Another client changes the job: the CANCEL waits until that is over (W16.2)."""
-    if n.life.changes.get(change.id) is change:
-        let_all_go(n, change)
-        del n.life.changes[change.id]
-    change.waiting = 0
-    change.next_ms = n.now_ms + PARK_MS
-    n.life.parked.append(change)
-
-
-def unpark(n: Node) -> None:
-    """CANCELs that waited try again, or flag the job at last."""
-    parked = n.life.parked
-    n.life.parked = []
-    for change in parked:
-        job = n.jobs.get(change.id)
-        if job is None or job.state == ACKED:
-            give_up(n, change, IS_OVER, b"", 0)
-        elif change.until_ms <= n.now_ms:
-            give_up(n, change, -1, b"", 0)
-        elif change.next_ms > n.now_ms:
-            n.life.parked.append(change)
-        else:
-            ask_holders(n, job, change)
+def note_answer(n: Node, slot: i64, change: Change, holders: i64) -> None:
+    """[W16] A holder has answered; those that it knows are asked as well (W16.7)."""
+    change.waiting &= ~(1 << slot)
+    job = n.jobs.get(change.id)
+    if job is not None and job.state != ACKED and holders != 0:
+        hear_holders(n, slot, job, translate(n, slot, holders), holders)
+        ask_more(n, job, change)
 
 
 def on_hold_told(n: Node, slot: i64, m: HoldTold) -> None:
@@ -455,15 +533,9 @@ def on_hold_told(n: Node, slot: i64, m: HoldTold) -> None:
     change = n.life.changes.get(m.id)
     if change is None or change.serial != m.serial or change.waiting >> slot & 1 == 0:
         return
-    change.waiting &= ~(1 << slot)
-    job = n.jobs.get(m.id)
-    if job is not None and job.state != ACKED and m.holders != 0:
-        hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
-        ask_more(n, job, change)
+    note_answer(n, slot, change, m.holders)
     if not change.is_made and change.until_ms <= n.now_ms:
         give_up(n, change, -1, b"", 0)
-    elif m.said == IS_BUSY and change.update is None:
-        park(n, change)
     elif not change.is_made and m.said != AGREED:
         give_up(n, change, m.said, m.worker, m.since_ms // 1000)
     else:
@@ -484,12 +556,7 @@ def go_on(n: Node, change: Change) -> None:
     update = change.update
     if is_out_at(n, job):
         give_up(n, change, IS_OUT, b"", 0)  # a worker of a node that is away has it
-    elif update is None:
-        n.life.held.pop(change.id, None)
-        change.became = ENDED
-        end(n, job, change.reason)
-        finish(n, change)
-    else:
+    elif update is not None:
         make_update(n, job, change, update)
 
 
@@ -512,22 +579,8 @@ def make_update(n: Node, job: Job, change: Change, update: Update) -> None:
 
 
 def give_up(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) -> None:
-    """[W16] A holder refused; nothing is changed. A CANCEL flags the job (W16.3). -1: no answer."""
-    job = n.jobs.get(change.id)
-    is_open = job is not None and job.state != ACKED
-    if change.update is not None:
-        change.refused = refusal_of(n, change, said, worker, since_s)
-    elif not is_open or said == IS_OVER:
-        known = n.life.known(change.id)
-        is_cancelled = known is not None and known.kind == CANCELLED
-        change.became = ENDED if is_cancelled else OVER
-    elif job is not None and said == IS_DEAD:
-        n.life.held.pop(change.id, None)
-        end(n, job, change.reason)
-        change.became = ENDED
-    elif job is not None:
-        flag(n, job, change.reason)
-        change.became = FLAGGED
+    """[W16] A holder refused; nothing is changed (W16.3). -1: no answer."""
+    change.refused = refusal_of(n, change, said, worker, since_s)
     let_all_go(n, change)
     finish(n, change)
 
@@ -558,21 +611,27 @@ def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) 
 
 
 def finish(n: Node, change: Change) -> None:
-    """The change is made, or given up: reply to those who wait (W16.8)."""
+    """The change is made, or given up."""
+    leave(n, n.life.changes, change)
+
+
+def leave(n: Node, table: dict[bytes, Change], change: Change) -> None:
+    """The change is over: who waits for it looks again."""
     change.is_over = True
     n.life.change_bytes -= change.size()
-    if n.life.changes.get(change.id) is change:
-        del n.life.changes[change.id]
-    for slot in change.slots:
-        say(n, slot, JobTold(change.id, True, int(change.became), False))
+    del table[change.id]
     if change.id in n.life.watchers:
         wake_waiters(n, change.id)
 
 
 def changes_tick(n: Node) -> None:
     """[W16] TIMER: holders that do not answer, and links that broke (W16.4)."""
-    if len(n.life.parked) > 0:
-        unpark(n)
+    for change in list(n.life.cancels.values()):
+        change.waiting &= n.linked
+        if change.waiting == 0:
+            conclude_cancel(n, change)
+        elif change.until_ms <= n.now_ms:
+            finish_cancel(n, change, FLAGGED)
     for change in list(n.life.changes.values()):
         change.waiting &= n.linked
         if change.waiting == 0:

@@ -9,7 +9,15 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.requeue_messages import known_job, learn_of_worker
-from tuque.core.life.cancel_update import UNKNOWN, on_cancel
+from tuque.core.life.cancel_update import (
+    CLEAR,
+    FLAG_IT,
+    UNKNOWN,
+    flag_asked,
+    on_cancel,
+    on_flagged,
+    set_aside,
+)
 from tuque.core.life.holders import outlive
 from tuque.core.life.outcomes import (
     RESULT,
@@ -127,14 +135,15 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: reply what this node knows (W15.2), once it has loaded."""
     if n.is_loading or is_copy(n, m.id):  # W15.7
         return
-    told = JobTold(m.id, not is_elsewhere(n, m.id), 0, False)
-    if told.is_known and m.what == CANCEL:
+    is_known = not is_elsewhere(n, m.id)
+    told = flag_asked(n, slot, m) if m.what == FLAG_IT else JobTold(m.id, is_known, 0, False)
+    if is_known and m.what == CANCEL:
         became, _, change = on_cancel(n, m.id, m.reason, True)
         if change is not None:
             change.slots.append(int(slot))  # gets the reply when it is over
             return
         told.became = int(became)
-    elif told.is_known:
+    elif is_known and m.what != FLAG_IT:
         fields = own_fields(n, m.id)
         if fields is None:
             told.is_known = False
@@ -158,6 +167,9 @@ def field_values(fields: dict[str, object]) -> list[bytes | int | None]:
 
 def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
     """[W15] ON RECV TOLD: an answer about a job that clients here ask for (W15.3)."""
+    on_flagged(n, slot, m)
+    if m.became >= CLEAR:
+        return
     looking = n.life.asking.get(m.id)
     cancelling = n.life.cancelling.get(m.id)
     is_told = False
@@ -330,8 +342,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     was = job
     if theirs.replays == mine.replays:
         job = learn_of_death(n, job, mine, theirs, m, is_dead, replays)
-    if mine.run_state == LIVE and mine.run == theirs.run and not mine.is_dead:
-        learn_of_run(n, job, mine, m.due_ms)
+    learn_of_state(n, job, mine, theirs, m.due_ms)
     is_over = mine.run != old_run or mine.run_state != LIVE
     if old_client >= 0 and (is_over or (mine.is_cancelled and not was_cancelled)):
         n.life.calls.append((int(old_client), m.id, int(old_run)))  # W8.2
@@ -340,6 +351,16 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     elif is_news and n.records is not None:
         n.records.life(m.id, mine)  # a beat of a run is no news: it writes nothing (W13.1)
     answer(n, slot, job, mine, edit, mine is not theirs and is_behind(theirs, mine, is_dead))
+
+
+def learn_of_state(n: Node, job: Job, mine: Life, theirs: Life, due_ms: i64) -> None:
+    """The job is at work at another holder, or cancelled: then it is in no queue (W16.8)."""
+    if mine.is_dead:
+        return
+    if mine.run_state == LIVE and mine.run == theirs.run:
+        learn_of_run(n, job, mine, due_ms)
+    elif mine.is_cancelled and job.state == QUEUED:
+        set_aside(n, job, mine.cancel_reason)
 
 
 def learn_of_rest(job: Job, mine: Life, theirs: Life) -> None:

@@ -237,7 +237,7 @@ class JobAsk(Message, tag=34):
     """What is known of this job? Or cancel it (W15)."""
 
     id: Id
-    what: Annotated[int, Meta(ge=1, le=2)]  # of core/life/lookup.py
+    what: Annotated[int, Meta(ge=1, le=3)]  # of core/life/lookup.py, FLAG_IT of cancel_update.py
     reason: Annotated[bytes, Meta(max_length=REASON_MAX)]
 
 
@@ -247,10 +247,11 @@ class JobTold(Message, tag=35):
     id: Id
     is_known: bool
     became: Annotated[
-        int, Meta(ge=0, le=3)
+        int, Meta(ge=0, le=5)
     ]  # of CANCEL as in core/life/cancel_update.py; else 0 or SHARED of life/lookup.py
     is_settled: bool
     fields: list[bytes | int | None] = []  # the values of RESULT
+    holders: Number = 0  # that the node knows (W16.7)
 
     def check(self) -> bool:
         """Whether the fields are those of RESULT, in their order (W9.1), or none."""
@@ -262,10 +263,10 @@ class JobTold(Message, tag=35):
 
 
 class Hold(Message, tag=36):
-    """Hold the job, let it go, or change it (W16)."""
+    """Hold the job for a change, let it go, or change it (W16)."""
 
     id: Id
-    what: Annotated[int, Meta(ge=1, le=4)]  # of core/life/cancel_update.py
+    what: Annotated[int, Meta(ge=1, le=3)]  # of core/life/cancel_update.py
     serial: Number  # comes back with the answer
     due_ms: Annotated[
         int, Meta(ge=-1, le=NUMBER_LAST)

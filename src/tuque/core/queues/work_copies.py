@@ -56,7 +56,7 @@ from tuque.core.tables.work import DROPS
 from tuque.core.work import merge, rules
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
-EDIT: Final = 4  # Hold.what: the change itself
+EDIT: Final = 3  # Hold.what: the change itself
 START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
 

@@ -136,9 +136,8 @@ class Asking:
 class Holding:
     """A job that is held here, while other nodes agree on a change (W16)."""
 
-    def __init__(self, askers: i64, is_update: bool, until_ms: i64) -> None:
-        self.askers = askers  # the nodes that hold it, as a set of slots
-        self.is_update = is_update
+    def __init__(self, asker: i64, until_ms: i64) -> None:
+        self.asker = asker  # slot of the node that asked for it
         self.until_ms = until_ms
         self.was_queued = False
         self.marks: u8 = 0  # OUT_THERE if a worker of another node had it
@@ -158,7 +157,6 @@ class Change:
         self.asked: i64 = 0  # slots
         self.waiting: i64 = 0  # those whose answer is awaited
         self.until_ms: i64 = 0
-        self.next_ms: i64 = 0  # when a CANCEL that waits tries again
         self.is_made = False  # an update is sent to all: it stands
         self.is_over = False
         self.became: i64 = 0  # of a CANCEL
@@ -222,8 +220,8 @@ class Lives:
         self.cancelling: dict[bytes, Asking] = {}  # the same of CANCEL
         self.unanswered: dict[bytes, int] = {}  # nodes that got a CANCEL, by job id (W15.8)
         self.held: dict[bytes, Holding] = {}  # by job id
-        self.changes: dict[bytes, Change] = {}  # by job id
-        self.parked: list[Change] = []  # CANCELs that wait for the end of a change
+        self.changes: dict[bytes, Change] = {}  # UPDATEJOBs under way, by job id
+        self.cancels: dict[bytes, Change] = {}  # CANCELs under way, by job id
         self.changes_made: i64 = 0
         self.change_bytes: i64 = 0  # of changes under way, with their bodies
         self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
@@ -625,8 +623,7 @@ class Lives:
             at_ms = self.beat_ms
         for holding in self.held.values():
             at_ms = min(at_ms, holding.until_ms)
-        for change in self.changes.values():
-            at_ms = min(at_ms, change.until_ms)
-        for parked in self.parked:
-            at_ms = min(at_ms, parked.next_ms)
+        for table in (self.changes, self.cancels):
+            for change in table.values():
+                at_ms = min(at_ms, change.until_ms)
         return at_ms

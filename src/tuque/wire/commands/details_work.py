@@ -84,8 +84,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
     gave none: so who follows it can stop there.
 - W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended), null (unknown) or
   `-NOREACH` (W15.5).
-- W8.5 (cluster) A job with copies is held at its holders first (W16). After the reply `ended` no
-  run of it begins.
+- W8.5 (cluster) A job with copies is flagged at its holders first (W16.8). After the reply `ended`
+  no run of it begins.
 - W8.6 An error changes nothing: a task of a tube that has no runs (T48) refuses the whole
   command. CANCEL and UPDATEJOB that wait for holders have begun; they are not refused any more
   when memory runs out meanwhile.
