@@ -68,6 +68,18 @@ def test_the_lifespan_of_the_page(shop: Tour) -> None:
     assert shop.python(code) == "served\n"
 
 
+def test_the_litestar_of_the_page(shop: Tour) -> None:
+    pytest.importorskip("litestar", reason="litestar is not installed: make setup-dev")
+    (code,) = [text for kind, text in blocks(PAGE) if kind == "python" and "Litestar(" in text]
+    code += "\nfrom starlette.testclient import TestClient\n"
+    code += "with TestClient(web) as browser:\n"
+    code += "    for way in ('', '/events'):\n"
+    code += (
+        "        print(browser.get('/jobs/D_0123abcd_0123456789abcdefghijklmn_05a1' + way).text)\n"
+    )
+    assert shop.python(code).count("the job broker is away") == 2
+
+
 def test_the_tests_of_the_page(shop: Tour) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tuque.testing.plugin", "test_shop.py"],
