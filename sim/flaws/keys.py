@@ -9,8 +9,8 @@ from sim.flaws.homes import copies_are_not_awaited, order
 from sim.flaws.switches import Flaw, Patch, everywhere
 from sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
 from tuque.core import topics
-from tuque.core.model.errors import Refusal
-from tuque.core.model.job import Update
+from tuque.core.life import cancel_update
+from tuque.core.model.job import Job, Update
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.work import Life, run_of
 from tuque.core.node.node import Node
@@ -23,17 +23,19 @@ from tuque.tubes.policies.limits import Rate
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.partitions import Ring
 from tuque.tubes.policies.unique import Uniques
-from tuque.tubes.policy import TubePolicy
 from tuque.tubes.work import transitions
 
 
 def edits_do_nothing() -> list[Patch]:
     """T48.11: UPDATEJOB of a task says OK, and the task is as it was."""
 
-    def update(self: TubePolicy, n: Node, task: Task, update: Update) -> Refusal | None:
-        return None
+    sound = cancel_update.update_job
 
-    return [(TubePolicy, "update", update)]
+    def update_job(n: Node, job: Job, update: Update) -> None:
+        if not isinstance(job, Task):
+            sound(n, job, update)
+
+    return everywhere(sound, update_job)
 
 
 def places_are_not_counted() -> list[Patch]:
