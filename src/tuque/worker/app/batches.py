@@ -107,7 +107,7 @@ class Batches:
             self._waiting.pop(mine, None)
 
     def _begin(self) -> None:
-        """Calls the function in a task of its own: a cancelled run ends no other one."""
+        """[U15] Calls the function in a task of its own: a cancelled run ends no other (U15.3)."""
         waiting, self._waiting = self._waiting, {}
         if self._alarm is not None:
             self._alarm.cancel()
