@@ -79,6 +79,26 @@ def test_a_silent_node_fails_an_enqueue_soon(is_async: bool, node: RealServer) -
     app.close()
 
 
+def test_many_that_enqueue_at_once_fail_soon(node: RealServer) -> None:
+    """U1.19 fails an enqueue with Timeout"""
+    app = App(f"{node.url}/?max_connections=1", enqueue_timeout_s=0.3)
+    task = of(app)
+
+    async def many() -> list[object]:
+        await task.enqueue_async(1, 2)
+        node.stand_still()
+        try:
+            every = (task.enqueue_async(at, 1) for at in range(9))
+            return await asyncio.gather(*every, return_exceptions=True)
+        finally:
+            node.go_on()
+            await app.aclose()
+
+    began_s = time.monotonic()
+    assert all(isinstance(one, NoNode | Timeout) for one in asyncio.run(many()))
+    assert time.monotonic() - began_s < 2.5, "they do not wait for one another"
+
+
 def is_added(enqueue: Callable[[], object]) -> bool:
     try:
         enqueue()

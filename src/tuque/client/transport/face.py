@@ -202,6 +202,8 @@ class Face:
         deadline_s = _waited_s(asked) + grace_s + now_s
         if deadline_s == INFINITE:  # the reply may take for ever
             deadline_s = now_s + grace_s
+        if self._add_s is not None and asked[0].args[0] == "ADDJOB":
+            grace_s = min(grace_s, self._add_s)  # nor does a place in the pool take longer
         return Tries(
             self.settings.retry,
             repeat=repeat,
