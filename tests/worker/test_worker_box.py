@@ -20,7 +20,7 @@ from tuque.worker.run.crash_table import (
     WAITING,
     CrashTable,
 )
-from tuque.worker.run.jobs import InFlight
+from tuque.worker.run.jobs import InFlight, about
 from tuque.worker.run.quarantine import ISOLATED_S, Quarantine
 from tuque.worker.run.registration import worker_name
 from tuque.worker.run.supervise import RESTART, failed_starts, inherited
@@ -165,5 +165,6 @@ def of_process(box: CrashTable | None = None) -> Quarantine:
 def job(task: str, name: str) -> InFlight:
     """A delivery of that task; `name` has no letter above f."""
     held = InFlight(Job("q", f"D-12345678-{name:>024}-05a1", b"", 0, 0))
+    held.about = about(held.job)
     held.call = Call(Envelope(task, (), {}), held.about, None)
     return held

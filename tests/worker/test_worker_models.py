@@ -144,7 +144,7 @@ def unknown(unknown: Unknown) -> None:
 def arrived(task: Task[..., Any], codec: Codec, *args: Any) -> tuple[Any, ...]:
     """The arguments as the worker passes them on."""
     body = task.options(codec=codec).call(*args)
-    return task.bind(decode(task.body(body.options, body.args, body.kwargs))).args
+    return task.bind(decode(task.body(body.options, body.args, body.kwargs)))[0]
 
 
 @pytest.mark.parametrize("codec", ["json", "msgpack"])

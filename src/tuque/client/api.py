@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import msgspec
@@ -214,6 +215,10 @@ def to_text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
+# of queues and headers: few, and in each delivery
+name_text = lru_cache(maxsize=256)(to_text)
+
+
 def url_id(id: str) -> str:
     """A job id in its form for URLs: `_` for the three fixed `-`, base64url between them."""
     middle = id[11:35].replace("+", "-").replace("/", "_")
@@ -229,6 +234,9 @@ def plain_id(id: str) -> str:
 
 
 def id_bytes(job: JobId) -> bytes:
+    """A job id for the wire."""
+    if isinstance(job, str) and job[1:2] == "-" and job.isascii():  # as the broker gave it
+        return job.encode()
     return to_bytes(id_text(job))
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.api import Reply, Text, to_bytes, to_text
 from tuque.client.commands import (
     admin,
     calls,
@@ -30,6 +30,7 @@ Q = TypeVar("Q", bound="Queued")
 T = TypeVar("T")
 BATCH_CALLS = 1000
 BATCH_BYTES = 1 << 20
+NUMBER_BYTES = 8
 STEPS_S = 0.005  # how long a loop is held
 
 
@@ -212,7 +213,8 @@ def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
     size = 0
     for call in pending:
         batch.append(call)
-        size += sum(_size(arg) for arg in call.args)
+        for arg in call.args:
+            size += len(arg) if isinstance(arg, bytes | str) else NUMBER_BYTES
         if len(batch) >= BATCH_CALLS or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -246,10 +248,6 @@ def raise_first(asked: list[Call[Any]], results: list[Any]) -> None:
         if isinstance(result, Error):
             result.add_note(f"call {at + 1} of {len(asked)} of a pipeline: {call.name}")
             raise result
-
-
-def _size(arg: Arg) -> int:
-    return len(arg) if isinstance(arg, bytes | str) else 8
 
 
 def _read(call: Call[Any], reply: Reply) -> Any:

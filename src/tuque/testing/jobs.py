@@ -176,7 +176,7 @@ def arguments(
         return (), {}
     if task is not None:
         try:
-            bound = task.bind(envelope)
+            bound = task.by_name(envelope)
         except BadArguments:
             pass
         else:

@@ -28,6 +28,7 @@ from tuque.client.api import (
     Text,
     id_bytes,
     id_text,
+    name_text,
     texts,
     to_bytes,
     to_text,
@@ -557,7 +558,12 @@ def jscan_full_page(
 
 def header_map(words: Reply) -> dict[str, str]:
     """Names and values in turn as a dict."""
-    return {name: to_text(value) for name, value in pairs(words).items()}
+    if not isinstance(words, list):
+        return {name: to_text(value) for name, value in pairs(words).items()}
+    found = {}
+    for at in range(0, len(words), 2):
+        found[name_text(words[at])] = to_text(words[at + 1])
+    return found
 
 
 def _on_ids(
@@ -611,23 +617,24 @@ def _job(item: Reply) -> Job:
     queue, job_id, body = item[:3]
     if len(item) == 3:
         return Job(to_text(queue), to_text(job_id), body)
-    more = pairs(item[3:])
-    run = more.get("run")
-    limit_ms = more.get("time-limit-ms")
-    has_meta = "attempt" in more
+    names = iter(item[3:])
+    more = dict(zip(names, names, strict=True))
+    run = more.get(b"run")
+    limit_ms = more.get(b"time-limit-ms")
+    has_meta = b"attempt" in more
     return Job(
-        to_text(queue),
+        name_text(queue),
         to_text(job_id),
         body,
-        more.get("nacks"),
-        more.get("additional-deliveries"),
-        attempt=more.get("attempt"),
-        of=more.get("of"),
-        crashes=more.get("crashes", 0),
-        retry_s=more["retry-ms"] / 1000 if has_meta else None,
+        more.get(b"nacks"),
+        more.get(b"additional-deliveries"),
+        attempt=more.get(b"attempt"),
+        of=more.get(b"of"),
+        crashes=more.get(b"crashes", 0),
+        retry_s=more[b"retry-ms"] / 1000 if has_meta else None,
         time_limit_s=limit_ms / 1000 if limit_ms else None,
-        added_at=dt.datetime.fromtimestamp(more["added-ms"] / 1000, dt.UTC) if has_meta else None,
-        headers=header_map(more["headers"]) if has_meta else None,
+        added_at=dt.datetime.fromtimestamp(more[b"added-ms"] / 1000, dt.UTC) if has_meta else None,
+        headers=header_map(more[b"headers"]) if has_meta else None,
         run=None if run is None else to_text(run),
     )
 

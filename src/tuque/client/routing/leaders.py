@@ -96,7 +96,7 @@ class Homes:
 
     def named(self, name: Text) -> Address | None:
         """The leader of the tube of that name, if known."""
-        return self._by_name.get(to_bytes(name))
+        return self._by_name.get(to_bytes(name)) if self._by_name else None
 
     def told(self, error: Error) -> Address | None:
         """Keeps the leader named in a refusal; returns where to go, or None."""

@@ -12,7 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,10 @@ CONTAINERS: Final = (list, dict, tuple, set, frozenset, typing.Union, types.Unio
 NO_NUMBER: Final = 'JSON has no such number; codec="msgpack" has'
 SHOWN_CHARS: Final = 60
 INT64_MAX: Final = 2**63 - 1
+
+
+# the arguments of a call: by their places, and by their names
+Bound: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class BadArguments(Exception):
@@ -153,11 +157,23 @@ class Arguments:
             advice = _advice(sent, hint, codec)
             raise TypeError(f"{where} would arrive as {_shown(got)}: {advice}")
 
-    def bind(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:
+    def bind(self, envelope: Envelope, is_result: bool = False) -> Bound:
         """The arguments of a job in their declared types; BadArguments if they do not fit.
 
         `is_result`: they are results of other tasks, of which a type may have some fields only.
         """
+        made = converted if is_result else whole
+        args = envelope.args
+        if self._are_plain(len(args), envelope.kwargs):
+            for at, (name, hint) in enumerate(self._plain[: len(args)]):
+                if hint is not UNTYPED and not (type(args[at]) is hint and hint in EXACT):
+                    args = [*args[:at], made(name, args[at], hint), *args[at + 1 :]]
+            return tuple(args), {}
+        bound = self.by_name(envelope, is_result)
+        return bound.args, bound.kwargs
+
+    def by_name(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:
+        """Like `bind`, by the names of the arguments."""
         made = converted if is_result else whole
         try:
             bound = self.signature.bind(*envelope.args, **envelope.kwargs)

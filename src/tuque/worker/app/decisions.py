@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tuque.client.commands.work import UNBEGUN, FailCause
 
@@ -109,8 +110,7 @@ class Limits:
     cancel_grace_s: float = CANCEL_GRACE_S
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The run ended the job."""
 
     job_id: str
@@ -118,8 +118,7 @@ class Done:
     result: bytes | None = None
 
 
-@dataclass(frozen=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True):
     """The run failed; the broker counts it, and says when the next attempt is if `delay_s` is None.
 
     `is_final`: there is no next attempt.
@@ -134,8 +133,7 @@ class Fail:
     delay_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """The job is given back, and nothing is counted."""
 
     job_id: str

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpac
 from tuque.client.pipeline import unhurried
 from tuque.client.retry import own
 from tuque.errors import Cancelled, ConfigError, Error, IsTube, NoTube
-from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
+from tuque.worker.app.arguments import UNTYPED, Arguments, Bound, returned_type
 from tuque.worker.app.batches import batches_of
 from tuque.worker.app.codec import Codec, Envelope
 from tuque.worker.app.decisions import Limits, backoff_of
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tuque.worker.app.app import App
 
 KEYED: Final = "tasks"  # the type of tubes with keys
+UNCHANGED: Final = (None, None, None)
 SPREAD: Final = "tuque.spread"  # the task between two groups of a chain
 
 P = ParamSpec("P")
@@ -142,6 +143,8 @@ class Task(Step[P, R]):
         self._app: App | None = None
         self._defaults: Options | None = None
         self._usual: Usual[R] | None = None
+        self._keeps = False
+        self._limits: Limits | None = None  # of a job that says nothing else
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
         self.returns = returned_type(function, name, scope or {})
@@ -152,6 +155,9 @@ class Task(Step[P, R]):
         self.check_policies(defaults)
         self._app, self._defaults = app, defaults
         self._usual = Usual(self, defaults)
+        self._keeps = self.keep_s(defaults) > 0
+        self._limits = None
+        self._limits = self.limits(Envelope(self.name))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -465,11 +471,13 @@ class Task(Step[P, R]):
 
     def keeps(self, envelope: Envelope) -> bool:
         """Whether the result of a job is kept."""
-        own = self.keep_s(self.defaults) if envelope.keep_s is None else envelope.keep_s
-        return own > 0
+        return self._keeps if envelope.keep_s is None else envelope.keep_s > 0
 
     def limits(self, envelope: Envelope) -> Limits:
         """The limits of a job of this task."""
+        changes = envelope.max_deliveries, envelope.backoff, envelope.time_limit_s
+        if changes == UNCHANGED and self._limits is not None:
+            return self._limits
         own = self.defaults
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
@@ -480,12 +488,16 @@ class Task(Step[P, R]):
             cancel_grace_s=own.cancel_grace_s,
         )
 
-    def bind(self, envelope: Envelope, is_result: bool = False) -> inspect.BoundArguments:
+    def bind(self, envelope: Envelope, is_result: bool = False) -> Bound:
         """The arguments of a job in their declared types; BadArguments if they do not fit.
 
         `is_result`: they are results of other tasks (U2.19).
         """
         return self._arguments.bind(envelope, is_result)
+
+    def by_name(self, envelope: Envelope) -> inspect.BoundArguments:
+        """Like `bind`, by the names of the arguments."""
+        return self._arguments.by_name(envelope)
 
 
 class AsyncTask(Task[P, R]):

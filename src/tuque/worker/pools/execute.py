@@ -24,7 +24,7 @@ import msgspec
 from tuque.client.api import url_id
 from tuque.errors import Cancelled
 from tuque.logtext import facts
-from tuque.worker.app.arguments import BadArguments
+from tuque.worker.app.arguments import BadArguments, Bound
 from tuque.worker.app.codec import (
     Codec,
     Envelope,
@@ -53,7 +53,7 @@ from tuque.worker.pools.middleware import (
     tell,
     tell_async,
 )
-from tuque.worker.pools.processes import SameProcess, code_of
+from tuque.worker.pools.processes import SameProcess, code_of, end_if_forked
 from tuque.worker.workflow.chain_steps import (
     goes_on,
     goes_on_async,
@@ -488,16 +488,23 @@ def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
 
 def _body(task: Task[..., Any], call: Call) -> Any:
     """Calls the task's function with the arguments of the job."""
-    bound = call.bound
+    bound: Bound | None = call.bound
     if bound is None:
         bound = task.bind(call.envelope, is_result=call.is_callback)
-    call.control.is_in_task = True
+    args, kwargs = bound
+    control: Control = call.control
+    control.is_in_task = True
+    pid = os.getpid()
     try:
-        call.control.check()
-        with SameProcess():  # U13.5
-            return task.function(*bound.args, **bound.kwargs)
+        control.check()
+        result = task.function(*args, **kwargs)
+    except BaseException as err:
+        end_if_forked(pid, err)
+        raise
     finally:
-        call.control.is_in_task = False
+        control.is_in_task = False
+    end_if_forked(pid, None)
+    return result
 
 
 async def _awaited_body(task: Task[..., Any], call: Call) -> Any:

@@ -158,8 +158,13 @@ class SameProcess:
         err: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if os.getpid() != self._pid:
-            _end_fork(err)
+        end_if_forked(self._pid, err)
+
+
+def end_if_forked(pid: int, err: BaseException | None) -> None:
+    """[U13] Ends this process if it is a fork of that one: a task ended in it so (U13.5)."""
+    if os.getpid() != pid:
+        _end_fork(err)
 
 
 class LoopThreads(ThreadPoolExecutor):

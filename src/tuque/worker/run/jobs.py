@@ -51,6 +51,7 @@ AHEAD_S: Final = 0.5  # without a begin, until what was fetched ahead is given b
 ROUNDING_S: Final = 0.005  # the broker counts in whole ms
 UNFIT_KEPT: Final = 10_000
 UNFIT_S: Final = 2 * PUT_OFF_MAX_S  # after that, another worker has the job
+UNKNOWN: Final = Limits(1, Backoff())  # of a task that this worker does not know
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
 
 
@@ -189,9 +190,9 @@ class InFlight:
         """`before`: the token of the run that it has since the previous process."""
         self.job = job
         self.before = before
-        self.about = about(job)
+        self.about: Job  # once it is prepared
         self.call: Call | None = None
-        self.limits = Limits(1, Backoff())
+        self.limits = UNKNOWN
         self.state = WAITING
         self.since = self.asked_at = time.monotonic()  # began, START was sent
         self.report: Report | None = None
@@ -368,9 +369,14 @@ def prepare(
 ) -> Unknown | None:
     """[U2] Gives the job its call and limits, or a verdict if it cannot run (U2.4, U2.6, U8.2)."""
     try:
-        body = opened(held.job.body, keys)
+        body = held.job.body if keys is None else opened(held.job.body, keys)
         envelope = decode(body)
-        held.about = about(held.job, envelope.task, made_at(envelope, held.job), body)
+    except BadBody as err:
+        held.about = about(held.job)
+        held.verdict = Outcome("rejected", str(err))
+        return None
+    held.about = about(held.job, envelope.task, made_at(envelope, held.job), body)
+    try:
         return _fit(held, envelope, tasks, keys, time_limit_s)
     except BadBody as err:
         held.verdict = Outcome("rejected", str(err))
@@ -392,7 +398,8 @@ def _fit(
     headers = job.headers or envelope.headers or {}
     if keys is not None:
         check_chain(headers, envelope)
-    following = _following(held, tasks, headers.get(CHAIN_HEADER))
+    steps = headers.get(CHAIN_HEADER)
+    following = None if steps is None else _following(held, tasks, steps)
     if following is not None:
         return Unknown(f"{NOT_RUN} '{following}'", following, envelope.unknown_keep_s)
     held.about.max_deliveries = job.of or held.limits.max_deliveries
@@ -407,12 +414,8 @@ def _fit(
     return None
 
 
-def _following(
-    held: InFlight, tasks: Mapping[str, Task[..., Any]], steps: str | None
-) -> str | None:
+def _following(held: InFlight, tasks: Mapping[str, Task[..., Any]], steps: str) -> str | None:
     """A task of a later step that this worker does not know (U11.2)."""
-    if steps is None:
-        return None
     try:
         following = unknown_after(tasks, steps)
         if following is None:

@@ -14,11 +14,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tuque import aio
 from tuque.client.commands.work import Failed, Run

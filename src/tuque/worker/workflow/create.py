@@ -129,7 +129,7 @@ def next_call(task: Task[..., Any], result: Any) -> Call[Any]:
 def next_call_of_data(task: Task[..., Any], data: Any) -> Call[Any]:
     """As `next_call`, of a result that is plain data so far."""
     try:
-        args = task.bind(Envelope(task=task.name, args=[data], kwargs={}), is_result=True).args
+        args = task.bind(Envelope(task=task.name, args=[data], kwargs={}), is_result=True)[0]
     except BadArguments as err:
         raise Unserializable(f"{WHY}: task {task.name}: {err}") from None
     try:
