@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import lifespan_tasks as tasks
@@ -11,8 +13,9 @@ import pytest
 from worker_lab import Did, StartWorker
 
 from lab import RealServer
-from tuque.worker import App, current_job
+from tuque.worker import App, Backoff, current_job
 from tuque.worker.app.hooks import Hooks
+from tuque.worker.pools import pools
 from tuque.worker.pools.pools import Lifespans
 
 POOLS = ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
@@ -99,6 +102,39 @@ def test_one_that_does_not_end_is_cancelled(
     app.lifespan(Endless)  # type: ignore[type-var]  # mypy wants the base class
     asyncio.run(main())
     assert "a lifespan did not end within 0 s" in caplog.text
+
+
+def test_a_lifespan_that_waited_for_what_was_cancelled_has_failed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U3.9 If one raises at its beginning, that is logged, no job comes to that process, and all
+    are entered anew after 1, 2, 4 .. 30 s.
+    """
+    monkeypatch.setattr(pools, "PAUSES", Backoff(first_s=0.0, max_s=0.0))
+    tried: list[int] = []
+
+    @asynccontextmanager
+    async def waits() -> AsyncIterator[str]:
+        tried.append(1)
+        if len(tried) == 1:
+            other = asyncio.create_task(asyncio.sleep(60))
+            other.cancel()
+            await other
+        yield "state"
+
+    async def main() -> None:
+        entered = asyncio.Event()
+        held = Lifespans(app, entered.set)
+        lasts = asyncio.create_task(held.last())
+        await asyncio.wait_for(entered.wait(), 30)
+        await held.leave()
+        await lasts
+
+    app = Hooks()
+    app.lifespan(waits)
+    asyncio.run(main())
+    assert app.state == "state"
+    assert "a lifespan failed, so no job is taken: CancelledError" in caplog.text
 
 
 def test_what_makes_no_context_manager_is_refused() -> None:

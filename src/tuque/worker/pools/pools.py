@@ -334,8 +334,11 @@ async def held(app: Hooks, on_entered: Callable[[], object], leave: asyncio.Even
             app.state, is_entered = state, True
             on_entered()
             await leave.wait()
-    except asyncio.CancelledError:
-        raise
+    except asyncio.CancelledError as err:
+        this = asyncio.current_task()
+        if is_entered or this is None or this.cancelling():
+            raise
+        raise NotEntered(describe(err)) from err  # of something that it waited for
     except BaseException as err:
         if not is_entered:
             raise NotEntered(describe(err)) from err
