@@ -48,7 +48,7 @@ def test_the_package_alone_brings_nothing() -> None:
         ("import tuque.errors", 2, 0),
         ("from tuque import Client", 34, 24),
         ("import tuque.aio", 36, 74),
-        ("from tuque.worker import App", 68, 105),
+        ("from tuque.worker import App", 69, 105),
         ("import tuque.main", 4, 8),
     ],
 )

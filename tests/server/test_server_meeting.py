@@ -130,14 +130,14 @@ def met_in_vain(world: World, said: bytes, secret: str = "") -> str:
     return f"{host.address}:17711"
 
 
-NEWER = msgspec.msgpack.encode(Greeting(MAGIC, 7, 9, bytes(32)))
+NEWER = msgspec.msgpack.encode(Greeting(MAGIC, 9, 11, bytes(32)))
 OPEN = msgspec.msgpack.encode(Hello(MAGIC, 1, 1, CARD, bytes(32)))
 WRONG = {
     "no bus": (b"-ERR unknown command\r\n", "", "not a node of Tuque, or an incompatible one"),
     "closes": (b"", "", "it closed the connection without a reply"),
     "secret": (b"", ANOTHER, "wrong secret: cluster-secret must be the same on"),
     "no secret": (head_of(OPEN, 0) + OPEN, "", "it has no cluster-secret, or an older version of"),
-    "version": (head_of(NEWER, 0) + NEWER, "", "no common version of the bus: it knows 7 to 9"),
+    "version": (head_of(NEWER, 0) + NEWER, "", "no common version of the bus: it knows 9 to 11"),
 }
 
 

@@ -37,7 +37,7 @@ def test_the_end_of_a_job_and_the_begin_of_the_next_are_one_round_trip(node: Rea
     async def work() -> list[list[str]]:
         async with Listening(node.url) as client:
             client.said = []
-            settings = WorkerSettings(("q",), concurrency=1, max_jobs=JOBS)
+            settings = WorkerSettings(("q",), concurrency=1, prefetch=8, max_jobs=JOBS)
             await Worker(app.tasks, client, ThreadPool(app.tasks, 1, app.aclose), settings).run()
             return client.said
 
