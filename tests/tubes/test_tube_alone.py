@@ -57,7 +57,9 @@ def test_a_tube_that_is_not_to_fail_over(count: int) -> None:
     assert world.in_force(0) is (count == 3)
     for words in ((), ("ALONE",), ("TEMPORARY",), ("SYNC", 1)):
         said = created(world, "FAILOVER", "no", *words)
-        assert said.startswith("ERR FAILOVER no is no option any more: where nodes vote, each tube")
+        assert said.startswith(
+            "ERR FAILOVER no is no longer supported: where nodes vote, each tube"
+        )
     assert b"t" not in world.t(0).by_name
 
 

@@ -137,8 +137,8 @@ def create(
     `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
     reply to a change comes once `sync` nodes have it, or "majority", the default where nodes vote.
     There votes choose a new leader. In a cluster whose nodes cannot vote it is refused, unless it
-    may wait for a lost leader: `alone`. One that is `implicit` may, too, and goes when it was idle
-    for an hour. `failover` is of before: True means nothing, False is refused.
+    may wait for a lost leader: `alone` or `implicit`. An `implicit` tube is dropped after an hour
+    without use. `failover` is obsolete: True has no effect, False is refused.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube, "tube"), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary

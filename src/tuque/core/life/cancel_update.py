@@ -462,7 +462,7 @@ def finish_cancel(n: Node, change: Change, became: i64) -> None:
         is_cancelled = known is not None and known.kind == CANCELLED
         became = ENDED if is_cancelled else OVER
     elif became == FLAGGED and job is not None:
-        flag(n, job, change.reason)  # a copy that is on its way hears of it
+        flag(n, job, change.reason)  # LIFE takes it to copies that were not asked
     change.became = became
     leave(n, n.life.cancels, change)
     for slot in change.slots:

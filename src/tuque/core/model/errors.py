@@ -589,7 +589,7 @@ _is(
     MUST_VOTE,
     b"ERR",
     (
-        b"FAILOVER no is no option any more: where nodes vote, each tube that is not temporary "
+        b"FAILOVER no is no longer supported: where nodes vote, each tube that is not temporary "
         b"gets a new leader by votes. Leave FAILOVER out; SYNC 1 answers without waiting for others"
     ),
 )

@@ -172,8 +172,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   voters (T23.1), also when the list changes, without a list that of all nodes. The default is
   `majority` where a list is in force, unless the tube is temporary; else 1.
   A temporary tube with another one: `-ERR a temporary tube has no copies: SYNC must be 1`.
-- T23.6 FAILOVER is a word of before. `yes` means nothing, `no` is refused: `-ERR FAILOVER no is no
-  option any more`, and why. With a SYNC below a majority a failover may lose changes that were
+- T23.6 FAILOVER is obsolete. `yes` has no effect, `no` is refused: `-ERR FAILOVER no is no longer
+  supported`, and why. With a SYNC below a majority a failover may lose changes that were
   answered. `tuque tubes` names the tubes that do not fail over (T23.5).
 - T23.7 Without a list in force, on a node that knows others, a tube needs TEMPORARY, ALONE or
   IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no failover: <n> of

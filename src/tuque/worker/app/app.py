@@ -466,7 +466,7 @@ class App(Hooks):
         The broker is asked nothing: a web application starts also while that is away.
         """
         if self.url is not None:
-            _ = self.aio_client  # a URL that is none raises here, not in the first request
+            _ = self.aio_client  # an invalid URL raises here, not in the first request
         try:
             yield
         finally:

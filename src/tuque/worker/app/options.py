@@ -273,7 +273,7 @@ def check_whole_numbers(options: Options) -> None:
 
 
 def check_limits(options: Options) -> None:
-    """TypeError or ValueError for a limit of runs that is none."""
+    """TypeError or ValueError for a time limit that cannot be."""
     for name in ("time_limit_s", "soft_limit_s"):
         limit_s = getattr(options, name)
         if limit_s is not None:
