@@ -52,6 +52,13 @@ def plainly() -> bool:
     return bool(current_job().state["pid"] == os.getpid())
 
 
+@app.task(queue="q", retry_s=0)
+def ends() -> None:
+    """Ends its process; the next one cannot enter."""
+    Path(os.environ["OUT"], "away").write_text("for ever")
+    os._exit(3)
+
+
 @app.task(queue="q")
 async def on_loop() -> bool:
     note("job")

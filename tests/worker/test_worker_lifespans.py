@@ -17,6 +17,7 @@ from tuque.worker import App, Backoff, current_job
 from tuque.worker.app.hooks import Hooks
 from tuque.worker.pools import pools
 from tuque.worker.pools.pools import Lifespans
+from until import until
 
 POOLS = ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
 
@@ -73,6 +74,21 @@ def test_a_worker_stops_that_has_never_entered_it(
     worker.signal(signal.SIGTERM)
     worker.ends(limit_s=10)
     assert handle.status().state == "waiting"
+
+
+def test_what_a_dead_process_had_does_not_wait_for_the_next_one(
+    node: RealServer, start_worker: StartWorker
+) -> None:
+    """A job that ran there once at most is dead, and the jobs that were fetched go back."""
+    tasks.app.use(node.url)
+    ends = tasks.ends.enqueue()
+    others = [tasks.plainly.enqueue() for _ in range(3)]
+    worker = start_worker("-c", "1", "--prefetch", "8", app="lifespan_tasks:app")
+    worker.says("the database is away; next try in 1.0 s")
+    until(lambda: ends.status().state == "dead", "end the job that ran")
+    worker.signal(signal.SIGTERM)
+    worker.ends(limit_s=10)
+    assert [one.status().state for one in others] == ["waiting"] * 3
 
 
 def test_one_that_does_not_end_is_cancelled(

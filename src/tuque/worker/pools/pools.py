@@ -154,6 +154,7 @@ class ThreadPool:
         self._app = Hooks() if app is None else app
         self._lifespans: Lifespans | None = None
         self._entered = asyncio.Event()
+        self._is_entered = False
         self._home: asyncio.AbstractEventLoop | None = None  # the worker's
         self._tasks = tasks
         self._at_end = at_end
@@ -169,10 +170,10 @@ class ThreadPool:
 
     @property
     def places(self) -> int:
-        return self._threads.places
+        return self._threads.places if self._is_entered else 0
 
     async def start(self) -> None:
-        set_places(self._tasks, self.places)
+        set_places(self._tasks, self._threads.places)
         await self._threads.start()
         FORKS.leave_loop(self._loop)
         self._thread.start()
@@ -183,12 +184,17 @@ class ThreadPool:
         """[U3] Enters the lifespans on the loop of coroutine tasks (U3.9)."""
         home = self._home
         if not self._app.lifespans or home is None:
-            self._entered.set()
+            self._on_entered()
             return
         begun = self._lifespans = Lifespans(
-            self._app, lambda: home.call_soon_threadsafe(self._entered.set)
+            self._app, lambda: home.call_soon_threadsafe(self._on_entered)
         )
         asyncio.run_coroutine_threadsafe(begun.last(), self._loop)
+
+    def _on_entered(self) -> None:
+        self._is_entered = True
+        self._entered.set()
+        self.on_ready()
 
     async def ready(self) -> None:
         await self._entered.wait()

@@ -344,9 +344,9 @@ class Worker:
             self._fetcher.cancel()
 
     async def _fetch_until_stopped(self) -> None:
+        await self._meet()  # first: what the process before had does not wait for a lifespan
         if self._box is None or not self._box.is_last:
             await first_of(self._pool.ready(), self._stop.wait())  # U3.9
-        await self._meet()
         if self._box is not None and self._box.is_last:
             self.stop()
         while not self._stop.is_set():
