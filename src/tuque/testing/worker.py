@@ -1,7 +1,7 @@
 """The worker of a test: the real one's jobs, runs and words, one step at a time.
 
-Decides when to take the next job and when to report to the broker. The worker itself
-(tuque.worker.run.worker) decides what follows from a run. Knows nothing of the test.
+Decides when to take the next job and when to report to the broker. What follows from a run is
+decided as in the worker itself (tuque.worker.run.job_runner). Knows nothing of the test.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from tuque.worker.pools.execute import Call, HookRunner, Job, run_call
 from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
 from tuque.worker.run.crash_table import CrashTable
+from tuque.worker.run.fetch import Fetcher, Turns, UnavailableQueues
+from tuque.worker.run.job_runner import JobRunner
 from tuque.worker.run.jobs import AT_WORK, WAITING, InFlight, WorkerSettings
 from tuque.worker.run.report import Reporter
-from tuque.worker.run.worker import Worker
 
 T = TypeVar("T")
 
@@ -125,7 +126,7 @@ class HandReporter(Reporter):
         return take
 
 
-class HandWorker(Worker):
+class HandWorker(JobRunner):
     """A worker that does one step when told, on the clock of the broker."""
 
     reporter_of = HandReporter
@@ -142,6 +143,8 @@ class HandWorker(Worker):
         super().__init__(tasks, client, self.place, settings)
         self.client = client
         self._rng.seed(seed)
+        away = UnavailableQueues(self._rng)
+        self._fetcher = Fetcher(client, Turns(()), away, self._accept, self._room)
         self.current: InFlight | None = None  # the job whose task runs
 
     def name_of(self, box: CrashTable | None) -> str:

@@ -1,6 +1,6 @@
 """The decisions of a worker as plain functions: how many jobs to fetch, what follows each run.
 
-No clock, no sockets; randomness is an argument. run/worker.py asks, and carries out the decision.
+No clock, no sockets; randomness is an argument. run/job_runner.py carries out the decisions.
 """
 
 from __future__ import annotations

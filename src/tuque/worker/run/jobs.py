@@ -1,7 +1,7 @@
 """One job in a worker, from its delivery until the broker knows its outcome.
 
 Decides what is to be done with a delivery: run it, reject it, or leave it to a worker of another
-version. Has no client and no loops; `worker.py` carries out what is decided here.
+version. Has no client and no loops; `job_runner.py` carries out what is decided here.
 """
 
 from __future__ import annotations
