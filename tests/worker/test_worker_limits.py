@@ -198,6 +198,7 @@ def test_a_thread_over_its_limit_is_reported_and_keeps_its_place(
             assert await asyncio.to_thread(other.result, timeout=30) == 2
             worker.stop()
             await working
+            assert worker._there == 0, "no place is lost"
 
     try:
         asyncio.run(work())

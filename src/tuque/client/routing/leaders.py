@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tuque.client.api import Arg, Job, Reply, Text, to_bytes
+from tuque.client.api import Arg, Job, Reply, to_bytes
 from tuque.client.commands.calls import Call
 from tuque.client.url import Address
 from tuque.errors import ConnectionError, Error, TubeHome
@@ -32,17 +32,17 @@ class Homes:
 
     def __init__(self, *, is_on: bool) -> None:
         self.is_on = is_on
-        self._by_name: dict[bytes, Address] = {}
+        self.by_name: dict[bytes, Address] = {}
         self._tubes: frozenset[bytes] = frozenset()  # names that are known to be tubes
         self._taken: dict[bytes, bytes] = {}  # queues of the jobs fetched last, by id
 
     def of(self, asked: Sequence[Call[Any]]) -> Address | None:
         """The leader of all tubes in the calls; None if no node is known to lead them all."""
-        if not self._by_name:
+        if not self.by_name:
             return None
         found: set[Address | None] = set()
         for call in asked:
-            found.update(self._by_name.get(name) for name in self._tubes_of(call) or [b""])
+            found.update(self.by_name.get(name) for name in self._tubes_of(call) or [b""])
             if len(found) > 1:
                 return None
         return found.pop() if found else None
@@ -67,7 +67,7 @@ class Homes:
     @property
     def has_any(self) -> bool:
         """Whether a tube is known that another node leads."""
-        return bool(self._by_name)
+        return bool(self.by_name)
 
     def note(self, asked: Sequence[Call[Any]], replies: Sequence[Reply]) -> None:
         """Keeps which names are those of tubes, as far as calls that went well say it."""
@@ -91,12 +91,8 @@ class Homes:
 
     def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
         """True if no single node leads all tubes that the calls are about."""
-        named = {self._by_name.get(name) for call in asked for name in self._tubes_of(call)}
+        named = {self.by_name.get(name) for call in asked for name in self._tubes_of(call)}
         return len(named - {None}) > 1
-
-    def named(self, name: Text) -> Address | None:
-        """The leader of the tube of that name, if known."""
-        return self._by_name.get(to_bytes(name)) if self._by_name else None
 
     def told(self, error: Error) -> Address | None:
         """Keeps the leader named in a refusal; returns where to go, or None."""
@@ -106,16 +102,16 @@ class Homes:
         name = to_bytes(error.tube)
         if name:
             self._know([name], True)
-        if address is not None and name and len(self._by_name) < NAMES_MAX:
-            self._by_name = {**self._by_name, name: address}
+        if address is not None and name and len(self.by_name) < NAMES_MAX:
+            self.by_name = {**self.by_name, name: address}
         return address
 
     def forget(self, address: Address) -> bool:
         """The node is unusable: others must name its tubes' new leaders. True if it had any."""
-        before = len(self._by_name)
+        before = len(self.by_name)
         if before:
-            self._by_name = {name: at for name, at in self._by_name.items() if at != address}
-        return len(self._by_name) < before
+            self.by_name = {name: at for name, at in self.by_name.items() if at != address}
+        return len(self.by_name) < before
 
     def refused(self, replies: Sequence[Reply]) -> dict[Address, list[int]]:
         """Which calls of a pipeline another node must be asked, by node."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from tuque.client.api import Hello, Job, Reply
+from tuque.client.api import Hello, Job, Reply, to_bytes
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.retry import FULL, NOT_NOW, Tries
@@ -365,7 +365,8 @@ class Face:
 
     def leader_of(self, name: str) -> Address | None:
         """The leader of the tube of that name; None: not known, or a plain queue."""
-        return self._homes.named(name)
+        leaders = self._homes.by_name
+        return leaders.get(to_bytes(name)) if leaders else None
 
     def home_groups(self, names: Iterable[str]) -> list[list[str]]:
         """Queues by the node that calls about them go to, as far as known."""

@@ -51,7 +51,7 @@ from tuque.worker.run.jobs import (
     is_suspect,
     prepare,
 )
-from tuque.worker.run.link import Link
+from tuque.worker.run.link import Flag, Link
 from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.registration import worker_name
 from tuque.worker.run.report import Reporter, sealed
@@ -93,7 +93,9 @@ class JobRunner:
         self.name = self.name_of(box)
         self._held: dict[str, InFlight] = {}
         self._waiting = Buffer(() if settings.weights else settings.queues)
+        self._settling = 0  # of those held: they have ended, which the broker does not know yet
         self._runs: dict[asyncio.Task[None], InFlight] = {}
+        self._overdue: set[InFlight] = set()  # of the runs: reported, and they keep their places
         self._put_off = PutOff()
         self._starting = 0
         self._taken = 0
@@ -101,8 +103,8 @@ class JobRunner:
         self._begun_at = time.monotonic()  # the last one
         self._ahead = Ahead(settings)
         self._has_room = False  # for more memory than it has
-        self._room = asyncio.Event()
-        self._stop = asyncio.Event()
+        self._room = Flag()
+        self._stop = Flag()
         self._is_quiet = self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
         self._alone, self._quarantine = Alone(), Quarantine(isolated_pool, box)
@@ -114,7 +116,7 @@ class JobRunner:
         """What talks to the broker: of runs, and for jobs."""
         client, link = self._client, self._link
         self._reporter = self.reporter_of(
-            client, link, self.name, self, self.story, self._aside, self._keys
+            client, link, self.name, self._held, self, self.story, self._aside, self._keys
         )
         self._heart = Heartbeats(
             client, link, self._on_gone, self._run_of, self.on_over, self._queue_of
@@ -135,14 +137,9 @@ class JobRunner:
         return time.time()
 
     @property
-    def _unsettled(self) -> int:
-        """The number of jobs that have ended, which the broker does not know yet."""
-        return sum(1 for held in self._held.values() if held.state == SETTLING)
-
-    @property
     def _there(self) -> int:
         """The number of jobs that run or wait for a place."""
-        settled = self._unsettled - sum(held.is_overdue for held in self._runs.values())
+        settled = self._settling - len(self._overdue)
         return len(self._held) - settled - len(self._quarantine)
 
     # Deliveries
@@ -180,6 +177,8 @@ class JobRunner:
     def _received(self, job: Job, before: str = "") -> InFlight:
         """A delivery with its call and limits, or with a verdict."""
         self._taken += 1
+        if job.id in self._held:  # given back, and the reply to that is still to come
+            self._settling -= 1
         held = self._held[job.id] = InFlight(job, before)
         unknown = prepare(held, self._tasks, self._keys, self._settings.time_limit_s)
         if unknown is not None:
@@ -225,10 +224,6 @@ class JobRunner:
             run = held.run or held.before
             self._box.put(held.job.id, held.delivery, state, run=run, queue=queue)
 
-    def held_of(self, job_id: str) -> InFlight | None:
-        """The job, if it is held."""
-        return self._held.get(job_id)
-
     def _run_of(self, job_id: str) -> str:
         held = self._held.get(job_id)
         return "" if held is None else held.run
@@ -247,7 +242,7 @@ class JobRunner:
         is_alone = self._alone.has_one(now_s)
         if is_alone:
             self._give_back_ahead()  # U2.23
-        while len(self._runs) + self._starting < places and not self._stop.is_set():
+        while len(self._runs) + self._starting < places and not self._stop.is_on:
             held = None if is_alone else self._quarantine.next(now_s)
             if held is None and self._waiting:
                 held = self._waiting.pop()
@@ -272,18 +267,26 @@ class JobRunner:
         self._note(held, SUSPECT if held.is_isolated else RUNNING)
         if held.is_isolated:
             self._room.set()  # its queue may be asked again
-        held.on_overdue(lambda outcome: self._ended(held, outcome))
+        held.on_overdue(lambda outcome: self._overran(held, outcome))
         run = asyncio.create_task(self._run(held))
         self._runs[run] = held
         run.add_done_callback(self._on_run_ended)
 
+    def _overran(self, held: InFlight, outcome: Outcome) -> None:
+        """[U2] The run is over its limit, and nobody can end it: it keeps its place (U2.10)."""
+        if held.state == AT_WORK:
+            self._overdue.add(held)
+            self._ended(held, outcome)
+
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         held = self._runs.pop(run)
+        self._overdue.discard(held)
         self._ahead.ran(time.monotonic() - held.since)
         if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
         self._start_waiting()
-        self._room.set()
+        if not self._room.is_on:
+            self._room.set()
 
     async def _run(self, held: InFlight) -> None:
         assert held.call is not None
@@ -335,7 +338,7 @@ class JobRunner:
             held.call.control.send_progress = self._reporter.progress_of(held)
         if held.verdict is not None:
             self._end_unrun(held, held.verdict)
-        elif self._stop.is_set():
+        elif self._stop.is_on:
             self._give_back(held, "the worker stopped before it ran")
         else:
             self.run_now(held)
@@ -376,7 +379,8 @@ class JobRunner:
         if held.has_place:
             held.has_place = False
             self._starting -= 1
-            self._room.set()  # what began no longer waits: more may be fetched ahead
+            if not self._room.is_on:
+                self._room.set()  # what began no longer waits: more may be fetched ahead
 
     # What a run has come to
 
@@ -447,7 +451,9 @@ class JobRunner:
             self._box.end(held.job.id, held.outcome)  # U2.14
         elif self._box is not None:
             self._box.mark(held.job.id, WAITS)  # the next process may have to give it back
-        held.state = SETTLING
+        if held.state != SETTLING:
+            held.state = SETTLING
+            self._settling += 1
         held.report = report
         self._heart.release(held.job.id)
         self._reporter.put(report)
@@ -458,13 +464,15 @@ class JobRunner:
         """The broker knows how the run ended, or that it had ended otherwise."""
         held = self._held.get(report.job_id)
         if held is not None and held.report is not None:
+            self._settling -= 1
             del self._held[report.job_id]
             if self._box is not None:
                 self._box.drop(report.job_id)
-        self._room.set()
+        if not self._room.is_on:
+            self._room.set()
         if held is None or held.again is None or not isinstance(answer, Stale | TooLate):
             return
-        if not self._stop.is_set() and report.job_id not in self._held:
+        if not self._stop.is_on and report.job_id not in self._held:
             self._hold(held.again)  # the delivery is of the next attempt (U2.3)
             self._start_waiting()
 

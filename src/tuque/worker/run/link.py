@@ -102,6 +102,24 @@ class Link:
             tell()
 
 
+class Flag(asyncio.Event):
+    """An event whose state is read without a call: most jobs find it set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_on = False
+
+    def set(self) -> None:
+        """Wakes those who wait."""
+        self.is_on = True
+        super().set()
+
+    def clear(self) -> None:
+        """From now on one waits again."""
+        self.is_on = False
+        super().clear()
+
+
 async def pause(wait_s: float | None, until: asyncio.Event) -> None:
     """Waits that long, or until the event is set; None: for that only."""
     try:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -46,7 +46,14 @@ from tuque.worker.pools.child import of_job
 from tuque.worker.pools.execute import HookRunner, over_limit_text
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.jobs import AT_WORK, InFlight
-from tuque.worker.run.link import Link, answers_of, are_about_homes, is_about_home, pause
+from tuque.worker.run.link import (
+    Flag,
+    Link,
+    answers_of,
+    are_about_homes,
+    is_about_home,
+    pause,
+)
 from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
 from tuque.worker.workflow.create import is_too_big
 
@@ -85,9 +92,6 @@ def is_refused(answer: object) -> bool:
 class Replied(Protocol):
     """What follows when the broker has replied."""
 
-    def held_of(self, job_id: str) -> InFlight | None:
-        """The job, if it is held."""
-
     def on_started(self, job_id: str, found: Run | ReplyError) -> None:
         """The job has a run, or why it has none."""
 
@@ -103,11 +107,12 @@ class Sender:
         client: aio.Client,
         link: Link,
         name: str,
+        held: Mapping[str, InFlight],
         replied: Replied,
         on_ended: Callable[[Report, object], None],
         on_idle: Callable[[], None],
     ) -> None:
-        """`name` is the worker's; `on_ended` gets the reply to each report.
+        """`name` and `held` are the worker's; `on_ended` gets the reply to each report.
 
         `on_idle` is called when nothing is left to send. A command is about jobs of one queue:
         tubes have different leaders.
@@ -115,6 +120,7 @@ class Sender:
         self._client = client
         self._link = link
         self._name = name
+        self._held = held
         self._replied = replied
         self._on_ended = on_ended
         self._on_idle = on_idle
@@ -125,18 +131,20 @@ class Sender:
         self._untaken_starts: list[str] = []
         self._untaken_until = 0.0
         self._tries = 0
-        self._work = asyncio.Event()
+        self._work = Flag()
         self._never = asyncio.Event()
 
     def start(self, job_id: str) -> None:
         """The job shall begin."""
         self._starts.append(job_id)
-        self._work.set()
+        if not self._work.is_on:
+            self._work.set()
 
     def put(self, ended: Report) -> None:
         """The run has ended, or the job did not begin."""
         self._ended.append(ended)
-        self._work.set()
+        if not self._work.is_on:
+            self._work.set()
 
     @property
     def pending(self) -> int:
@@ -162,7 +170,7 @@ class Sender:
                 self._on_idle()
 
     def _queue_of(self, job_id: str) -> str:
-        held = self._replied.held_of(job_id)
+        held = self._held.get(job_id)
         return "" if held is None else held.job.queue
 
     async def _wait_for_tubes(self) -> None:
@@ -238,7 +246,8 @@ class Sender:
         plain: dict[str, list[Report]] = {}
         backs: dict[tuple[str, float | None], list[Report]] = {}
         for one in ended:
-            queue = self._queue_of(one.job_id)
+            held = self._held.get(one.job_id)
+            queue = "" if held is None else held.job.queue
             if isinstance(one, Release):
                 backs.setdefault((queue, one.delay_s), []).append(one)
             elif isinstance(one, Fail) or one.result is not None:
@@ -258,7 +267,8 @@ class Sender:
         """Adds a START for the jobs of each queue; returns which."""
         begun: dict[str, list[str]] = {}
         for job_id in starts:
-            begun.setdefault(self._queue_of(job_id), []).append(job_id)
+            held = self._held.get(job_id)
+            begun.setdefault("" if held is None else held.job.queue, []).append(job_id)
         for job_ids in begun.values():
             pipeline.start(*job_ids, worker=self._name)
         return list(begun.values())
@@ -322,15 +332,20 @@ class Reporter:
         client: aio.Client,
         link: Link,
         name: str,
+        held: Mapping[str, InFlight],
         hands: Hands,
         story: JobLog,
         aside: HookRunner,
         keys: Keys | None,
     ) -> None:
-        """`name` is the worker's; a later process under the same name may go on with its runs."""
+        """`name` is the worker's; a later process under the same name may go on with its runs.
+
+        `held` are the worker's jobs, by id.
+        """
         self._client = client
         self._link = link
         self._name = name
+        self._held = held
         self._hands = hands
         self._story = story
         self._aside = aside
@@ -340,7 +355,7 @@ class Reporter:
         self._senders: dict[Address | None, Sender] = {}  # by leader; None: the node in use
         self._loops: dict[Sender, asyncio.Task[None]] = {}
         self._is_changed = asyncio.Event()  # there is a sender without a loop
-        self._empty = asyncio.Event()
+        self._empty = Flag()
         self._empty.set()
 
     def start(self, job_id: str) -> None:
@@ -362,15 +377,22 @@ class Reporter:
 
     def _sender_of(self, job_id: str) -> Sender:
         """[U2] The sender for the leader of its queue: none waits for another leader (U2.16)."""
-        self._empty.clear()
-        held = self._hands.held_of(job_id)
+        if self._empty.is_on:
+            self._empty.clear()
+        held = self._held.get(job_id)
         leader = None if held is None else self._client.leader_of(held.job.queue)
         found = self._senders.get(leader)
         if found is None:
             if len(self._senders) >= SENDERS_MAX:
                 self._drop_idle()
             found = self._senders[leader] = Sender(
-                self._client, self._link, self._name, self._hands, self._on_told, self._on_idle
+                self._client,
+                self._link,
+                self._name,
+                self._held,
+                self._hands,
+                self._on_told,
+                self._on_idle,
             )
             self._is_changed.set()
         return found
@@ -417,7 +439,7 @@ class Reporter:
     # What follows from the replies
 
     def _on_told(self, ended: Report, answer: object) -> None:
-        held = self._hands.held_of(ended.job_id)
+        held = self._held.get(ended.job_id)
         if held is not None and is_refused(answer):
             other = instead(ended, str(answer))
             if other is not None:

@@ -37,7 +37,6 @@ from tuque.worker.run.job_runner import LATER_S, JobRunner
 from tuque.worker.run.jobs import (
     AHEAD_S,
     AT_WORK,
-    SETTLING,
     WAITING,
     WorkerSettings,
     log_jobs,
@@ -87,14 +86,14 @@ class Worker(JobRunner):
             "busy": len(self._runs),
             "done": self.story.counts[JOBS_DONE],
             "failed": self.story.counts[FAILED],
-            "quiet": self._is_quiet or self._stop.is_set(),
+            "quiet": self._is_quiet or self._stop.is_on,
         }
 
     # Called from outside
 
     def stop(self) -> None:
         """Stops fetching and ends within the grace; the second time, ends at once."""
-        if self._stop.is_set():
+        if self._stop.is_on:
             self._abort.set()
         self._stop.set()
         self._room.set()
@@ -127,7 +126,8 @@ class Worker(JobRunner):
         listener, signs = begin_signs(self._settings, self.story, self._link, self._runs)
         await self._pool.start()
         if self._box is not None:  # else children have the limit
-            self._has_room = has_room(self._settings.max_memory_mb, self._box.is_first)
+            limit_mb = self._settings.max_memory_mb
+            self._has_room = limit_mb is not None and has_room(limit_mb, self._box.is_first)
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
@@ -171,8 +171,8 @@ class Worker(JobRunner):
 
     def _want(self) -> Want:
         """The number of jobs to ask for now."""
-        unsettled, now_s = self._unsettled, time.monotonic()
-        if self._is_quiet or self._alone.has_one(now_s) or unsettled >= UNSETTLED_MAX:
+        now_s = time.monotonic()
+        if self._is_quiet or self._alone.has_one(now_s) or self._settling >= UNSETTLED_MAX:
             return Want(0, 0)
         running = len(self._runs)
         ahead = self._ahead.measure()
@@ -201,7 +201,7 @@ class Worker(JobRunner):
     async def _meet(self) -> None:
         """Waits for the broker, and takes over the previous process's jobs."""
         entries = inherited(self._box) if self._box is not None else []
-        while not self._stop.is_set():
+        while not self._stop.is_on:
             try:
                 await self._client.ping()
                 jobs = await jobs_of(self._client, entries, self.name)
@@ -261,7 +261,7 @@ class Worker(JobRunner):
             await first_of(self._pool.ready(), self._stop.wait())  # U3.9
         if self._box is not None and self._box.is_last:
             self.stop()
-        while not self._stop.is_set():
+        while not self._stop.is_on:
             self._room.clear()
             skipped = self._quarantine.queues
             if self._want().jobs <= 0 or skipped.issuperset(self._settings.queues):
@@ -272,7 +272,7 @@ class Worker(JobRunner):
                     )
                     self.stop()
                     return
-                if self.is_retired and all(h.state == SETTLING for h in self._held.values()):
+                if self.is_retired and self._settling == len(self._held):
                     self.stop()
                     return
                 await self._room.wait()
