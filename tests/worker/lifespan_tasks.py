@@ -1,9 +1,13 @@
-"""An app with lifespans; each writes a line to OUT/did, and the first fails while OUT/away is."""
+"""An app with lifespans; each writes a line to OUT/did.
+
+The first one fails while OUT/away is there, and hangs while OUT/hangs is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,7 +16,11 @@ from typing import Any
 from e2e_tasks import note
 
 from tuque.worker import App, Middleware, current_job
+from tuque.worker.pools import pools
+from tuque.worker.run import quarantine
 
+vars(pools)["SLOW_S"] = 0.2
+vars(quarantine)["STUCK_S"] = 0.5
 app = App()
 
 
@@ -20,7 +28,10 @@ app = App()
 @contextmanager
 def plain() -> Iterator[None]:
     note("plain enter")
-    away = Path(os.environ["OUT"], "away")
+    out = Path(os.environ["OUT"])
+    while (out / "hangs").exists():
+        time.sleep(0.1)
+    away = out / "away"
     if away.exists():
         if not away.read_text():
             away.unlink()
@@ -56,6 +67,19 @@ def plainly() -> bool:
 def ends() -> None:
     """Ends its process; the next one cannot enter."""
     Path(os.environ["OUT"], "away").write_text("for ever")
+    os._exit(3)
+
+
+@app.task(queue="q")
+def ends_once() -> int:
+    """Ends its process while two of it run; the next one cannot enter."""
+    if Path(os.environ["OUT"], "ended").exists():
+        return current_job().attempt
+    note("runs")
+    while Path(os.environ["OUT"], "did").read_text().count("runs") < 2:
+        time.sleep(0.01)
+    Path(os.environ["OUT"], "away").write_text("for ever")
+    Path(os.environ["OUT"], "ended").touch()
     os._exit(3)
 
 

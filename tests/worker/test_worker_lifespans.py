@@ -76,19 +76,58 @@ def test_a_worker_stops_that_has_never_entered_it(
     assert handle.status().state == "waiting"
 
 
+@pytest.mark.parametrize("pool", ["thread", "process"])
 def test_what_a_dead_process_had_does_not_wait_for_the_next_one(
-    node: RealServer, start_worker: StartWorker
+    pool: str, node: RealServer, start_worker: StartWorker
 ) -> None:
-    """A job that ran there once at most is dead, and the jobs that were fetched go back."""
+    """U3.9 Until they are entered, no job is fetched for that process, and what was fetched before
+    is RELEASE.
+    """
     tasks.app.use(node.url)
     ends = tasks.ends.enqueue()
     others = [tasks.plainly.enqueue() for _ in range(3)]
-    worker = start_worker("-c", "1", "--prefetch", "8", app="lifespan_tasks:app")
+    options = ("--pool", pool, "-c", "1", "--prefetch", "8")
+    worker = start_worker(*options, app="lifespan_tasks:app")
     worker.says("the database is away; next try in 1.0 s")
     until(lambda: ends.status().state == "dead", "end the job that ran")
+    until(lambda: all(one.status().state == "waiting" for one in others), "give back the others")
+    assert tasks.app.client.qlen("q") == 3
     worker.signal(signal.SIGTERM)
     worker.ends(limit_s=10)
-    assert [one.status().state for one in others] == ["waiting"] * 3
+
+
+def test_a_job_that_runs_apart_does_not_wait_for_a_lifespan(
+    node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U3.9 Until they are entered, no job is fetched for that process, and what was fetched before
+    is RELEASE.
+    """
+    tasks.app.use(node.url)
+    handles = [tasks.ends_once.enqueue() for _ in range(2)]
+    worker = start_worker("-c", "2", app="lifespan_tasks:app")
+    worker.says("2 jobs ran when a process")
+    for one in handles:
+        until(lambda one=one: one.status().state != "running", "give back a job that runs apart")
+    (tmp_path / "away").unlink()
+    assert [one.result(30) for one in handles] == [1, 1]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_worker_stops_whose_lifespan_hangs(
+    pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U3.9 The log has how long they take, after 10, 20, 40 .. s. A stop signal does not wait for
+    them.
+    """
+    tasks.app.use(node.url)
+    (tmp_path / "hangs").touch()
+    handle = tasks.plainly.enqueue()
+    worker = start_worker("--pool", pool, "-c", "1", app="lifespan_tasks:app")
+    worker.says("has not begun after 0 s: no job comes there until it has")
+    worker.signal(signal.SIGTERM)
+    worker.says("the worker stops before a lifespan has begun in 1 of its processes")
+    worker.ends(limit_s=10)
+    assert handle.status().state == "waiting"
 
 
 def test_one_that_does_not_end_is_cancelled(

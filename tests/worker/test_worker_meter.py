@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import urllib.error
 import urllib.request
@@ -13,8 +14,10 @@ import pytest
 from lab import free_port
 from tuque.errors import ConfigError, ConnectionError
 from tuque.metrics.listener import Listener
+from tuque.worker import App
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Job
+from tuque.worker.pools.pools import ThreadPool
 from tuque.worker.run import stats as story_module
 from tuque.worker.run.health import Meter, open_meter
 from tuque.worker.run.link import Link
@@ -24,7 +27,8 @@ from tuque.worker.run.stats import JobLog
 class Served:
     def __init__(self) -> None:
         self.story, self.link = JobLog(), Link(random.Random(1))
-        self.meter = Meter(self.story, self.link, 8, lambda: 3)
+        self.pool = ThreadPool({}, 8, App().aclose)
+        self.meter = Meter(self.story, self.link, 8, "abc", self.pool)
         self.port = free_port()
         self.listener: Listener = open_meter(self.meter, self.port)
 
@@ -82,21 +86,26 @@ def test_names_of_tasks_are_bounded(served: Served, monkeypatch: pytest.MonkeyPa
 
 
 def test_health(served: Served) -> None:
-    """O4.2 `/healthz`: 200 if its loop has turned within 30 s."""
+    """O4.2 `/healthz`: 200 if its loop has turned within 30 s. `/readyz`: 200 if its broker replies
+    and a process has entered its lifespans (U3.9).
+    """
     assert served.get("/healthz") == (200, "ok\n")
+    assert served.get("/readyz")[0] == 503
+    asyncio.run(served.pool.start())
     assert served.get("/readyz") == (200, "ready\n")
     assert served.get("/")[0] == 404
     served.link.failed("PING", ConnectionError("gone"))
     served.meter.beat_at -= 40
     assert served.get("/readyz") == (503, "it has no broker\n")
     assert served.get("/healthz")[0] == 503
+    asyncio.run(served.pool.stop())
 
 
 def test_a_taken_port_is_an_error() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        meter = Meter(JobLog(), Link(random.Random(1)), 1, lambda: 0)
+        meter = Meter(JobLog(), Link(random.Random(1)), 1, (), ThreadPool({}, 1, App().aclose))
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match="choose another --metrics-port"):
             open_meter(meter, port)

@@ -58,9 +58,6 @@ class Place:
     async def start(self) -> None:
         """Nothing to make ready."""
 
-    async def ready(self) -> None:
-        """It is ready."""
-
     async def run(self, call: Call) -> Outcome:
         """Runs one job to its end."""
         return self.run_now(call)

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque.logtext import JsonFormatter, VisibleFormatter, facts
-from tuque.worker.app.app import load_app
+from tuque.worker.app.app import App, load_app
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Control, Job, describe, of_pipe, run_call, running_job
@@ -231,6 +231,19 @@ def _ignore(signum: int, stack: object) -> None:
     """
 
 
+def entered(app: App, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> Lifespans | None:
+    """[U3] Enters the lifespans of the app, if it has any; NotEntered if one fails (U3.9).
+
+    A "progress" goes before: the app is loaded.
+    """
+    if not app.lifespans:
+        return None
+    sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress"))))
+    lasting = Lifespans(app, lambda: None)
+    lasting.begin(loop)
+    return lasting
+
+
 def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -> None:
     """Replies once when the app is loaded, then once per call, until the parent is gone."""
     try:
@@ -251,15 +264,12 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -
 
     with asyncio.Runner() as runner:  # one loop for all coroutine tasks (U13.3)
         FORKS.leave_loop(runner.get_loop())
-        lasting = None
-        if app.lifespans:
-            lasting = Lifespans(app, lambda: None)
-            try:
-                lasting.begin(runner.get_loop())
-            except NotEntered as err:
-                log.error("a lifespan failed", extra=facts("lifespan_failed"), exc_info=err)
-                sock.sendall(frame(msgspec.msgpack.encode(Outcome("retry", str(err)))))
-                return
+        try:
+            lasting = entered(app, sock, runner.get_loop())
+        except NotEntered as err:
+            log.error("a lifespan failed", extra=facts("lifespan_failed"), exc_info=err)
+            sock.sendall(frame(msgspec.msgpack.encode(Outcome("retry", str(err)))))
+            return
         leaves_s = None if lasting is None else LEAVE_S + 1
         sock.sendall(frame(msgspec.msgpack.encode(Outcome("done", delay_s=leaves_s))))
         while (payload := inbox.next()) is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 import queue
 import random
 import threading
@@ -41,6 +42,7 @@ Tasks = dict[str, Task[..., Any]]
 CANCEL_S: Final = 1.0  # a coroutine has this long to end after its limit (U2.10)
 LEAVE_S: Final = 5.0  # to leave all lifespans (U3.9)
 PAUSES: Final = Backoff(first_s=1.0, max_s=30.0, jitter=0.0)  # until they are entered again
+SLOW_S: Final = 10.0  # until the log says that they have not begun
 
 
 class Pool(Protocol):
@@ -50,13 +52,10 @@ class Pool(Protocol):
 
     @property
     def places(self) -> int:
-        """How many jobs can run at a time now."""
+        """How many jobs can run at a time now; none before a lifespan has begun (U3.9)."""
 
     async def start(self) -> None:
         """Makes the pool ready, or raises."""
-
-    async def ready(self) -> None:
-        """Returns once jobs may come: a process has its app, and what belongs to that."""
 
     async def run(self, call: Call) -> Outcome:
         """Runs one job to its end, whatever the result."""
@@ -153,7 +152,6 @@ class ThreadPool:
     ) -> None:
         self._app = Hooks() if app is None else app
         self._lifespans: Lifespans | None = None
-        self._entered = asyncio.Event()
         self._is_entered = False
         self._home: asyncio.AbstractEventLoop | None = None  # the worker's
         self._tasks = tasks
@@ -186,18 +184,18 @@ class ThreadPool:
         if not self._app.lifespans or home is None:
             self._on_entered()
             return
+        self._is_entered = False
         begun = self._lifespans = Lifespans(
             self._app, lambda: home.call_soon_threadsafe(self._on_entered)
         )
+        slow = Slow(os.getpid())
+        begun.on_try = lambda: home.call_soon_threadsafe(slow.begins)
+        begun.on_tried = lambda: home.call_soon_threadsafe(slow.ends)
         asyncio.run_coroutine_threadsafe(begun.last(), self._loop)
 
     def _on_entered(self) -> None:
         self._is_entered = True
-        self._entered.set()
         self.on_ready()
-
-    async def ready(self) -> None:
-        await self._entered.wait()
 
     async def run(self, call: Call) -> Outcome:
         task = self._tasks[call.envelope.task]
@@ -226,8 +224,10 @@ class ThreadPool:
         for running in list(self._running):
             running.cancel()
         closing = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        if not self._is_entered:
+            log_unbegun(1)
         try:
-            limit_s = 1.0 if self._lifespans is None else 1.0 + LEAVE_S
+            limit_s = 1.0 if self._lifespans is None or not self._is_entered else 1.0 + LEAVE_S
             await asyncio.wait_for(asyncio.wrap_future(closing), timeout=limit_s)
         except TimeoutError:
             return False  # a task blocks the loop, or resists cancellation
@@ -351,6 +351,46 @@ async def held(app: Hooks, on_entered: Callable[[], object], leave: asyncio.Even
         log.exception("a lifespan did not end well", extra=facts("lifespan_end_failed"))
 
 
+class Slow:
+    """[U3] Warns in the log, after 10, 20, 40 .. s, that lifespans have not begun (U3.9).
+
+    It runs on the worker's loop: they may block theirs.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """`pid`: the process that they belong to."""
+        self._pid = pid
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def begins(self) -> None:
+        """They are being entered."""
+        self._warn_in(SLOW_S, SLOW_S)
+
+    def ends(self) -> None:
+        """They have begun, or failed."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _warn_in(self, wait_s: float, after_s: float) -> None:
+        self._alarm = asyncio.get_running_loop().call_later(wait_s, self._warn, after_s)
+
+    def _warn(self, after_s: float) -> None:
+        log.warning(
+            "a lifespan of process %(child)d has not begun after %(seconds).0f s: "
+            "no job comes there until it has",
+            facts("lifespan_slow", child=self._pid, seconds=after_s),
+        )
+        self._warn_in(after_s, 2 * after_s)
+
+
+def log_unbegun(processes: int) -> None:
+    """Logs that the worker stops while lifespans are being entered."""
+    log.warning(
+        "the worker stops before a lifespan has begun in %(processes)d of its processes",
+        facts("lifespan_unbegun", processes=processes),
+    )
+
+
 class Lifespans:
     """The lifespans of an app on a loop that runs in another thread, or now and then."""
 
@@ -360,6 +400,8 @@ class Lifespans:
         self._leave = asyncio.Event()
         self._rng = random.Random()
         self._is_entered = False
+        self.on_try: Callable[[], object] = lambda: None  # to enter them, and how that ended
+        self.on_tried: Callable[[], object] = lambda: None
         self.task: asyncio.Task[None] | None = None
 
     async def last(self) -> None:
@@ -367,9 +409,11 @@ class Lifespans:
         self.task = asyncio.current_task()
         failures = 0
         while not self._leave.is_set():
+            self.on_try()
             try:
                 await held(self._app, self._enter, self._leave)
             except NotEntered as err:
+                self.on_tried()
                 failures += 1
                 wait_s = PAUSES.delay_s(failures, self._rng)
                 log.error(
@@ -404,4 +448,5 @@ class Lifespans:
 
     def _enter(self) -> None:
         self._is_entered = True
+        self.on_tried()
         self._on_entered()

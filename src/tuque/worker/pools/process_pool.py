@@ -24,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.pools import PAUSES
+from tuque.worker.pools.pools import PAUSES, Slow, log_unbegun
 from tuque.worker.pools.processes import end_group, ending, is_over, signals_blocked
 from tuque.worker.pools.systems import has_room
 
@@ -32,6 +32,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
+NO_CHILD_S: Final = 5.0  # that a run waits for a child
 # children find the same modules as this process, whatever its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -145,8 +146,7 @@ class ProcessPool:
         self._concurrency = concurrency
         self._idle: asyncio.Queue[Child] = asyncio.Queue()
         self._children: set[Child] = set()
-        self._able: set[Child] = set()  # that have loaded the app
-        self._has_able = asyncio.Event()
+        self._able: set[Child] = set()  # that have loaded the app and entered its lifespans
         self._restarts: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[int]] = set()
         self._rng = random.Random()
@@ -164,25 +164,22 @@ class ProcessPool:
         return sorted(child.pid for child in self._children)
 
     async def start(self) -> None:
+        """Returns when all have loaded the app; their lifespans begin in the background."""
         spawned = await asyncio.gather(
             *(self._spawn() for _ in range(self._concurrency)), return_exceptions=True
         )
-        for child in spawned:
-            if isinstance(child, Child):
-                self._idle.put_nowait(child)
         self._is_first = False
         for failure in spawned:
-            if isinstance(failure, NotAlive):
-                log.error("%(reason)s", facts("child_not_alive", reason=failure))
-                self._start_another()
-            elif isinstance(failure, BaseException):
+            if isinstance(failure, BaseException):
                 await self.stop()
                 if isinstance(failure, OSError):
                     raise ConfigError(f"cannot start child processes: {failure}") from failure
                 raise failure
-
-    async def ready(self) -> None:
-        await self._has_able.wait()
+        for child in spawned:
+            if child in self._able:
+                self._idle.put_nowait(child)
+            elif isinstance(child, Child):
+                self._start_another(child)
 
     def start_later(self) -> None:
         """Starts the children in the background, retrying for ever; see `on_ready`."""
@@ -197,7 +194,9 @@ class ProcessPool:
 
     async def run(self, call: Call) -> Outcome:
         request = frame(to_pipe(call))  # this may raise: take a child afterwards
-        child = await self._idle.get()
+        child = await self._next_idle()
+        if child is None:
+            return Outcome("retry", "no process is ready to run it", delay_s=NO_CHILD_S)
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
             loop, why = asyncio.get_running_loop(), over_limit_text(call.time_limit_s)
@@ -232,8 +231,23 @@ class ProcessPool:
             self._idle.put_nowait(child)
         return outcome
 
+    async def _next_idle(self) -> Child | None:
+        """A child that lives; None if there is none, as while the lifespans of others fail."""
+        try:
+            async with asyncio.timeout(NO_CHILD_S):
+                child = await self._idle.get()
+                while child.process.poll() is not None:  # it ended while it had nothing to do
+                    await self._replace(child)
+                    child = await self._idle.get()
+                return child
+        except TimeoutError:
+            return None
+
     async def stop(self) -> bool:
         self._stopping = True
+        entering = len(self._children - self._able)
+        if entering:
+            log_unbegun(entering)
         for restart in list(self._restarts):
             restart.cancel()
         await asyncio.gather(*self._restarts, return_exceptions=True)
@@ -249,7 +263,10 @@ class ProcessPool:
         return True
 
     async def _spawn(self) -> Child:
-        """Starts a child and waits until it has loaded the app; ConfigError if it cannot."""
+        """Starts a child and waits until it has loaded the app; ConfigError if it cannot.
+
+        It is able to run jobs unless it has lifespans, which begin.
+        """
         ours, theirs = socket.socketpair()
         try:
             process = self._popen(theirs)
@@ -264,29 +281,48 @@ class ProcessPool:
         self._children.add(child)
         try:
             async with asyncio.timeout(START_LIMIT_S):
-                ready = await child.answer()
+                loaded = await self._answer(child, "loaded the app")
         except TimeoutError:
-            await self._discard(child)
             raise ConfigError(
-                f"a child process was not ready after {START_LIMIT_S:.0f} s"
+                f"a child process had not loaded the app after {START_LIMIT_S:.0f} s"
             ) from None
+        if loaded.kind not in ("done", "progress"):
+            await self._discard(child)
+            raise ConfigError(f"a child process could not load the app: {loaded.text}")
+        child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
+        if loaded.kind == "done":
+            self._able.add(child)
+        return child
+
+    async def _enter(self, child: Child) -> None:
+        """[U3] Waits until its lifespans have begun; NotAlive if one fails (U3.9)."""
+        if child in self._able:
+            return
+        slow = Slow(child.pid)
+        slow.begins()
+        try:
+            entered = await self._answer(child, "entered its lifespans")
+        finally:
+            slow.ends()
+        if entered.kind != "done":
+            await self._discard(child)
+            raise NotAlive(f"a lifespan failed, so no job is taken: {entered.text}")
+        if child.has_room:
+            child.has_room = has_room(self._max_memory_mb, False, child.pid)
+        if entered.delay_s is not None:
+            child.leave_s = entered.delay_s
+        self._able.add(child)
+
+    async def _answer(self, child: Child, doing: str) -> Outcome:
+        """What a child says before it has a job; ConfigError if it ends. Cancelled, it is ended."""
+        try:
+            return await child.answer()
         except (asyncio.IncompleteReadError, OSError):
             code = await self._discard(child)
-            raise ConfigError(f"a child process {ending(code)} while it loaded the app") from None
+            raise ConfigError(f"a child process {ending(code)} while it {doing}") from None
         except asyncio.CancelledError:
             await self._discard(child)
             raise
-        if ready.kind == "retry":
-            await self._discard(child)
-            raise NotAlive(f"a lifespan failed, so no job is taken: {ready.text}")
-        if ready.kind != "done":
-            await self._discard(child)
-            raise ConfigError(f"a child process could not load the app: {ready.text}")
-        child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
-        child.leave_s = LEAVE_LIMIT_S if ready.delay_s is None else ready.delay_s
-        self._able.add(child)
-        self._has_able.set()
-        return child
 
     def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         """A process that leads a group, with its end of the socket."""
@@ -343,18 +379,20 @@ class ProcessPool:
         if not self._stopping:
             self._start_another()
 
-    def _start_another(self) -> None:
-        restart = asyncio.create_task(self._restart())
+    def _start_another(self, child: Child | None = None) -> None:
+        restart = asyncio.create_task(self._restart(child))
         self._restarts.add(restart)
         restart.add_done_callback(self._restarts.discard)
 
-    async def _restart(self) -> None:
-        """Starts a child, retrying for ever."""
+    async def _restart(self, child: Child | None) -> None:
+        """Starts a child, unless that one has begun, retrying for ever."""
         failures = 0
         while True:
             try:
-                child = await self._spawn()
+                child = await self._spawn() if child is None else child
+                await self._enter(child)
             except (ConfigError, OSError) as err:
+                child = None
                 failures += 1
                 pauses = PAUSES if isinstance(err, NotAlive) else RESTART
                 wait_s = pauses.delay_s(failures, self._rng)

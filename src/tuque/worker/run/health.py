@@ -30,6 +30,7 @@ from tuque.metrics.text import (
     render,
     wants_open,
 )
+from tuque.worker.pools.pools import Pool
 from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.link import Link
 from tuque.worker.run.stats import BOUNDS_S, ORDER, JobLog
@@ -99,11 +100,12 @@ def check(path: str) -> tuple[bool, str]:
 class Meter:
     """The source of the pages; its numbers are those of the worker's own loop."""
 
-    def __init__(self, story: JobLog, link: Link, slots: int, busy: Callable[[], int]) -> None:
+    def __init__(self, story: JobLog, link: Link, slots: int, runs: Sized, pool: Pool) -> None:
         self._story = story
         self._link = link
         self._slots = slots
-        self._busy = busy
+        self._runs = runs
+        self._pool = pool
         self.beat_at = time.monotonic()  # when the loop turned last
 
     async def loop(self) -> None:
@@ -127,6 +129,8 @@ class Meter:
         if path == "/readyz":
             if self._link.is_lost:
                 return fault(503, "it has no broker")
+            if not self._pool.places:
+                return fault(503, "no process can run jobs yet: its lifespan has not begun")
             return Page(200, TEXT_TYPE, b"ready\n")
         return fault(404, "there are /metrics, /healthz and /readyz")
 
@@ -153,7 +157,7 @@ class Meter:
             times,
             jobs,
             Family("tuque_worker_slots", GAUGE, "Jobs that may run at a time").add(self._slots),
-            Family("tuque_worker_slots_busy", GAUGE, "Jobs that run").add(self._busy()),
+            Family("tuque_worker_slots_busy", GAUGE, "Jobs that run").add(len(self._runs)),
             Family("tuque_worker_connected", GAUGE, "1: the broker replies").add(
                 int(not self._link.is_lost)
             ),
@@ -167,13 +171,13 @@ class Meter:
 
 
 def begin_signs(
-    settings: WorkerSettings, story: JobLog, link: Link, runs: Sized
+    settings: WorkerSettings, story: JobLog, link: Link, runs: Sized, pool: Pool
 ) -> tuple[Listener | None, list[Coroutine[Any, Any, None]]]:
     """The listener, and the loops that show that the worker is alive. Raises ConfigError."""
     listener: Listener | None = None
     loops: list[Coroutine[Any, Any, None]] = []
     if settings.metrics_port is not None:
-        meter = Meter(story, link, settings.concurrency, lambda: len(runs))
+        meter = Meter(story, link, settings.concurrency, runs, pool)
         listener = open_meter(meter, settings.metrics_port)
         loops.append(meter.loop())
     if settings.health_file is not None:

@@ -109,7 +109,7 @@ class JobRunner:
         self.is_retired = False  # it has too much memory, and another process follows
         self._alone, self._quarantine = Alone(), Quarantine(isolated_pool, box)
         self._quarantine.on_ready(self._start_waiting)
-        pool.on_ready = self._start_waiting
+        pool.on_ready = self._on_place
         self._make_talkers()
 
     def _make_talkers(self) -> None:
@@ -234,6 +234,11 @@ class JobRunner:
         return held.job.queue if held is not None else ""
 
     # Running
+
+    def _on_place(self) -> None:
+        """There is a place, or there are more."""
+        self._room.set()
+        self._start_waiting()
 
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""

@@ -135,15 +135,17 @@ async def wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Returns once one of them has ended; cancels the others."""
-    tasks = [asyncio.ensure_future(one) for one in waits]
+async def unless_stopped(begin: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Runs it to its end, and raises what it raises; cancels it once the event is set."""
+    begins, stops = asyncio.create_task(begin), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({begins, stops}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        begins.cancel()
+        stops.cancel()
+        await asyncio.gather(begins, stops, return_exceptions=True)
+    if not begins.cancelled():
+        begins.result()
 
 
 async def ended_by(

@@ -16,13 +16,14 @@ from typing import Final
 import msgspec
 
 from tuque.logtext import facts
-from tuque.worker.app.decisions import Outcome
+from tuque.worker.app.decisions import Outcome, is_at_most_once
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, CrashTable
 from tuque.worker.run.jobs import AT_WORK, SETTLING, STARTING, WAITING, InFlight
 
 ISOLATED_S: Final = 60.0  # for so long the jobs of a task that ended a process run apart
+STUCK_S: Final = 5.0  # without a process apart, until its jobs are given back
 PATIENCE_S: Final = 2.0  # that a suspect waits for the runs of others to end; doubles
 PATIENCE_S_MAX: Final = 3600.0
 IDLE_S: Final = 1.0  # without another job, until it is sure that there is none
@@ -52,6 +53,7 @@ class Quarantine:
         self._suspects: list[InFlight] = []  # of the loss of a process, that have not ended
         self._running: InFlight | None = None
         self._is_started = False
+        self._stuck_from_s = inf
 
     def __len__(self) -> int:
         """The number of waiting jobs."""
@@ -110,6 +112,17 @@ class Quarantine:
                 self._running = held if held.is_isolated else None
                 return held
         return None
+
+    def stuck(self, now_s: float) -> list[InFlight]:
+        """Takes out the jobs whose process does not come, as while its lifespan fails (U3.9)."""
+        if not self._line or self._pool is None or self._pool.places:
+            self._stuck_from_s = now_s
+        self._stuck_from_s = min(self._stuck_from_s, now_s)
+        if now_s - self._stuck_from_s < STUCK_S:
+            return []
+        line = [one for one in self._line if one.state == WAITING]
+        self._line = deque(one for one in line if is_at_most_once(one.job.id))
+        return [one for one in line if not is_at_most_once(one.job.id)]
 
     async def run(self, held: InFlight) -> Outcome:
         """Runs the job that `next` returned, isolated."""

@@ -42,7 +42,7 @@ from tuque.worker.run.jobs import (
     log_jobs,
     log_ready,
 )
-from tuque.worker.run.link import ended_by, first_of, pause, wait_for
+from tuque.worker.run.link import ended_by, pause, unless_stopped, wait_for
 from tuque.worker.run.registration import Registration
 from tuque.worker.run.stats import DONE as JOBS_DONE
 from tuque.worker.run.stats import FAILED
@@ -123,8 +123,10 @@ class Worker(JobRunner):
     async def run(self) -> bool:
         """Works until stopped. False if threads with unfinished jobs are left behind."""
         # first: the broker hears of no worker that can't
-        listener, signs = begin_signs(self._settings, self.story, self._link, self._runs)
-        await self._pool.start()
+        listener, signs = begin_signs(
+            self._settings, self.story, self._link, self._runs, self._pool
+        )
+        await unless_stopped(self._pool.start(), self._stop)
         if self._box is not None:  # else children have the limit
             limit_mb = self._settings.max_memory_mb
             self._has_room = limit_mb is not None and has_room(limit_mb, self._box.is_first)
@@ -171,12 +173,13 @@ class Worker(JobRunner):
 
     def _want(self) -> Want:
         """The number of jobs to ask for now."""
-        now_s = time.monotonic()
-        if self._is_quiet or self._alone.has_one(now_s) or self._settling >= UNSETTLED_MAX:
+        now_s, places = time.monotonic(), min(self._settings.concurrency, self._pool.places)
+        is_full = self._settling >= UNSETTLED_MAX or not places
+        if self._is_quiet or is_full or self._alone.has_one(now_s):
             return Want(0, 0)
         running = len(self._runs)
         ahead = self._ahead.measure()
-        count = room(self._settings.concurrency, ahead, running, self._there - running)
+        count = room(places, ahead, running, self._there - running)
         most = MAX_FETCH
         if self._settings.max_jobs is not None:
             most = self._settings.max_jobs - self._begun
@@ -191,9 +194,10 @@ class Worker(JobRunner):
             suspect = self._alone.forgo(time.monotonic())
             if suspect is not None:  # U2.24
                 self._give_back_unbegun(suspect, self._rng.uniform(*LATER_S))
-                self._start_waiting()
-                self._room.set()
-            is_full = len(self._runs) + self._starting >= max(1, places)
+                self._on_place()
+            for held in self._quarantine.stuck(time.monotonic()):
+                self._give_back_unbegun(held, self._rng.uniform(*LATER_S))
+            is_full = len(self._runs) + self._starting >= places
             if is_full and time.monotonic() - self._begun_at >= AHEAD_S:
                 self._ahead.stop()
                 self._give_back_ahead()
@@ -257,8 +261,6 @@ class Worker(JobRunner):
 
     async def _fetch_until_stopped(self) -> None:
         await self._meet()  # first: what the process before had does not wait for a lifespan
-        if self._box is None or not self._box.is_last:
-            await first_of(self._pool.ready(), self._stop.wait())  # U3.9
         if self._box is not None and self._box.is_last:
             self.stop()
         while not self._stop.is_on:
