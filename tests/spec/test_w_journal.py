@@ -430,7 +430,7 @@ def test_a_life_without_its_job_is_left_out(world: World) -> None:
 
 
 def test_a_version_without_lives_loads(world: World) -> None:
-    """J1.4 A program writes one format version, 3, and reads 1 to 3."""
+    """J1.4 A program writes one format version, 4, and reads 1 to 4."""
     id = world.add()
     path = world.disk().segment()
     world.stop(0)
@@ -439,8 +439,8 @@ def test_a_version_without_lives_loads(world: World) -> None:
     assert id in world.n.jobs
     assert start(world, id)[:4] == b"1.1."
     header = world.disk().files.read(world.disk().segment(), 0, HEADER_BYTES)
-    assert header[8:12] == b"\x03\0\0\0", "lives never go into a file of the old version"
-    assert world.disk().files.read(f"{PATH}/manifest", 0, 15) == b"tuque-journal 3"
+    assert header[8:12] == b"\x04\0\0\0", "lives never go into a file of the old version"
+    assert world.disk().files.read(f"{PATH}/manifest", 0, 15) == b"tuque-journal 4"
     again(world, "kill")
     assert state(world, id) == b"running"
 
@@ -451,7 +451,7 @@ def as_version(files: MemoryDisk, path: str, version: int) -> None:
     data[8:12] = version.to_bytes(4, "little")
     data[124:HEADER_BYTES] = zlib.crc32(bytes(data[:124])).to_bytes(4, "little")
     manifest = files.file(f"{PATH}/manifest").data
-    head = bytes(manifest).rpartition(b"crc ")[0].replace(b"journal 3", b"journal %d" % version)
+    head = bytes(manifest).rpartition(b"crc ")[0].replace(b"journal 4", b"journal %d" % version)
     manifest[:] = head + b"crc %08x\n" % zlib.crc32(head)
     header = decode_header(bytes(data[:HEADER_BYTES]), path)
     assert header is not None

@@ -21,10 +21,12 @@ from tuque.core.msgs.records import (
     Published,
     Row,
     SessionRow,
+    SoloRow,
     StageDrop,
     TopicRow,
     TubeCfg,
     TubeDrop,
+    TubeFamily,
     TubeHolder,
     TubeImplicit,
     TubeRow,
@@ -144,6 +146,17 @@ RECORDED: list[tuple[Row, str]] = [
         TubeImplicit(b"tube"),
         "050000002674756265",
     ),
+    (
+        SoloRow(1, 2, D, True, True, b"o" * 16, A, 3, bytes(8)),
+        "630000002701000000000000000200000000000000646464646464646401016f6f6f6f6f6f6f6f6f6f6f"
+        "6f6f6f6f6f61616161616161616161616161616161616161616161616161616161616161616161616161"
+        "61616103000000000000000000000000000000",
+    ),
+    (
+        TubeFamily(b"f" * 8, 2, 5, 1 << 60, A, b"t"),
+        "4a0000002866666666666666660200000000000000050000000000000000000000000000106161616161"
+        "616161616161616161616161616161616161616161616161616161616161616161616174",
+    ),
 ]
 NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
 
@@ -166,7 +179,7 @@ def test_each_kind_is_recorded_here() -> None:
     words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
         tube-stand
         voters-next vote-marks lease-group lease-drop stage-drop published app topic
-        tube-implicit"""
+        tube-implicit solo tube-family"""
     assert words.split() == NAMES
 
 
@@ -233,6 +246,9 @@ GrantRow bits 0 3, tube 1 32767, prefix 0 32767, holder 1 -
 TubeHolder number 1 {LAST}, uuid 16 16, user 0 -, name 1 -
 VotersRow number 1 {LAST}, right 0 {LAST}, disk 8 8, step 1 2, origin 16 16, voters 1 62,
     voters.0.0 40 40, voters.0.1 1 {LAST}, voters.0.2 8 8
+SoloRow number 1 {LAST}, right 0 {LAST}, disk 8 8, origin 16 16, voter 40 40,
+    voter_right 1 {LAST}, voter_disk 8 8
+TubeFamily family 8 8, moves 0 {LAST}, from_number 0 {LAST}, made_ns 0 {LAST}, maker 40 40, name 1 -
 TubeStand epoch 0 {LAST}, whole_epoch 0 {LAST}, whole_seq 0 {LAST}, made_ns 0 {LAST}, maker 40 40,
     node 40 40, name 1 -
 VotersNextRow number 1 {LAST}, attempt 0 {LAST}, written_attempt 0 {LAST}, origin 16 16, node 40 40,
@@ -275,6 +291,9 @@ def test_no_reply_waits_for_marks() -> None:
 def test_votes_are_shown() -> None:
     """`tuque journal show` prints the list and the vote."""
     shown = {row["record"]: row for row in map(fields, decode_all(b"".join(map(written, ROWS))))}
+    solo, family = shown["solo"], shown["tube-family"]
+    assert (solo["is_in_force"], solo["voters"]) == (False, ["aaaaaaaa:3"])
+    assert (family["tube"], family["moves"], family["from_list"]) == ("t", 2, 5)
     marks, after = shown["vote-marks"], shown["voters-next"]
     voters, stand = shown["voters"], shown["tube-stand"]
     assert (marks["mark"], marks["others"]) == (7, ["bbbbbbbb:2:6"])

@@ -84,7 +84,7 @@ def test_a_voter_answers_as_in_the_model(world: VotesWorld) -> None:
         m = state.Vote(candidate, 1, going_by, key, 0, 0, is_survey, epoch, newest, 0)
 
         slot = n.slot_of[world.id(candidate)]
-        at = VoteAt(tube.name, tube.maker, tube.made_ns, epoch, *newest)
+        at = VoteAt(tube.name, tube.maker, tube.made_ns, epoch, *newest, 0, 0)
         assert b.voters is not None
         said = TubeVote(going_by.number, b.voters.origin, is_survey, [at])
         answer = WORDS[int(answer_to(n, t, slot, said, at))]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from tubes_world import TIMEOUT_MS, VotesWorld
 
-from tuque.tubes.election.voters import may_vouch
-
 MARK_MS = 1_000
 
 
@@ -61,7 +59,7 @@ def test_a_voter_with_an_old_disk_is_added_again() -> None:
     world.pass_ms(8 * TIMEOUT_MS)
     right, mark = marked(world, 1)
     assert right == 3
-    assert may_vouch(world.nodes[1].core, world.t(1))
+    assert world.may_vouch(1)
     world.restart(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2
@@ -113,7 +111,7 @@ def test_who_asks_all_waits_for_them() -> None:
     world.t(1).voter_state.asks_all = True
     world.link(1, 2)
     assert world.watch(4 * TIMEOUT_MS) == []
-    assert world.t(1).voter_state.is_asking and not may_vouch(world.nodes[1].core, world.t(1))
+    assert world.t(1).voter_state.is_asking and not world.may_vouch(1)
     slot = world.slot(2, 1)
     assert world.t(2).voter_state.asking >> slot & 1 and not world.t(2).voter_state.lame >> slot & 1
     world.link()

@@ -9,7 +9,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from tuque.core.msgs.bus import AnyMessage, TubeCopy
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, force_voters
-from tuque.tubes.election.voters import may_vouch, set_willing
+from tuque.tubes.election.voters import set_willing
 from tuque.tubes.log.send import ENDS
 from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
@@ -64,7 +64,7 @@ def test_a_node_joins_by_itself() -> None:
     world.pass_ms(4_000)
     for i in range(4):
         assert (names(world, i), voters_at(world, i).number) == ([0, 1, 2, 3], 2)
-        assert may_vouch(world.nodes[i].core, world.t(i))
+        assert world.may_vouch(i)
     assert world.t(3).voter_state.right == 2
     world.put(0)
     world.pass_ms(500)
@@ -103,7 +103,7 @@ def test_a_voter_is_removed_and_added() -> None:
     world.pass_ms(1_500)
     assert world.said(1) == b""
     assert [names(world, i) for i in range(4)] == [[0, 1, 2]] * 4
-    assert not may_vouch(world.nodes[3].core, world.t(3))
+    assert not world.may_vouch(3)
     world.pass_ms(2 * TIMEOUT_MS)
     assert names(world, 0) == [0, 1, 2]
     change(world, 2, 3, is_added=True)
@@ -398,7 +398,7 @@ def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
         assert [names(world, i) for i in range(4)] == [[0, 1, 2]] * 3 + [[3]]
         world.isolate(3)
     for i in range(3):
-        assert may_vouch(world.nodes[i].core, world.t(i))
+        assert world.may_vouch(i)
         assert world.t(i).voter_state.strangers == {world.id(3): b"p" * 16}
         assert sum("two clusters have met" in note for note in world.warnings(i)) == 1
     assert set(world.t(3).voter_state.strangers) == {world.id(i) for i in range(3)}

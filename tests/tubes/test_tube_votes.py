@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from tubes_world import TIMEOUT_MS, VotesWorld
+from tubes_world import TIMEOUT_MS, VotesWorld, word_of
 
 from tuque.core.dispatch.messages import on_message
 from tuque.core.msgs.bus import (
-    StandAt,
     TubeCopy,
     TubeStands,
     TubeVote,
@@ -329,7 +328,7 @@ def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
     """T25.4 for another node: all lower epochs end"""
     world = VotesWorld(3)
     tube = world.tube(0)
-    at = StandAt(tube.name, tube.maker, tube.made_ns, 2, world.id(2), False, 0)
+    at = word_of(tube, 2, world.id(2))
     assert asked(world, 2, 1, 5, is_survey=True) == PROMISED
     world.send(0, 1, TubeStands(False, [at]))
     assert asked(world, 2, 1, 5, is_survey=True) == YES
@@ -343,10 +342,10 @@ def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
     tube = world.tube(0)
     epoch, leader = stand_of(world.tube(2))
     assert leader == world.id(0)
-    gave_up = StandAt(tube.name, tube.maker, tube.made_ns, epoch, leader, False, 0)
+    gave_up = word_of(tube, epoch, leader)
     world.send(0, 2, TubeStands(False, [gave_up]))
     assert asked(world, 1, 2, epoch + 2, is_survey=True) == YES
-    lost = StandAt(tube.name, tube.maker, tube.made_ns, epoch + 1, world.id(1), False, 0)
+    lost = word_of(tube, epoch + 1, world.id(1))
     world.send(1, 2, TubeStands(False, [lost]))
     assert asked(world, 1, 2, epoch + 2, is_survey=True) == YES
 
@@ -408,7 +407,7 @@ def test_a_node_that_voted_confirms_no_older_change() -> None:
     world.put(0)
     world.settle()
     tube, (epoch, leader) = world.tube(0), stand_of(world.tube(2))
-    gave_up = StandAt(tube.name, tube.maker, tube.made_ns, epoch, leader, False, 0)
+    gave_up = word_of(tube, epoch, leader)
     on_message(world.node(2).core, world.slot(2, 0), TubeStands(False, [gave_up]))
     assert asked(world, 1, 2, 5, is_survey=True) == YES
     assert asked(world, 1, 2, 5) in (BETTER, YES)

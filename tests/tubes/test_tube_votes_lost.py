@@ -6,12 +6,11 @@ import pytest
 from test_tube_voters import change, force, names, other_cluster
 from test_tube_voters_few import forget, lab_of
 from test_tube_votes import asked, lose_leader
-from tubes_world import TIMEOUT_MS, VotesWorld
+from tubes_world import TIMEOUT_MS, VotesWorld, word_of
 
-from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote
+from tuque.core.msgs.bus import TubeStands, TubeVote
 from tuque.core.repair.drain import set_leaving
 from tuque.server.replies.errors import text_of
-from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.log.vote_state import seat_of, stand_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.voter_state import FORCE_ELECTIONS, FORCE_GAP, PROMISED, YES
@@ -20,7 +19,7 @@ from tuque.tubes.model.voter_state import FORCE_ELECTIONS, FORCE_GAP, PROMISED, 
 def vote_of(world: VotesWorld, epoch: int, node: int) -> TubeStands:
     """What a node sends that votes for that one, and neither leads nor asks for votes."""
     tube = world.tube(0)
-    at = StandAt(tube.name, tube.maker, tube.made_ns, epoch, world.id(node), False, 0)
+    at = word_of(tube, epoch, world.id(node))
     return TubeStands(False, [at])
 
 
@@ -142,7 +141,7 @@ def test_a_forced_list_repeats_no_epoch() -> None:
 
 def right_at(world: VotesWorld, i: int) -> tuple[int, bool]:
     """The right of node i, and whether its votes count."""
-    return int(world.t(i).voter_state.right), may_vouch(world.node(i).core, world.t(i))
+    return int(world.t(i).voter_state.right), world.may_vouch(i)
 
 
 def lists_apart() -> VotesWorld:
@@ -232,7 +231,7 @@ def test_one_that_gets_a_vote_and_does_not_lead_answers() -> None:
     tube = world.tube(0)
     for sender, answers in ((2, [(2, world.id(1))]), (1, [])):
         world.forget_heard()
-        vote = StandAt(tube.name, tube.maker, tube.made_ns, 1, world.id(0), False, 0)
+        vote = word_of(tube, 1, world.id(0))
         world.send(sender, 0, TubeStands(False, [vote]))
         found = [m.stands for a, b, m in world.heard(TubeStands) if (a, b) == (0, sender)]
         assert [(at.epoch, at.node) for stands in found for at in stands] == answers

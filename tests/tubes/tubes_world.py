@@ -12,13 +12,14 @@ from typing import Any
 from raw_resp import Err
 from sim.machines.kernel import CLIENT_PORT, host_of
 from tuque.core.model.task import Task, carried_by
-from tuque.core.msgs.bus import AnyMessage, TubesTold, VoteAt
+from tuque.core.msgs.bus import AnyMessage, StandAt, TubesTold, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.server.commands.tube_leaders import await_home
 from tuque.server.state.client import Client
 from tuque.store.writer import Journal
 from tuque.tubes.election.candidate import vote_at
+from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.leadership.create import claim_tube
 from tuque.tubes.leadership.switchover import move_home, take_home
 from tuque.tubes.log.catalog import KNOWS_VOTES
@@ -237,6 +238,10 @@ class TubesWorld(World):
         check(self.node(at).core)
         return [at]
 
+    def may_vouch(self, i: int) -> bool:
+        """Whether the votes of node i count under its list."""
+        return may_vouch(self.nodes[i].core, self.t(i), self.t(i).voter_state.in_force())
+
     def leads(self, name: bytes = b"t") -> int:
         """The node that leads, after as long as it takes."""
         return int(self.until(lambda: self.runs_at(name))[0])
@@ -408,6 +413,12 @@ class VotesWorld(TubesWorld):
     def vote_at(self, i: int, epoch: int) -> VoteAt:
         """What node i would say of the tube when it asks for votes."""
         return vote_at(self.tube(i), epoch)
+
+
+def word_of(tube: Tube, epoch: int, node_id: bytes) -> StandAt:
+    """What a node sends that votes for that one, and neither leads nor asks for votes."""
+    who = (tube.name, tube.maker, tube.made_ns, epoch, node_id)
+    return StandAt(*who, False, 0, tube.family, tube.moves, tube.from_number)
 
 
 def hide_votes(old: int, a: int, _b: int, message: AnyMessage) -> None:

@@ -80,6 +80,9 @@ SHARED = st.builds(
 )
 NODE = b"0a" * 20
 NAMES = st.binary(min_size=1, max_size=20)
+FAMILY = b"f" * 8
+WORDS = [b"fifo", b"", b"", b""]
+IN_FAMILY = {"family": st.binary(min_size=8, max_size=8), "moves": TIMES, "from_number": TIMES}
 NUMBERS = st.integers(0, 1 << 60)
 TUBES = st.builds(
     TubeAt,
@@ -98,6 +101,7 @@ TUBES = st.builds(
     next_number=NUMBERS,
     flags=st.integers(0, 7),
     words=st.lists(st.binary(max_size=9), min_size=4, max_size=4),
+    **IN_FAMILY,
 )
 WHICH = {"name": NAMES, "maker": st.just(NODE), "made_ns": NUMBERS, "epoch": NUMBERS}
 OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
@@ -139,7 +143,7 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
         sessions=st.lists(st.tuples(TIMES, st.just(b"u" * 16), st.binary(max_size=9)), max_size=2),
     ),
     st.builds(TubeGot, **WHICH, known=NUMBERS, seq=NUMBERS, flags=st.integers(0, 7)),
-    st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS),
+    st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS, **IN_FAMILY),
 )
 ORIGIN_0 = b"o" * 16
 DISK = b"d" * 8
@@ -154,6 +158,7 @@ OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
         origin=ORIGIN,
         voters=st.lists(VOTER, min_size=1, max_size=3),
         step=st.integers(0, 4),
+        flags=st.just(0),
     ),
     st.builds(
         VotersNext,
@@ -183,14 +188,25 @@ OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(
         TubeStands,
         stands=st.lists(
-            st.builds(StandAt, **WHICH, node=st.just(NODE), settled=NUMBERS), max_size=3
+            st.builds(StandAt, **WHICH, node=st.just(NODE), settled=NUMBERS, **IN_FAMILY),
+            max_size=3,
         ),
     ),
     st.builds(
         TubeVote,
         list_number=NUMBERS,
         origin=ORIGIN,
-        tubes=st.lists(st.builds(VoteAt, **WHICH, copy_epoch=NUMBERS, seq=NUMBERS), max_size=3),
+        tubes=st.lists(
+            st.builds(
+                VoteAt,
+                **WHICH,
+                copy_epoch=NUMBERS,
+                seq=NUMBERS,
+                moves=NUMBERS,
+                from_number=NUMBERS,
+            ),
+            max_size=3,
+        ),
     ),
     st.builds(
         TubeVoted,
@@ -237,7 +253,9 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
 
 def tube_at(**fields: object) -> TubeAt:
     """A tube that can be, but for some fields."""
-    at = TubeAt(b"n", NODE, 1, NODE, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, [b"fifo", b"", b"", b""])
+    at = TubeAt(
+        b"n", NODE, 1, NODE, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, [b"fifo", b"", b"", b""], FAMILY, 0, 0
+    )
     return msgspec.structs.replace(at, **fields)
 
 
@@ -382,18 +400,20 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubeClaim(b"n", 1, 1, NODE, -1, False),
         TubeClaimed(b"n", -1, 0, 0, 0, True),
         TubeGot(b"n", NODE, 1, 1 << 62, 1, 1, 0),
-        TubeYours(b"n", b"", 1, 1, 1, 1, 1),
+        TubeYours(b"n", b"", 1, 1, 1, 1, 1, FAMILY, 0, 0),
         TubeCopy(b"n", NODE, 1, 1, 2, 1, 1, 1, 0, b"", [], []),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [-1], []),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(1, b"short", b"")]),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(0, b"u" * 16, b"")]),
-        VotersTold(0, ORIGIN_0, [(NODE, 1, DISK)], 1),
-        VotersTold(1, b"short", [(NODE, 1, DISK)], 1),
-        VotersTold(1, ORIGIN_0, [], 1),
-        VotersTold(1, ORIGIN_0, [(NODE, 0, DISK)], 1),
-        VotersTold(1, ORIGIN_0, [(b"h" * 40, 1, DISK)], 1),
-        VotersTold(1, ORIGIN_0, [(NODE, 1, DISK)] * 63, 1),
-        VotersTold(1, ORIGIN_0, [(NODE, 1, b"short")], 1),
+        VotersTold(0, ORIGIN_0, [(NODE, 1, DISK)], 1, 0),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, DISK)] * 2, 1, 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, DISK)], 1, 256),
+        VotersTold(1, b"short", [(NODE, 1, DISK)], 1, 0),
+        VotersTold(1, ORIGIN_0, [], 1, 0),
+        VotersTold(1, ORIGIN_0, [(NODE, 0, DISK)], 1, 0),
+        VotersTold(1, ORIGIN_0, [(b"h" * 40, 1, DISK)], 1, 0),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, DISK)] * 63, 1, 0),
+        VotersTold(1, ORIGIN_0, [(NODE, 1, b"short")], 1, 0),
         VotersNext(0, ORIGIN_0, 1, 1, NODE, 0, NODE, [], b""),
         VotersNext(1, b"", 1, 1, NODE, 0, NODE, [], b""),
         ReplJobs(ReplJob(ID, b"q", b"", 1, 0, 1, 0, 1, 0, 0, 0, 1, 0), []),
@@ -409,10 +429,10 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, DISK, 1, 1, 1, -1),
         TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, DISK, -1, 1, 1, 1),
         TubePulse(1, ORIGIN_0, 1, 1, True, True, 1, False, b"", 1, 1, 1, 1),
-        TubeStands(True, [StandAt(b"", NODE, 1, 1, NODE, True, 0)]),
-        TubeStands(True, [StandAt(b"n", NODE, 1, 1, b"h" * 40, True, 0)]),
-        TubeStands(True, [StandAt(b"n", NODE, 1, 1, NODE, True, -1)]),
-        TubeVote(1, ORIGIN_0, True, [VoteAt(b"n", NODE, 1, -1, 1, 1)]),
+        TubeStands(True, [StandAt(b"", NODE, 1, 1, NODE, True, 0, FAMILY, 0, 0)]),
+        TubeStands(True, [StandAt(b"n", NODE, 1, 1, b"h" * 40, True, 0, FAMILY, 0, 0)]),
+        TubeStands(True, [StandAt(b"n", NODE, 1, 1, NODE, True, -1, FAMILY, 0, 0)]),
+        TubeVote(1, ORIGIN_0, True, [VoteAt(b"n", NODE, 1, -1, 1, 1, 0, 0)]),
         TubeVote(1, b"", True, []),
         TubeVoted(1, ORIGIN_0, True, [VotedAt(b"n", NODE, 1, 1, 16, 1, 1, 1)]),
         TubeVoted(1, ORIGIN_0, True, [VotedAt(b"n", NODE, 1, 1, 1, 1, 1, 1 << 62)]),

@@ -348,10 +348,10 @@ def test_a_challenge_that_is_too_short_is_refused(nonce: bytes) -> None:
 
 @BOTH
 def test_no_common_version(secrets: list[bytes]) -> None:
-    """B1.2 Each side names the versions of the bus that it speaks: 8 under a secret, 7 without one.
-    Without a common version the link is closed with a logged reason."""
-    mine = 8 if secrets else 7
-    for least, most in ((0, 0), (0, mine), (mine, 9), (mine + 1, 9), (0, 1 << 63)):
+    """B1.2 Each side names the versions of the bus that it speaks: 10 under a secret, 9 without
+    one. Without a common version the link is closed with a logged reason."""
+    mine = 10 if secrets else 9
+    for least, most in ((0, 0), (0, mine), (mine, 11), (mine + 1, 11), (0, 1 << 63)):
         conn = acceptor(secrets)
         hello: object = Hello(MAGIC, least, most, card(b"a"), b"n" * 32)
         if secrets:

@@ -41,12 +41,15 @@ from tuque.core.records.jobs import (
     LIFE,
     OUTCOME,
     REMOVE,
+    SOLO,
     STAGED,
     STATE,
     TOMB,
     TUBE,
+    TUBE_FAMILY,
     TUBE_HOLDER,
     TUBE_IMPLICIT,
+    TUBE_STAND,
     VOTE_MARKS,
     VOTERS,
     VOTERS_NEXT,
@@ -84,6 +87,7 @@ from tuque.store.nodesets import NodeSets
 from tuque.tubes.leadership.restore import TubeLog
 from tuque.tubes.policy import tubes_of
 
+VOTE_KINDS: Final = (VOTERS, TUBE_STAND, VOTERS_NEXT, VOTE_MARKS, SOLO, TUBE_FAMILY)
 JUMP_MS: Final = 2_000  # smaller clock differences are ignored
 
 # stages of a load
@@ -449,7 +453,7 @@ class Loader:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER or kind == TUBE_IMPLICIT:
             self.tubes.take(kind, r, self.jobs)
-        elif (VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS) and r.row is not None:
+        elif kind in VOTE_KINDS and r.row is not None:
             self.tubes.homes.votes.apply(r.row)
         elif LIFE <= kind <= OUTCOME and not self.tubes.takes_life(r, self.jobs):
             self.life.apply(kind, r.life, self.jobs.get(r.id))

@@ -24,6 +24,7 @@ from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.packed import (
     COUNT_MAX,
     DISK_BYTES,
+    FAMILY_BYTES,
     NODE_ID_BYTES,
     NUMBER_LAST,
     ORIGIN_BYTES,
@@ -76,6 +77,7 @@ Tube = Annotated[bytes, Meta(min_length=1, max_length=TUBE_MAX)]
 Word = Annotated[bytes, Meta(max_length=255)]
 Host = Annotated[str, Meta(pattern=HOST_WORD)]
 Disk = Annotated[bytes, Meta(min_length=DISK_BYTES, max_length=DISK_BYTES)]
+Family = Annotated[bytes, Meta(min_length=FAMILY_BYTES, max_length=FAMILY_BYTES)]
 Voter = tuple[NodeId, Above0, Disk]  # with its right, and the disk to which that was given
 ResultFields = tuple[
     bytes, Number, Number, bytes, bytes, bytes | None, bytes, bytes, bytes, Number
@@ -436,6 +438,9 @@ class TubeAt(Message, tag=26):
     words: Annotated[
         list[Word], Meta(min_length=4, max_length=4)
     ]  # type, storage mode, engine, callback
+    family: Family  # of the lists whose voters choose its leader; all 0: none (T23.7)
+    moves: Number  # how often it has moved to another family
+    from_number: Number  # of that family's list, until it has been led there; 0: it has
 
     def check(self) -> bool:
         """Whether its ids are of nodes."""
@@ -536,6 +541,9 @@ class TubeYours(Message, tag=32):
     seq: Number
     next_number: Number
     token: Number
+    family: Family  # as in TubeAt
+    moves: Number
+    from_number: Number
 
     def check(self) -> bool:
         """Whether its ids are of nodes."""
@@ -549,9 +557,12 @@ class VotersTold(Message, tag=38):
     origin: Origin  # which list was the first one
     voters: Annotated[list[Voter], Meta(min_length=1, max_length=SLOTS)]
     step: Number  # of tubes/model/voter_state.py
+    flags: Byte  # of it, too: whether it is solo
 
     def check(self) -> bool:
-        """Whether the ids are of nodes."""
+        """Whether the ids are of nodes, and a solo list has one."""
+        if self.flags > 0 and len(self.voters) > 1:
+            return False
         return are_hex(*[node_id for node_id, _, _ in self.voters])
 
 
@@ -583,6 +594,9 @@ class StandAt(Message, tag=40):
     node: NodeId  # the node that the sender stands with
     is_up: bool  # the sender leads the tube under this epoch, or asks for votes
     settled: Number  # the list under which the sender, its leader, has settled it; 0: none
+    family: Family  # as in TubeAt, and as on the sender's disk
+    moves: Number
+    from_number: Number
 
     def check(self) -> bool:
         """Whether its ids are of nodes."""
@@ -609,6 +623,8 @@ class VoteAt(Message, tag=42):
     epoch: Number  # under which it would lead
     copy_epoch: Number  # what it has of the tube
     seq: Number
+    moves: Number  # as in TubeAt; the family is that of the list
+    from_number: Number
 
 
 class TubeVote(Message, tag=43):

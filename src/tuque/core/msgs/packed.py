@@ -18,6 +18,7 @@ from typing import Final
 
 NODE_ID_BYTES: Final = 40
 ORIGIN_BYTES: Final = 16  # of a list of voters
+FAMILY_BYTES: Final = 8  # of these: all lists that came out of one have the same (T28.8)
 DISK_BYTES: Final = 8  # of the id of a disk; all 0: none
 NUMBER_LAST: Final = (1 << 62) - 1
 COUNT_MAX: Final = 1 << 30  # of counters in messages: they keep growing here in 32 bits

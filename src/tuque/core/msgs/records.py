@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.layout import REST, Table
-from tuque.core.msgs.packed import DISK_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
+from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import FILTERS_MAX, QUEUE_MAX, VERSION_MAX, Subscription
 
@@ -39,6 +39,7 @@ WORD = Annotated[bytes, Meta(max_length=32_767, extra={"form": "h"})]
 TUBE_NAME = Annotated[bytes, Meta(min_length=1, max_length=32_767, extra={"form": "h"})]
 LONG_WORD = Annotated[bytes, Meta(extra={"form": "i"})]
 DISK = Annotated[bytes, Meta(min_length=DISK_BYTES, max_length=DISK_BYTES)]
+FAMILY = Annotated[bytes, Meta(min_length=FAMILY_BYTES, max_length=FAMILY_BYTES)]
 VOTER = tuple[NODE_ID, ABOVE_0, DISK]  # with its right, and the disk to which that was given
 MARK = tuple[NODE_ID, ABOVE_0, I64]  # with its right, and its mark under it
 
@@ -164,6 +165,34 @@ class VotersRow(Row, tag=33):
     step: Annotated[int, Meta(ge=PROPOSED, le=IN_FORCE, extra={"form": "B"})]
     origin: ORIGIN
     voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS, extra={"form": "i"})]
+
+
+class SoloRow(Row, tag=39):
+    """A list of one that its node made at its start; then as VotersRow (T23.1).
+
+    `has_lost`: it is the one of this node, which uses another list since (T23.7).
+    """
+
+    number: ABOVE_0
+    right: I64
+    disk: DISK
+    has_journal: bool
+    has_lost: bool
+    origin: ORIGIN
+    voter: NODE_ID
+    voter_right: ABOVE_0
+    voter_disk: DISK
+
+
+class TubeFamily(Row, tag=40):
+    """Voters of which lists choose the leader of the tube (T23.7)."""
+
+    family: FAMILY
+    moves: I64
+    from_number: I64
+    made_ns: I64
+    maker: NODE_ID
+    name: NAME
 
 
 class TubeStand(Row, tag=34):
@@ -295,8 +324,8 @@ def subscription_in(row: TopicRow) -> Subscription:
 
 AnyRow = (
     PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | TubeImplicit | SessionRow | TubeCfg
-    | GrantRow | TubeHolder | VotersRow | TubeStand | VotersNextRow | VoteMarks | LeaseGroup
-    | LeaseDrop | StageDrop | Published | AppRow | TopicRow
+    | GrantRow | TubeHolder | VotersRow | SoloRow | TubeFamily | TubeStand | VotersNextRow
+    | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

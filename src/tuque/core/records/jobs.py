@@ -70,6 +70,8 @@ VOTERS_NEXT: Final = 35
 TOPIC: Final = 36
 VOTE_MARKS: Final = 37
 TUBE_IMPLICIT: Final = 38
+SOLO: Final = 39
+TUBE_FAMILY: Final = 40
 
 KIND_NAMES: Final = [
     "?",
@@ -111,6 +113,8 @@ KIND_NAMES: Final = [
     "topic",
     "vote-marks",
     "tube-implicit",
+    "solo",
+    "tube-family",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

@@ -45,7 +45,7 @@ OWED: Final = 4  # handed to a leader that has not confirmed yet
 GONE: Final = 8  # the tube was dropped
 FOREIGN: Final = 16  # this node leads it; its tasks are held by sessions of the last leader
 BY_VOTE: Final = 32  # votes choose its leader
-OTHERS: Final = 128  # voters of another list choose its leader
+OTHERS: Final = 128  # of older journals: voters of another list choose its leader
 MAJORITY: Final = 64  # a majority of the voters must have a change before its reply
 
 # ---- Encoding

@@ -272,7 +272,7 @@ def own_state(n: Node, t: Tubes, idle: str) -> str:
         return ""
     if journal_fails(n, 0):
         return "journal-fails"
-    if not may_vouch(n, t):
+    if not may_vouch(n, t, voters):
         if n.is_double:
             return idle or "conflict"
         return "asking" if b.is_asking and b.right > 0 else "lost-right"

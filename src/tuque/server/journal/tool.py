@@ -36,10 +36,12 @@ from tuque.core.msgs.records import (
     Published,
     Row,
     SessionRow,
+    SoloRow,
     StageDrop,
     TopicRow,
     TubeCfg,
     TubeDrop,
+    TubeFamily,
     TubeHolder,
     TubeImplicit,
     TubeRow,
@@ -270,6 +272,13 @@ def vote_row(r: Row) -> dict[str, Any]:
     if isinstance(r, VoteMarks):
         others = [f"{text(node_id[:8])}:{right}:{mark}" for node_id, right, mark in r.marks]
         return {"right": r.right, "mark": r.mark, "others": others}
+    if isinstance(r, SoloRow):
+        row = {"list": r.number, "origin": r.origin.hex(), "is_in_force": not r.has_lost}
+        row |= {"right": r.right, "disk": r.disk.hex(), "has_journal": r.has_journal}
+        return row | {"voters": voters([(r.voter, r.voter_right, r.voter_disk)])}
+    if isinstance(r, TubeFamily):
+        row = {"tube": text(r.name), "family": r.family.hex(), "moves": r.moves}
+        return row | {"from_list": r.from_number}
     assert isinstance(r, TubeStand)
     row = {"tube": text(r.name), "epoch": r.epoch, "stands_with": text(r.node[:8])}
     return row | {"whole_epoch": r.whole_epoch, "whole_change": r.whole_seq}

@@ -106,12 +106,12 @@ def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
     if voters is None or not voters.is_same(m.list_number, m.origin):
         return OTHER_LIST
     node_id = n.peers[slot].node_id
-    if node_id not in voters.rights or not may_vouch(n, t):
+    if node_id not in voters.rights or not may_vouch(n, t, voters):
         return NO_VOTER
     tube = t.by_name.get(at.name)
     if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
         return UNKNOWN
-    if not t.voter_state.leads(tube) or tube.is_others:
+    if t.voter_state.list_of(tube) is not voters:
         return UNKNOWN
     epoch, stood_with = stand_of(tube)
     if not m.is_survey:
@@ -170,20 +170,27 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
 # ---- The candidate (SPEC T27)
 
 
-def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
+def look_at_stands(n: Node, t: Tubes) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
     b = t.voter_state
     b.look_ms = n.now_ms + shortest_ms(n, t)
-    if not may_vouch(n, t):
-        return
+    for voters in (b.in_force(), b.own):
+        if voters is not None and may_vouch(n, t, voters):
+            seek_votes(n, t, voters)
+
+
+def seek_votes(n: Node, t: Tubes, voters: Voters) -> None:
+    """The same for the tubes whose leader this list chooses."""
+    b = t.voter_state
     surveys: list[Tube] = []
     others = voters_open(n, t, voters)
     are_here = 1 + len(others) >= voters.majority()
     may_vote = 1 + len([slot for slot in others if slot in b.vouching]) >= voters.majority()
     for tube in t.by_name.values():
-        if b.leads(tube) and not tube.is_others:
-            note_alone(n, t, tube, are_here)
-        if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
+        if b.list_of(tube) is not voters:
+            continue
+        note_alone(n, t, tube, are_here)
+        if look_at_stand(n, t, voters, tube):
             if n.now_ms < b.late_ms and not has_given_up(tube):
                 later(t, b.late_ms)  # T27.2: what its leader sent may not be read yet
             elif may_vote:
@@ -289,7 +296,7 @@ def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
 def look_at_lease(n: Node, t: Tubes, voters: Voters, tube: Tube, seat: Seat) -> None:
     """[T25] A leader with which too few stand for long gives up (T25.6)."""
     if 0 < tube.lease_ms < n.now_ms - shortest_ms(n, t):
-        standing = 1 if may_vouch(n, t) else 0
+        standing = 1 if may_vouch(n, t, voters) else 0
         for slot in slots_of(seat.standing):
             if n.peers[slot].node_id in voters.rights and not t.voter_state.lame & (1 << slot):
                 standing += 1
@@ -319,7 +326,16 @@ def client_check(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
 def vote_at(tube: Tube, epoch: i64) -> VoteAt:
     """What this node says of the tube when it asks for votes."""
     copy_epoch, seq = best_copy(tube)
-    return VoteAt(tube.name, tube.maker, tube.made_ns, int(epoch), int(copy_epoch), int(seq))
+    return VoteAt(
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        int(epoch),
+        int(copy_epoch),
+        int(seq),
+        int(tube.moves),
+        int(tube.from_number),
+    )
 
 
 def on_voted(n: Node, t: Tubes, slot: i64, m: TubeVoted) -> None:
@@ -333,6 +349,8 @@ def on_voted(n: Node, t: Tubes, slot: i64, m: TubeVoted) -> None:
     for at in m.tubes:
         tube = t.by_name.get(at.name)
         if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
+            continue
+        if t.voter_state.list_of(tube) is not voters:
             continue
         seat = seat_of(tube)
         if seat.floor < at.stand_epoch:
@@ -388,14 +406,14 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
 
 def on_own_vote(n: Node, t: Tubes, m: TubeVote) -> None:
     """[T27] The vote of the only voter for itself is on its disk: it leads (T27.10)."""
-    voters = t.voter_state.in_force()
-    if voters is None or not voters.is_same(m.list_number, m.origin):
-        return
-    if voters.majority() > 1 or not may_vouch(n, t):
-        return
     for at in m.tubes:
         tube = t.by_name.get(at.name)
         if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
+            continue
+        voters = t.voter_state.list_of(tube)
+        if voters is None or not voters.is_same(m.list_number, m.origin):
+            continue
+        if voters.majority() > 1 or not may_vouch(n, t, voters):
             continue
         seat = seat_of(tube)
         if seat.asked_epoch == at.epoch:

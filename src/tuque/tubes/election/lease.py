@@ -104,8 +104,8 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
     b.beat_ms = n.now_ms
     b.round += 1
     b.said[b.round % PULSES] = n.now_ms
-    vouches = may_vouch(n, t)
-    is_whole = vouches or has_all(t)
+    vouches = may_vouch(n, t, voters)
+    is_whole = vouches or has_all(t, voters)
     for slot in nodes_open(n, t):
         m = TubePulse(
             int(voters.number),
@@ -145,10 +145,10 @@ def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
     count_echo(t, slot, b.said[echo % PULSES])
 
 
-def has_all(t: Tubes) -> bool:
-    """Whether this node has all of every tube that is led by votes."""
+def has_all(t: Tubes, voters: Voters) -> bool:
+    """Whether this node has all of every tube whose leader these voters choose."""
     for tube in t.by_name.values():
-        if tube.led_by_votes and not tube.is_complete and not tube.is_others:
+        if not tube.is_complete and t.voter_state.list_of(tube) is voters:
             return False
     return True
 
@@ -218,7 +218,18 @@ def stand_at(n: Node, tube: Tube) -> StandAt:
     if is_leader and seat is not None and seat.settled_epoch == epoch:
         if seat.settled_node == n.node_id:
             settled = seat.settled
-    return StandAt(tube.name, tube.maker, tube.made_ns, epoch, node_id, is_leader, int(settled))
+    return StandAt(
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        epoch,
+        node_id,
+        is_leader,
+        int(settled),
+        tube.family,
+        int(tube.moves),
+        int(tube.from_number),
+    )
 
 
 def tell_stands(n: Node, t: Tubes, tubes: list[Tube]) -> None:
@@ -356,7 +367,7 @@ def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
     if since_ms <= n.limits.lease_timeout_ms or voters.majority() == 1:
         return
     for tube in t.by_name.values():
-        if tube.is_mine and tube.is_won and b.leads(tube):
+        if tube.is_mine and tube.is_won and b.list_of(tube) is voters:
             t.notes.append(
                 f"tube {shown(tube.name)}: the journal of this node could not be written for "
                 f"{since_ms // 1000} s; votes choose another leader"
@@ -374,7 +385,7 @@ def give_up_all(n: Node, t: Tubes) -> None:
 # ---- Leases of the tubes that this node leads (SPEC T25)
 
 
-def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
+def renew_leases(n: Node, t: Tubes) -> None:
     """[T25] Compute the leases of the tubes led here (T25.2).
 
     That is at each pulse. An echo has it done at once only where a lease is short, as each call
@@ -385,15 +396,11 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
     b.is_short = False
     b.lease_ms = 0
     short_ms: i64 = n.now_ms + shortest_ms(n, t) // 4
-    found: dict[int, int] = {}  # by who stands with this node
+    found: dict[int, int] = {}  # by who stands with this node, under the list in force
     for tube in t.by_name.values():
         if not tube.is_mine or not tube.is_won or not b.leads(tube):
             continue
-        seat = seat_of(tube)
-        until = found.get(seat.standing)
-        if until is None:
-            until = int(lease_of(n, t, voters, seat.standing))
-            found[seat.standing] = until
+        until = lease_by_votes(n, t, tube, found)
         epoch, node_id = stand_of(tube)
         if epoch != tube.epoch or node_id != n.node_id or tube.vote_wish != 0:
             until = 0
@@ -414,7 +421,24 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
         if has_ended:
             t.must_look = True
             continue
-        settle(n, t, voters, tube)
+        voters = b.list_of(tube)
+        if voters is not None:
+            settle(n, t, voters, tube)
+
+
+def lease_by_votes(n: Node, t: Tubes, tube: Tube, found: dict[int, int]) -> int:
+    """Until when the voters of the tube let this node lead it; 0: they do not."""
+    voters = t.voter_state.list_of(tube)
+    if voters is None:
+        return 0
+    standing = seat_of(tube).standing
+    if voters is t.voter_state.own:
+        return int(lease_of(n, t, voters, standing))
+    until = found.get(standing)
+    if until is None:
+        until = int(lease_of(n, t, voters, standing))
+        found[standing] = until
+    return until
 
 
 def lease_of(n: Node, t: Tubes, voters: Voters, standing: i64) -> i64:
@@ -427,7 +451,7 @@ def lease_of(n: Node, t: Tubes, voters: Voters, standing: i64) -> i64:
             times.append(b.echoed.get(slot, 0))
             timeout_ms = min(timeout_ms, b.timeouts.get(slot, timeout_ms))
     needed = voters.majority()
-    if may_vouch(n, t):
+    if may_vouch(n, t, voters):
         needed -= 1
     if needed == 0:
         return FAR  # the only voter

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import VotersNext
-from tuque.core.msgs.packed import ORIGIN_BYTES
+from tuque.core.msgs.packed import FAMILY_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     answered_ms_of,
@@ -37,7 +37,6 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
     ASKED,
-    FAMILY_BYTES,
     FORCE_GAP,
     IN_FORCE,
     INVITED,
@@ -68,7 +67,7 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
         raise TubeError(why.NO_LIST)
     if journal_fails(n, OWN):
         raise TubeError(why.OWN_JOURNAL)
-    if not may_vouch(n, t):
+    if not may_vouch(n, t, voters):
         raise TubeError(why.NO_VOTE_HERE)
     if b.change is not None and b.change.client >= 0:
         raise TubeError(why.LIST_CHANGING)
@@ -160,7 +159,7 @@ def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
     for node_id in voters.rights:
         slot = n.slot_of.get(node_id)
         if node_id == n.node_id:
-            if may_vouch(n, t):
+            if may_vouch(n, t, voters):
                 found.append(node_id)
         elif slot is not None and (n.reachable | n.leavers) & ~(b.lame | b.asking) & 1 << slot != 0:
             found.append(node_id)
@@ -222,7 +221,7 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     b = t.voter_state
     silent = silent_voter(n, t, voters)
     is_quiet = b.outside | b.lame | n.leavers == 0 and not n.is_leaving and len(silent) == 0
-    if is_quiet or not may_vouch(n, t):
+    if is_quiet or not may_vouch(n, t, voters):
         return None
     if is_failing(n):
         return None
@@ -317,7 +316,7 @@ def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     change.again_ms = n.now_ms + timeout_ms // 4 + lower * (timeout_ms // 16)
     waiting = unsettled(t, voters)
     change.tube = waiting[0] if len(waiting) > 0 else b""
-    if len(waiting) > 0 or not may_vouch(n, t):
+    if len(waiting) > 0 or not may_vouch(n, t, voters):
         return
     change.number = known.number
     change.attempt = max(known.attempt, change.attempt) + 1
@@ -434,7 +433,7 @@ def on_next(n: Node, t: Tubes, slot: i64, m: VotersNext) -> None:
             on_answer(n, t, voters, slot, m)
         return
     node_id = n.peers[slot].node_id
-    if node_id != m.node or node_id not in voters.rights or not may_vouch(n, t):
+    if node_id != m.node or node_id not in voters.rights or not may_vouch(n, t, voters):
         return
     known = next_of(n, t, voters)
     is_same = known.attempt == m.attempt and known.node == m.node and m.step == OFFERED

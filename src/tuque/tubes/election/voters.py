@@ -6,18 +6,17 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
-from tuque.core.msgs.packed import DISK_BYTES, ORIGIN_BYTES
+from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of
-from tuque.tubes.log.send import mark_changed, record_leader
+from tuque.tubes.log.send import mark_changed
 from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
-    FAMILY_BYTES,
     FORCE_GAP,
     IN_FORCE,
     INVITED,
@@ -78,7 +77,7 @@ def unsettled(t: Tubes, voters: Voters) -> list[bytes]:
     return [
         tube.name
         for tube in t.by_name.values()
-        if tube.led_by_votes and not tube.is_others and not is_settled(voters, tube)
+        if t.voter_state.list_of(tube) is voters and not is_settled(voters, tube)
     ]
 
 
@@ -92,6 +91,8 @@ def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None
             continue
         for tube in t.by_name.values():
             follower = tube.followers.get(slot)
+            if t.voter_state.list_of(tube) is not before:
+                continue
             if tube.is_mine and follower is not None:
                 follower.got = 0
                 follower.is_complete = False
@@ -102,17 +103,14 @@ def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None
 # ---- The first list, and lists of other nodes (SPEC T23)
 
 
-def may_vouch(n: Node, t: Tubes) -> bool:
-    """[T23] Whether this node's votes and echoes count (T23.4, T29.3)."""
+def may_vouch(n: Node, t: Tubes, voters: Voters | None) -> bool:
+    """[T23] Whether this node's votes and echoes count under the list (T23.4, T29.3)."""
     b = t.voter_state
-    voters = b.in_force()
-    return (
-        not n.is_double  # K1.3
-        and not b.is_asking
-        and voters is not None
-        and b.right > 0
-        and voters.rights.get(n.node_id, 0) == b.right
-    )
+    if voters is None or n.is_double:  # K1.3
+        return False
+    if voters is b.own:
+        return True  # nobody else could have been asked (T23.7)
+    return not b.is_asking and b.right > 0 and voters.rights.get(n.node_id, 0) == b.right
 
 
 def nodes_open(n: Node, t: Tubes) -> list[int]:
@@ -178,7 +176,8 @@ def maker_of(voters: Voters) -> bytes:
 
 def voters_message(voters: Voters, step: i64) -> VotersTold:
     """The message about the list."""
-    return VotersTold(int(voters.number), voters.origin, voters.rows(), int(step))
+    flags = int(voters.flags())
+    return VotersTold(int(voters.number), voters.origin, voters.rows(), int(step), flags)
 
 
 def propose(n: Node, t: Tubes) -> None:
@@ -262,7 +261,7 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         say(n, slot, voters_message(voters, IN_FORCE))
         return
     if not voters.is_same(m.number, m.origin):
-        send_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
+        send_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN), 0))
         return
     b.confirmed |= 1 << slot
     if others_of(n) & b.willing & ~b.confirmed != 0:
@@ -287,7 +286,7 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A list that is in force elsewhere: it is in force here, too (T23.4)."""
     b = t.voter_state
     known = b.voters
-    voters = voters_in(m.number, m.origin, m.voters, IN_FORCE)
+    voters = voters_in(m.number, m.origin, m.voters, IN_FORCE, m.flags)
     if known is not None and known.step == IN_FORCE:
         if known.origin != m.origin and not is_forced_over(known, m):
             if known.origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
@@ -337,11 +336,6 @@ def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     b.strangers[sender] = m.origin
     for node_id, _, _ in m.voters:
         b.strangers[node_id] = m.origin
-    for tube in t.by_name.values():
-        if not tube.is_mine and not tube.is_others and b.is_of_others(tube.home):
-            tube.is_others = True
-            if n.records is not None:
-                record_leader(n.records, tube)
 
 
 def is_forced_over(known: Voters, m: VotersTold) -> bool:

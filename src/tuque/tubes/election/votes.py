@@ -63,7 +63,6 @@ from tuque.tubes.model.voter_state import (
     IN_FORCE,
     NO_DISK,
     PROPOSED,
-    Voters,
 )
 
 ALONE: Final = 4  # timeouts in which votes could have chosen a leader
@@ -81,14 +80,14 @@ def take_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> Non
 
     The reply comes in `t.home_done`. Raises TubeError.
     """
-    voters = t.voter_state.in_force()
+    voters = t.voter_state.list_of(tube)
     if t.is_read_only:
         raise TubeError(why.NODE_READ_ONLY)
-    if voters is None:
+    if t.voter_state.in_force() is None:
         raise TubeError(why.NO_LIST)
-    if tube.is_others:
+    if voters is None:
         raise TubeError(why.OTHER_VOTERS, (tube.name,))
-    if not may_vouch(n, t):
+    if not may_vouch(n, t, voters):
         raise TubeError(why.NO_VOTE_HERE)
     here = len(voting_here(n, t, voters))
     if here < voters.majority():
@@ -233,11 +232,11 @@ def votes_tick(n: Node, t: Tubes) -> None:
         changes_tick(n, t, voters)
         b.is_renewed = True
     if b.look_ms <= n.now_ms:
-        look_at_stands(n, t, voters)
+        look_at_stands(n, t)
     if b.is_renewed or 0 < b.lease_ms < n.now_ms:
-        renew_leases(n, t, voters)
+        renew_leases(n, t)
     if len(t.creating) > 0:
-        answer_creates(n, t, voters)
+        answer_creates(n, t)
 
 
 def note_late(n: Node, t: Tubes) -> None:
@@ -351,13 +350,13 @@ def send_due(n: Node, t: Tubes) -> None:
             on_own_vote(n, t, m)
 
 
-def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
+def answer_creates(n: Node, t: Tubes) -> None:
     """[T27] Reply to CREATE once a majority stands with this node, or it took too long (T27.8)."""
     waiting = t.creating
     t.creating = []
     for done in waiting:
         tube = done.tube
-        if tube is not None and not is_made(n, t, voters, done, tube):
+        if tube is not None and not is_made(n, t, done, tube):
             if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
                 t.creating.append(done)
                 continue
@@ -367,7 +366,9 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
             elif other is not None and other is not tube:
                 done.error = taken_by(n, t, tube, other, done)  # T17.5
             elif not drop_unmade(n, t, tube):
-                done.error = TubeError(LATE, (int(voters.majority()),))
+                voters = t.voter_state.list_of(tube)
+                needed = 1 if voters is None else int(voters.majority())
+                done.error = TubeError(LATE, (needed,))
             else:
                 done.error = TubeError(NOT_MADE, (tube.name,))
         elif tube is not None and len(done.values) > 0:
@@ -375,9 +376,10 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
         t.home_done.append(done)
 
 
-def is_made(n: Node, t: Tubes, voters: Voters, done: HomeDone, tube: Tube) -> bool:
+def is_made(n: Node, t: Tubes, done: HomeDone, tube: Tube) -> bool:
     """[T27] Whether this node leads the tube, and a majority has all of a new one (T27.8)."""
-    if not tube.is_mine or not tube.is_won or tube.lease_ms < n.now_ms:
+    voters = t.voter_state.list_of(tube)
+    if not tube.is_mine or not tube.is_won or tube.lease_ms < n.now_ms or voters is None:
         return False
     if len(done.values) > 0:
         return True

@@ -45,6 +45,7 @@ from tuque.tubes.log.catalog import (
 from tuque.tubes.log.leader import knows_all, synced
 from tuque.tubes.log.receive import ask_copies, remove_copies
 from tuque.tubes.log.send import record_leader
+from tuque.tubes.log.vote_state import record_family
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import INIT, Overtaken, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
@@ -216,6 +217,8 @@ def on_leader_news(n: Node, t: Tubes, tube: Tube, at: TubeAt) -> None:
     if was is not None:
         note_lost(t, tube, at, was)  # T21.4
     tube.heard_ms = n.now_ms
+    if tube.take_family(at.family, at.moves, at.from_number) and n.records is not None:
+        record_family(n.records, tube)  # T23.7
     if at.flags & IS_RUNNING:
         tube.led_epoch = at.epoch  # T18.1
     tube.told_seq = max(tube.told_seq, at.seq)
@@ -261,11 +264,6 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     if move is not None and move.is_given and move.node_id == at.home:
         on_home_told(t, tube)  # T27.6
     lose_home(n, t, tube, at.home, at.epoch)
-    voters = t.voter_state.in_force()
-    if t.voter_state.is_of_others(at.home):
-        tube.is_others = True  # T23.4
-    elif voters is not None and at.home in voters.rights:
-        tube.is_others = False
     renew_pause(n, at)
     tube.told_seq = at.seq
     if n.records is not None:
@@ -401,7 +399,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.sync = at.sync
     tube.led_by_votes = at.flags & FAILS_OVER != 0
     tube.by_majority = at.flags & BY_MAJORITY != 0
-    tube.is_others = t.voter_state.is_of_others(at.home)
+    tube.take_family(at.family, at.moves, at.from_number)
     tube.is_confirmed = at.flags & IS_CONFIRMED != 0
     tube.is_implicit = at.flags & IS_IMPLICIT != 0
     tube.maker = at.maker
@@ -420,5 +418,6 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     if n.records is not None:
         record_tube(n.records, tube)
         record_leader(n.records, tube)
+        record_family(n.records, tube)
     renew_pause(n, at)
     return tube

@@ -105,6 +105,7 @@ class HomeLog:
         self.homes.pop(name, None)
         self.held.pop(name, None)
         self.votes.stands.pop(name, None)
+        self.votes.families.pop(name, None)
 
     def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
         """[T22] Set the leader of a tube about to be entered."""
@@ -125,7 +126,6 @@ class HomeLog:
             tube.sync = r.sync
             tube.led_by_votes = r.flags & BY_VOTE != 0
             tube.by_majority = r.flags & MAJORITY != 0
-            tube.is_others = r.flags & OTHERS != 0
             tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id
             tube.is_complete = r.flags & COMPLETE != 0
             tube.is_owed = r.flags & OWED != 0
@@ -136,6 +136,7 @@ class HomeLog:
         tube.state = RUNNING if tube.is_local and is_alone(n) else INIT
         tube.is_won = False  # T27.5
         tube.may_send = False  # T27.5
+        self.votes.restore_family(tube, r is not None and r.flags & OTHERS != 0)
         self.votes.restore_stand(tube)
         for number, held in self.held.get(tube.name, {}).items():
             hold(t, tube, number, held.uuid, held.user)

@@ -285,6 +285,9 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
         tube.seq,
         tube.next_number,
         t.token,
+        tube.family,
+        tube.moves,
+        tube.from_number,
     )
     say(n, move.slot, yours)
 
@@ -302,7 +305,16 @@ def on_given(n: Node, t: Tubes, tube: Tube) -> None:
 def send_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
     """Send TUBE-YOURS, perhaps again."""
     yours = TubeYours(
-        tube.name, tube.maker, tube.made_ns, tube.epoch, tube.seq, tube.next_number, t.token
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        tube.epoch,
+        tube.seq,
+        tube.next_number,
+        t.token,
+        tube.family,
+        tube.moves,
+        tube.from_number,
     )
     say(n, slot, yours)
 

@@ -9,7 +9,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import GONE, HomeRecord, tell_tube_home
-from tuque.tubes.model.tube import RUNNING, Tube
+from tuque.tubes.model.tube import NO_FAMILY, RUNNING, Tube
 from tuque.tubes.model.tubes import Dropped, Tubes
 
 # flags of TubeAt
@@ -65,6 +65,9 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
         tube.next_number,
         flags,
         [tube.type, tube.storage_mode, tube.engine, tube.on_task_change],
+        tube.family,
+        tube.moves,
+        tube.from_number,
     )
 
 
@@ -73,7 +76,7 @@ def gone_at(name: bytes, gone: Dropped) -> TubeAt:
     words = [b"", b"", b"", b""]
     return TubeAt(
         name, gone.maker, gone.made_ns, gone.maker, gone.epoch, 0, 0, 1, 0, 0, 0, 0, 0,
-        IS_DROPPED, words,
+        IS_DROPPED, words, NO_FAMILY, 0, 0,
     )  # fmt: skip
 
 

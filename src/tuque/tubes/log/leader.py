@@ -45,8 +45,8 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         others = copies_needed(n, t, tube) - 1
         if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
-        voters = t.voter_state.in_force()
-        if voters is not None and t.voter_state.leads(tube) and tube.sync > len(voters.rights):
+        voters = t.voter_state.list_of(tube)
+        if voters is not None and tube.sync > len(voters.rights):
             raise TubeError(why.NOREPL)  # T18.1: only voters have copies
         t.to_sync[tube.name] = tube
 
@@ -165,7 +165,7 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
     if needed <= 1:
         return tube.seq
     b = t.voter_state
-    voters = b.voters if b.leads(tube) else None
+    voters = b.list_of(tube)
     got: list[int] = []
     for slot, follower in tube.followers.items():
         if voters is not None and not is_counted(n, b, voters, slot):
@@ -182,7 +182,7 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
 
 def has_own(n: Node, b: VoterState, voters: Voters) -> bool:
     """[T27] Whether this node votes, and has its changes in its journal (T27.7, T27.9)."""
-    if b.right == 0 or voters.rights.get(n.node_id, 0) != b.right:
+    if voters is not b.own and (b.right == 0 or voters.rights.get(n.node_id, 0) != b.right):
         return False
     return n.records is not None and not n.records.is_failing
 
@@ -198,10 +198,8 @@ def voters_linked(n: Node, voters: Voters) -> i64:
 
 def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
     """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1)."""
-    voters = t.voter_state.in_force()
-    if voters is None or not t.voter_state.leads(tube) or tube.is_others:
-        return True
-    return node_id in voters.rights
+    voters = t.voter_state.list_of(tube)
+    return voters is None or node_id in voters.rights
 
 
 def is_counted(n: Node, b: VoterState, voters: Voters, slot: i64) -> bool:
@@ -214,7 +212,7 @@ def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T18] How many nodes must have a change of the tube before its reply (T18.5)."""
     if not tube.by_majority:
         return tube.sync
-    voters = t.voter_state.in_force()
+    voters = t.voter_state.list_of(tube)
     if voters is not None:
         return max(tube.sync, voters.majority())
     return max(tube.sync, (1 + count_of(others_of(n))) // 2 + 1)

@@ -216,7 +216,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return  # T26.2
     tube.heard_ms = n.now_ms
     tube.told_seq = max(tube.told_seq, m.to_seq)
-    if t.voter_state.leads(tube) and not keeps(n, t):
+    if not keeps(n, t, tube):
         tube.is_asking = False  # T27.9: it asks with the first change after that
         return
     if not fits(tube, m):
@@ -262,9 +262,9 @@ def confirm(n: Node, slot: i64, tube: Tube, is_sure: bool) -> None:
     say(n, slot, got_of(tube, ON_DISK if is_sure else 0))
 
 
-def keeps(n: Node, t: Tubes) -> bool:
+def keeps(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T27] Whether the journal of a node with a copy can be written (T27.9)."""
-    if t.voter_state.in_force() is None:
+    if t.voter_state.list_of(tube) is None:
         return True
     return n.records is not None and not n.records.is_failing
 

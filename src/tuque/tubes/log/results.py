@@ -42,7 +42,7 @@ def shows(n: Node, t: Tubes, outcome: Outcome) -> i64:
         return SHOWN if change <= synced(n, t, tube) else NOT_YET
     if needed > 2 or not tube.is_complete or tube.copy_epoch != tube.epoch:
         return AWAY
-    voters = t.voter_state.voters if needed == 2 and t.voter_state.leads(tube) else None
+    voters = t.voter_state.list_of(tube) if needed == 2 else None
     return SHOWN if voters is None or n.node_id in voters.rights else AWAY  # T27.7
 
 

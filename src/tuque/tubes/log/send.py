@@ -20,7 +20,6 @@ from tuque.core.records.tubes import (
     FOREIGN,
     MAJORITY,
     MINE,
-    OTHERS,
     OWED,
     HomeRecord,
     tell_task,
@@ -149,8 +148,6 @@ def record_leader(records: Records, tube: Tube) -> None:
         r.flags |= BY_VOTE
     if tube.by_majority:
         r.flags |= MAJORITY
-    if tube.is_others:
-        r.flags |= OTHERS
     tell_tube_home(records, r)
 
 

@@ -4,12 +4,27 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.records import Row, TubeStand, VoteMarks, VotersNextRow, VotersRow
+from tuque.core.msgs.records import (
+    Row,
+    SoloRow,
+    TubeFamily,
+    TubeStand,
+    VoteMarks,
+    VotersNextRow,
+    VotersRow,
+)
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import NO_DISK, NextList, Voters, VoterState, voters_in
+from tuque.tubes.model.voter_state import (
+    IN_FORCE,
+    NO_DISK,
+    NextList,
+    Voters,
+    VoterState,
+    voters_in,
+)
 
 
 def seat_of(tube: Tube) -> Seat:
@@ -50,7 +65,38 @@ def record_vote(records: Records, tube: Tube) -> None:
 def record_voters(records: Records, b: VoterState, voters: Voters) -> None:
     """Record the list of voters, and the right of this node (T22.4)."""
     rows = voters.rows()
-    records.put(VotersRow(voters.number, b.right, b.disk, voters.step, voters.origin, rows))
+    if voters.is_solo:
+        record_solo(records, b, voters, False)
+    else:
+        records.put(VotersRow(voters.number, b.right, b.disk, voters.step, voters.origin, rows))
+
+
+def record_solo(records: Records, b: VoterState, voters: Voters, has_lost: bool) -> None:
+    """Record a solo list; `has_lost`: the one of this node, which goes by another one (T23.7)."""
+    node_id, right, disk = voters.rows()[0]
+    records.put(
+        SoloRow(
+            voters.number,
+            b.right,
+            b.disk,
+            voters.has_journal,
+            has_lost,
+            voters.origin,
+            node_id,
+            right,
+            disk,
+        )
+    )
+
+
+def record_family(records: Records, tube: Tube) -> None:
+    """Record voters of which lists choose the leader of the tube (T23.7)."""
+    if tube.led_by_votes:
+        records.put(
+            TubeFamily(
+                tube.family, tube.moves, tube.from_number, tube.made_ns, tube.maker, tube.name
+            )
+        )
 
 
 def record_next(records: Records, known: NextList) -> None:
@@ -82,11 +128,14 @@ def tell_votes(t: Tubes, records: Records) -> None:
     voters = t.voter_state.voters
     if voters is not None:
         record_voters(records, t.voter_state, voters)
+    if t.voter_state.own is not None:
+        record_solo(records, t.voter_state, t.voter_state.own, True)
     if t.voter_state.next is not None:
         record_next(records, t.voter_state.next)
     if t.voter_state.mark_next > 0 or len(t.voter_state.marks) > 0:
         record_marks(records, t.voter_state)
     for tube in t.by_name.values():
+        record_family(records, tube)
         if tube.seat is not None or (voters is not None and not tube.is_complete):
             record_vote(records, tube)
 
@@ -97,6 +146,7 @@ class VoteLog:
 
     def __init__(self) -> None:
         self.voters: Voters | None = None
+        self.own: Voters | None = None
         self.right: i64 = 0
         self.disk = NO_DISK
         self.next: NextList | None = None
@@ -105,6 +155,7 @@ class VoteLog:
         self.mark: i64 = 0
         self.marks: dict[bytes, tuple[int, int]] = {}
         self.stands: dict[bytes, TubeStand] = {}  # by tube
+        self.families: dict[bytes, TubeFamily] = {}
 
     def apply(self, r: Row) -> None:
         """Apply one record."""
@@ -112,6 +163,10 @@ class VoteLog:
             self.voters = voters_in(r.number, r.origin, r.voters, r.step)
             self.right = r.right
             self.disk = r.disk
+        elif isinstance(r, SoloRow):
+            self.apply_solo(r)
+        elif isinstance(r, TubeFamily):
+            self.families[r.name] = r
         elif isinstance(r, VotersNextRow):
             known = NextList(r.number, r.origin, r.node)
             known.attempt = r.attempt
@@ -126,6 +181,19 @@ class VoteLog:
         elif isinstance(r, TubeStand):
             self.stands[r.name] = r
 
+    def apply_solo(self, r: SoloRow) -> None:
+        """Apply the record of a solo list."""
+        rows = [(r.voter, r.voter_right, r.voter_disk)]
+        solo = voters_in(r.number, r.origin, rows, IN_FORCE)
+        solo.is_solo = True
+        solo.has_journal = r.has_journal
+        if r.has_lost:
+            self.own = solo
+        else:
+            self.voters = solo
+        self.right = r.right
+        self.disk = r.disk
+
     def on_gap(self) -> None:
         """A repair took records out of the journal: what this node confirmed may be among them."""
         self.gap_right = self.right
@@ -133,8 +201,9 @@ class VoteLog:
     def restore_voters(self, t: Tubes) -> None:
         """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
         if self.voters is not None:
-            t.voter_state.voters = self.voters
             b = t.voter_state
+            b.voters = self.voters
+            b.own = self.own
             b.take_right(self.right)
             b.disk = self.disk
             b.next = self.next
@@ -145,6 +214,14 @@ class VoteLog:
             if self.marked == b.right:
                 b.mark = self.mark
                 b.mark_next = self.mark
+
+    def restore_family(self, tube: Tube, is_others: bool) -> None:
+        """[T23] The voters of before choose its leader; older journals had one list (T23.7)."""
+        r = self.families.get(tube.name)
+        if r is not None and r.maker == tube.maker and r.made_ns == tube.made_ns:
+            tube.take_family(r.family, r.moves, r.from_number)
+        elif self.voters is not None and tube.led_by_votes and not is_others:
+            tube.take_family(self.voters.family, 0, 0)
 
     def restore_stand(self, tube: Tube) -> None:
         """[T22] Stand where this node stood: a vote outlives a restart (T26.2)."""

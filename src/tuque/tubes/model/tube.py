@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import tube_mark
 from tuque.core.model.task import FAR, MAX_MS, Task
+from tuque.core.msgs.packed import FAMILY_BYTES
 from tuque.core.node.queue import Policy, Queue
 from tuque.tubes.model.options import CHANGES_MAX, SHEET_CHANGES, Change, Putter, Sheet
 from tuque.tubes.types.driver import Driver, Order, first_of
@@ -36,6 +37,7 @@ ARROWS: Final = [
     (WAITING, b"it is the leader (again)", STARTUP),
 ]
 
+NO_FAMILY: Final = bytes(FAMILY_BYTES)
 ALL_LOOKS: Final = (1 << 62) - 1
 ORDERS_MAX: Final = 100  # of a tube, in which its first tasks are found without a walk over all
 TUBE_BYTES: Final = 4000
@@ -243,7 +245,9 @@ class Tube(Queue):
         self.sync: i64 = 1  # nodes that must have a change before its reply
         self.by_majority = False  # so must a majority of the voters (T18.5)
         self.led_by_votes = False  # votes choose its leader (T23.5)
-        self.is_others = False  # votes by another list than the one here (T23.4)
+        self.family = NO_FAMILY  # voters of which lists choose its leader (T23.7)
+        self.moves: i64 = 0  # how often another family has got it
+        self.from_number: i64 = 0  # of that family's list, until it has been led there; 0: it has
         self.is_confirmed = False  # its leader has had a lease by votes, as far as known (T17.5)
         self.vote_wish: i64 = 0  # it is new: no vote before the journal grants this (T27.8); 0: old
         self.conflict = b""  # leader of another tube of this name
@@ -300,6 +304,18 @@ class Tube(Queue):
         if vote is not None and vote.asked_epoch <= epoch:
             vote.asked_epoch = 0
             vote.standing = 0
+
+    def take_family(self, family: bytes, moves: i64, from_number: i64) -> bool:
+        """[T23] Take the word about its voters that counts more; False: it was known (T23.7)."""
+        is_newer = moves > self.moves
+        if moves == self.moves and self.from_number > 0:
+            is_newer = from_number > self.from_number or from_number == 0
+        if not is_newer and (self.family != NO_FAMILY or family == NO_FAMILY):
+            return False
+        self.family = family
+        self.moves = moves
+        self.from_number = from_number
+        return True
 
     def set_policy(self, policy: Policy) -> None:
         """Let core ask the policy about this queue."""

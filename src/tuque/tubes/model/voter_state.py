@@ -8,7 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.msgs.bus import AnyMessage
-from tuque.core.msgs.packed import DISK_BYTES
+from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES
 from tuque.tubes.model.tube import Tube
 
 # answers to TUBE-VOTE (T26.4)
@@ -26,6 +26,10 @@ IN_FORCE: Final = 2
 RECORDED: Final = 3  # only on the wire: the proposal is on the sender's disk
 WITHDRAWN: Final = 4  # only on the wire: its maker, the sender, has given the proposal up
 INVITED: Final = 5  # only on the wire: the receiver gets copies, and then a vote (T28.4)
+
+# flags of VOTERS
+SOLO: Final = 1  # a node made the list of itself at its start (T23.1)
+NO_JOURNAL: Final = 2  # solo: that node has no journal
 
 # steps of VOTERS-NEXT (T28.2)
 ASKED: Final = 1  # may this attempt be made?
@@ -52,7 +56,6 @@ REASONS: Final = [
 PULSES: Final = 64
 NOT_ASKED: Final = -1  # the journal, about the record of a new tube
 NO_DISK: Final = bytes(DISK_BYTES)
-FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
 FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
 FORCE_EPOCHS: Final = 48  # bits of the epochs between two lists that were made by force (T28.8)
 FORCE_ELECTIONS: Final = 20  # of these, the lowest bits: elections count them up
@@ -76,6 +79,9 @@ class Voters:
         self.origin = origin  # 16 bytes: which list was the first one
         self.rights = rights  # by node id
         self.step = step  # PROPOSED or IN_FORCE
+        self.family = origin[:FAMILY_BYTES]  # all lists that came out of one have the same
+        self.is_solo = False  # its only voter made it at its start (T23.1)
+        self.has_journal = True  # solo: so has that node
         self.disks: dict[bytes, bytes] = {}  # to which rights were given, but in the first list
         if disks is not None:
             self.disks = disks
@@ -86,6 +92,12 @@ class Voters:
         for node_id, right in self.rights.items():
             found.append((node_id, right, self.disks.get(node_id, NO_DISK)))
         return found
+
+    def flags(self) -> i64:
+        """As VOTERS has them."""
+        if not self.is_solo:
+            return 0
+        return SOLO if self.has_journal else SOLO | NO_JOURNAL
 
     def majority(self) -> i64:
         """The number of voters that decides."""
@@ -109,7 +121,7 @@ class Voters:
 
 
 def voters_in(
-    number: i64, origin: bytes, rows: list[tuple[bytes, int, bytes]], step: i64
+    number: i64, origin: bytes, rows: list[tuple[bytes, int, bytes]], step: i64, flags: i64 = 0
 ) -> Voters:
     """The list with these voters: of each its id, its right, its disk."""
     rights: dict[bytes, int] = {}
@@ -118,7 +130,10 @@ def voters_in(
         rights[node_id] = right
         if disk != NO_DISK:
             disks[node_id] = disk
-    return Voters(number, origin, rights, step, disks)
+    found = Voters(number, origin, rights, step, disks)
+    found.is_solo = flags & SOLO != 0
+    found.has_journal = flags & NO_JOURNAL == 0
+    return found
 
 
 @final
@@ -178,6 +193,7 @@ class VoterState:
     def __init__(self) -> None:
         self.is_on = False  # this node may be a voter: `tube-failover`
         self.voters: Voters | None = None
+        self.own: Voters | None = None  # the solo list of this node, which lost to `voters` (T23.7)
         self.right: i64 = 0  # of this node, under `voters`; 0: none
         self.disk = NO_DISK  # the id of what is on the disk of this node (T28.5)
         self.confirmed: i64 = 0  # slots that have this node's proposal on disk
@@ -216,7 +232,6 @@ class VoterState:
         self.willing: i64 = 0  # of them, those that may be voters
         self.open: i64 = 0  # of the able ones, those that were sent the list and all stands
         self.begin_leases()
-        # stands to send, and things to do
         self.moved: list[Tube] = []
         self.due: list[Due] = []
         self.fresh: list[Tube] = []  # that this node has just learned of, or made (T27.8)
@@ -262,18 +277,20 @@ class VoterState:
             self.mark_next = 0
             self.mark_query = 0
 
-    def is_of_others(self, home: bytes) -> bool:
-        """[T23] Whether voters of another list choose the leaders of that one's tubes (T23.4)."""
-        if home not in self.strangers:
-            return False
-        return self.voters is None or home not in self.voters.rights
-
     def in_force(self) -> Voters | None:
         """The list, if it is in force here, whatever `tube-failover` says now (T23.4)."""
         voters = self.voters
         if voters is not None and voters.step == IN_FORCE:
             return voters
         return None
+
+    def list_of(self, tube: Tube) -> Voters | None:
+        """[T23] The list by which this node votes about the tube; None: by none (T23.4, T23.7)."""
+        voters = self.in_force()
+        if voters is not None and voters.family == tube.family:
+            return voters
+        own = self.own
+        return own if own is not None and own.family == tube.family else None
 
     def leads(self, tube: Tube) -> bool:
         """[T23] Whether the tube is led by votes, also where no list is known (T23.5)."""

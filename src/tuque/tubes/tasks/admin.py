@@ -31,6 +31,7 @@ from tuque.tubes.log.leader import (
 )
 from tuque.tubes.log.receive import tell_served
 from tuque.tubes.log.send import record_leader
+from tuque.tubes.log.vote_state import record_family
 from tuque.tubes.model import options
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
 from tuque.tubes.model.errors import TubeError, shown
@@ -102,6 +103,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
         record_leader(n.records, tube)
+        record_family(n.records, tube)
         if t.token >= t.token_reserved:
             reserve_tokens(n, t)  # T5.1: no take must wait for it
     if n.others != 0:
@@ -170,6 +172,8 @@ def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     """[T23] Which nodes must have a change, and whether votes choose the leader (T23.5)."""
     voters = t.voter_state.in_force()
     tube.led_by_votes = voters is not None and not o.temporary
+    if voters is not None and not o.temporary:
+        tube.family = voters.family  # T23.7
     if voters is None and not o.temporary and count_of(others_of(n)) >= 2:
         t.notes.append(NO_FAILOVER % shown(tube.name))
     is_said = o.sync > 0
