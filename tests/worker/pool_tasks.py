@@ -120,6 +120,18 @@ async def sorts_async(kind: str, text: str) -> None:
     raise {"key": KeyError, "value": ValueError, "os": OSError}[kind](text)
 
 
+@app.task(retry_on=())
+def never_again() -> None:
+    raise OSError("the disk is away")
+
+
+@app.task
+async def awaits_what_was_cancelled() -> None:
+    other = asyncio.create_task(asyncio.sleep(60))
+    other.cancel()
+    await other
+
+
 @app.task
 def later_counted(delay_s: float) -> None:
     raise RetryLater("later", delay_s=delay_s, counted=True)

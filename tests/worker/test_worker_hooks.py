@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import hook_tasks as tasks
 import pytest
@@ -13,7 +16,9 @@ from worker_lab import Did, StartWorker
 from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed
-from tuque.worker import App
+from tuque.worker import App, Job
+from tuque.worker.app.codec import Envelope
+from tuque.worker.pools.execute import Call, await_call
 from until import until
 from world import World
 
@@ -100,6 +105,28 @@ def test_all_of_them_run_around_a_job_that_is_done(pool: str, begin: Begin, did:
             f"success {result}",
         ]
     until_fact(lambda: "on_success: succeeds raised" in said())
+
+
+def test_a_hook_that_raises_cancelled_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """U3.4 If one of these functions raises, that is logged; the outcome of the job stays."""
+    app = App()
+
+    @app.on_start
+    @app.on_success
+    async def awaits_what_was_cancelled(job: Job, *more: Any) -> None:
+        other = asyncio.create_task(asyncio.sleep(60))
+        other.cancel()
+        await other
+
+    @app.task(name="t")
+    async def task() -> int:
+        return 5
+
+    job = Job("D-1", "q", "t", 1, 5, 1, 0, datetime.now(UTC))
+    outcome = asyncio.run(await_call(task, Call(Envelope("t", [], {}), job)))
+    assert outcome.kind == "done"
+    for hook in ("on_start", "on_success"):
+        assert f"{hook}: test_a_hook_that_raises" in caplog.text
 
 
 @pytest.mark.parametrize("pool", ["process", "world"])

@@ -141,9 +141,9 @@ def test_every_way_a_job_can_end(run_in: RunCalls, kind: str) -> None:
 @pytest.mark.parametrize("name", ["sorts", "sorts_async"])
 def test_a_task_sorts_its_exceptions(run_in: RunCalls, kind: str, name: str) -> None:
     """U2.26 With `retry_on` any other exception of a task is FAIL FINAL, as one in `give_up_on`
-    is. `retry_if` is asked about the rest, in the process of the run: False is FAIL FINAL, True is
-    FAIL, and a number is FAIL with that DELAY. If it raises, or returns another thing, that is
-    logged, and the run is FAIL.
+    is. With `retry_on=()` each one is. `retry_if` is asked about the rest, in the process of the
+    run: False is FAIL FINAL, True is FAIL, and a number is FAIL with that DELAY. If it raises, or
+    returns another thing, that is logged, and the run is FAIL.
     """
     words = ("key", "again"), ("os", "again"), ("value", "again"), ("value", "final")
     odd = ("value", "in 7"), ("value", "odd"), ("value", "raises")
@@ -158,6 +158,21 @@ def test_a_task_sorts_its_exceptions(run_in: RunCalls, kind: str, name: str) -> 
         ("failed", None),
     ]
     assert all("raise {" in one.trace for one in outcomes)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_nothing_runs_again_with_an_empty_list(run_in: RunCalls, kind: str) -> None:
+    """U2.26 as one in `give_up_on` is. With `retry_on=()` each one is."""
+    (outcome,) = run_in(kind, call("never_again"))
+    assert (outcome.kind, outcome.text) == ("rejected", "OSError: the disk is away")
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_another_task_of_the_loop_raised_is_a_failure(run_in: RunCalls, kind: str) -> None:
+    """U2.2 any other exception, the end of the process and the time limit are FAIL"""
+    (outcome,) = run_in(kind, call("awaits_what_was_cancelled"))
+    assert (outcome.kind, outcome.text, outcome.is_told) == ("failed", "CancelledError:", True)
+    assert "await other" in outcome.trace
 
 
 @pytest.mark.parametrize("kind", MAKERS)

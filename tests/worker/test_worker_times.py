@@ -95,8 +95,21 @@ def test_the_nearer_end_counts_alone() -> None:
     app.include(group_of)
     words = [Adding(one.call()).words()[2] for one in tasks]
     assert [one["ttl"] for one in words] == [100, 7, 1000, 7]
-    assert {one["on_expiry"] for one in words} == {"drop"}
+    assert [one.get("on_expiry") for one in words] == ["drop", None, "drop", "drop"]
     assert Adding(tasks[3].options(expires=soon).call()).words()[2]["ttl"] == 1000
+    nearest = Adding(tasks[0].options(ttl_s=9).call()).words()[2]
+    assert (nearest["ttl"], nearest.get("on_expiry")) == (9, None)
+
+
+def test_what_becomes_of_a_job_is_said_once() -> None:
+    """U1.17 One with `on_expiry="dead"` is a TypeError; of a farther place that does not count."""
+    app = App(defaults=Options(ttl_s=60, on_expiry="dead"))
+    drops = app.task(name="drops", expires_s=5)(lambda: None)
+    assert Adding(drops.call()).words()[2]["on_expiry"] == "drop"
+    kept = app.task(name="kept", ttl_s=60, on_expiry="drop")(lambda: None)
+    assert Adding(kept.options(ttl_s=9).call()).words()[2]["on_expiry"] == "drop"
+    with pytest.raises(TypeError, match="on_expiry='dead' goes with ttl_s"):
+        drops.options(on_expiry="dead")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +119,8 @@ def test_the_nearer_end_counts_alone() -> None:
         ({"expires": "2050-01-01"}, TypeError, "expires is a datetime, not '2050"),
         ({"expires": dt.datetime.max.replace(tzinfo=dt.UTC), "ttl_s": 5}, TypeError, "ttl_s and e"),
         ({"expires_s": 5, "ttl_s": 5}, TypeError, "give one of ttl_s and expires_s"),
+        ({"expires_s": 5, "ttl_s": 0}, TypeError, "give one of ttl_s and expires_s"),
+        ({"expires_s": 5, "on_expiry": "dead"}, TypeError, "drop a job that waits too long"),
         ({"expires_s": "5"}, TypeError, "expires_s is a number of seconds, not '5'"),
         ({"expires_s": 0}, ValueError, "expires_s is more than 0 seconds, up to"),
         ({"expires_s": float("nan")}, ValueError, "expires_s is more than 0 seconds"),

@@ -131,7 +131,7 @@ class Planned:
             "tz": self.tz,
             "missed": self.missed,
             "retry": options.retry_s,
-            "ttl": options.ttl_s or None,
+            "ttl": options.waits_s or None,
             "pri": options.pri,
             **work_asked(call.task, options, {**options.headers, SCHEDULE_HEADER: self.name}),
         }
@@ -253,7 +253,7 @@ def asked_of_queue(task: Task[..., Any], options: Options, headers: Mapping[str,
         return asked
     asked["delay"] = options.delay_s
     asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
-    asked["ttl"] = options.ttl_s or 0
+    asked["ttl"] = options.waits_s or 0
     return asked
 
 
@@ -323,7 +323,7 @@ def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str
         asked["attempts"] = options.attempts
         asked["backoff"] = options.backoff.figures
         asked["time_limit"] = options.time_limit_s
-        if options.on_expiry == "drop":  # a node that does not know the word sees it only then
+        if options.is_dropped:  # a node that does not know the word sees it only then
             asked["on_expiry"] = "drop"
     return asked
 

@@ -34,6 +34,7 @@ DELIVERIES_MAX: Final = 2**31 - 1
 KEEP_S: Final = 600.0  # of a result that has a type
 RETRY_S: Final = 30
 TEXTS: Final = ("queue", "utube", "key", "dead")
+ENDS: Final = ("ttl_s", "expires_s", "expires")  # of a job that waits
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
 # no job brings its own to a worker
@@ -77,7 +78,8 @@ class Options:
     `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. An exception
-    in `give_up_on` is final, like Reject. With `retry_on`, each one outside of it is final as well.
+    in `give_up_on` is final, like Reject. With `retry_on`, each one outside of it is final as well:
+    with `()` all are.
     `retry_if(error, job)` decides the rest: a bool, or the seconds until the next run. `pri` (lower
     goes first) and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job:
     enqueuing the same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked
@@ -110,28 +112,30 @@ class Options:
     dead: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     keep_s: float | None = None
-    on_expiry: Literal["dead", "drop"] = "dead"
+    on_expiry: Literal["dead", "drop"] | None = None
     expires: dt.datetime | None = None
     unknown_keep_s: float = 86_400.0
     give_up_on: tuple[type[Exception], ...] = ()
-    retry_on: tuple[type[Exception], ...] = ()
+    retry_on: tuple[type[Exception], ...] | None = None
     retry_if: RetryIf | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     soft_limit_s: float | None = None
     cancel_grace_s: float = CANCEL_GRACE_S
     max_deliveries: InitVar[int | None] = None
     dead_letter: InitVar[str | None] = None
-    expires_s: InitVar[float | None] = None
+    expires_s: float | None = None
 
     def __new__(cls, *_: object, **given: object) -> Options:
         """TypeError for a keyword that is no option, naming those that are."""
         check_names(given)
         return super().__new__(cls)
 
-    def __post_init__(
-        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
-    ) -> None:
-        self._set_others(max_deliveries, dead_letter, expires_s)
+    def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
+        if max_deliveries is not None:
+            object.__setattr__(self, "attempts", max_deliveries)
+        if dead_letter is not None:
+            object.__setattr__(self, "dead", dead_letter)
+        check_ends({name: getattr(self, name) for name in ENDS})
         if self.codec not in CODECS:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
         check_texts(self)
@@ -148,8 +152,7 @@ class Options:
                 if not 0 <= value < math.inf:
                     raise ValueError(f"{name} is 0 seconds or more, not {value}")
         check_limits(self)
-        if self.on_expiry not in ("dead", "drop"):
-            raise ValueError(f"on_expiry is dead or drop, not {self.on_expiry!r}")
+        check_expiry(self)
         if self.dead == self.queue:
             raise ValueError(
                 f"dead is another queue than {self.queue!r}: "
@@ -157,11 +160,6 @@ class Options:
             )
         if not isinstance(self.backoff, Backoff):
             raise TypeError(f"backoff is a tuque.worker.Backoff, not {self.backoff!r}")
-        if self.delay_s and self.ttl_s and self.delay_s >= self.ttl_s:
-            raise ValueError(
-                f"delay_s {self.delay_s:g} is not less than ttl_s {self.ttl_s}: "
-                "the job would expire first; set ttl_s=0"
-            )
         if self.retry_s == 0 and self.replicate is not None and self.replicate > 1:
             raise ValueError(
                 f"retry_s=0 has one copy, not replicate={self.replicate}: a job that is delivered "
@@ -174,32 +172,24 @@ class Options:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name} is a tuque.worker.{kind.__name__}, not {value!r}")
 
-    def _set_others(
-        self, max_deliveries: int | None, dead_letter: str | None, expires_s: float | None
-    ) -> None:
-        """Sets what has another name here, and how a job expires."""
-        others: dict[str, object] = {}
-        if max_deliveries is not None:
-            others["attempts"] = max_deliveries
-        if dead_letter is not None:
-            others["dead"] = dead_letter
-        ways = {"ttl_s": self.ttl_s, "expires_s": expires_s, "expires": self.expires}
-        check_ends(ways)
-        if expires_s is not None:
-            others["ttl_s"] = ttl_of(expires_s)
-        if expires_s is not None or self.expires is not None:
-            others["on_expiry"] = "drop"
-        for name, value in others.items():
-            object.__setattr__(self, name, value)
+    @property
+    def waits_s(self) -> int | None:
+        """After how many seconds a job that waits expires: 0 never, None as the broker has it."""
+        return self.ttl_s if self.expires_s is None else ttl_of(self.expires_s)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether a job that expires is gone, and no dead letter."""
+        return self.on_expiry == "drop" or self.expires_s is not None or self.expires is not None
 
     def at(self, now: dt.datetime) -> Options:
-        """[U1] The options of a job that is added now, with the `ttl_s` for `expires` (U1.17)."""
+        """[U1] The options of a job that is added now, with `expires_s` for `expires` (U1.17)."""
         if self.expires is None:
             return self
         left_s = (self.expires - now).total_seconds()
         if left_s <= 0:
             raise ValueError(f"expires is a time to come, not {self.expires}: it is {now}")
-        return replace(self, ttl_s=ttl_of(left_s), expires=None, on_expiry="drop")
+        return replace(self, expires=None, expires_s=left_s)
 
     @property
     def policies(self) -> Policies | None:
@@ -231,11 +221,11 @@ class TaskOptions(TypedDict, total=False):
     dead: str | None
     backoff: Backoff
     keep_s: float | None
-    on_expiry: Literal["dead", "drop"]
+    on_expiry: Literal["dead", "drop"] | None
     expires: dt.datetime | None
     unknown_keep_s: float
     give_up_on: tuple[type[Exception], ...]
-    retry_on: tuple[type[Exception], ...]
+    retry_on: tuple[type[Exception], ...] | None
     retry_if: RetryIf | None
     headers: Mapping[str, str]
     soft_limit_s: float | None
@@ -247,11 +237,28 @@ class TaskOptions(TypedDict, total=False):
 
 def check_ends(ways: Mapping[str, object]) -> None:
     """Raises TypeError for two expiry options at once, or for one that is no time."""
-    given = [name for name, value in ways.items() if value]
+    given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
         raise TypeError(f"give one of {' and '.join(given)}: each says when a job expires")
     if ways.get("expires") is not None:
         check_instant("expires", ways["expires"])
+
+
+def check_expiry(options: Options) -> None:
+    """TypeError or ValueError unless it is clear when a job expires, and what becomes of it."""
+    if options.on_expiry not in (None, "dead", "drop"):
+        raise ValueError(f"on_expiry is dead or drop, not {options.on_expiry!r}")
+    if options.on_expiry == "dead" and options.is_dropped:
+        raise TypeError(
+            "expires_s and expires drop a job that waits too long: on_expiry='dead' goes with ttl_s"
+        )
+    delay_s, waits_s = options.delay_s, options.waits_s
+    if delay_s and waits_s and delay_s >= waits_s:
+        name = "ttl_s" if options.expires_s is None else "expires_s"
+        raise ValueError(
+            f"delay_s {delay_s:g} is not less than {name} {waits_s}: "
+            "the job would expire first; set ttl_s=0"
+        )
 
 
 def ttl_of(expires_s: float) -> int:
@@ -314,6 +321,8 @@ def check_causes(options: Options) -> None:
     """TypeError unless exceptions are classes in tuples, and `retry_if` is a plain function."""
     for name in ("give_up_on", "retry_on"):
         causes: object = getattr(options, name)
+        if causes is None and name == "retry_on":
+            continue
         if not isinstance(causes, tuple) or not all(map(is_cause, causes)):
             raise TypeError(
                 f"{name} is a tuple of exception classes, such as (ValueError,), not {causes!r}"
@@ -345,14 +354,13 @@ def renamed(options: TaskOptions) -> TaskOptions:
         found["dead"] = found.pop("dead_letter")
     if "max_deliveries" in found:
         found["attempts"] = found.pop("max_deliveries")
-    check_ends({name: found.get(name) for name in ("ttl_s", "expires_s", "expires")})
-    expires_s = found.pop("expires_s", None)
-    if expires_s is not None:
-        found["ttl_s"], found["expires"], found["on_expiry"] = ttl_of(expires_s), None, "drop"
-    elif found.get("expires") is not None:
-        found["ttl_s"] = None  # of a farther place
-    elif found.get("ttl_s") is not None:
-        found["expires"] = None
+    ends = {name: found.get(name) for name in ENDS}
+    check_ends(ends)
+    if any(value is not None for value in ends.values()):  # none of a farther place (U1.17)
+        found["ttl_s"], found["expires"] = found.get("ttl_s"), found.get("expires")
+        found["expires_s"] = found.get("expires_s")
+        if found["ttl_s"] is None:
+            found.setdefault("on_expiry", None)
     return found
 
 
@@ -399,7 +407,7 @@ def asked_of_tube(options: Options) -> Asked:
     return {
         "delay": whole_seconds(options.delay_s),
         "retry": options.retry_s,
-        "ttl": options.ttl_s,
+        "ttl": options.waits_s,
         "replicate": options.replicate,
         "maxlen": options.maxlen,
         "pri": options.pri,

@@ -49,6 +49,7 @@ from tuque.worker.app.options import Options, RetryIf, check_delay, check_number
 from tuque.worker.app.task import Reject, RetryLater, Task, TimeLimit
 from tuque.worker.pools.middleware import (
     await_inside,
+    is_halted,
     run_inside,
     tell,
     tell_async,
@@ -458,9 +459,9 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
             if CHAIN_HEADER in job.headers:
                 kept = await goes_on_async(task.app, job, result)
             done = _done(task, call, kept)
-        except asyncio.CancelledError:
-            raise  # the pool cancelled it and knows why
         except BaseException as err:
+            if is_halted(err):
+                raise  # the pool knows why
             outcome = came_to(job, err, task)
             if call.control.failed() and is_failure(outcome, call):
                 outcome.is_told = True
@@ -684,7 +685,7 @@ def runs_again(err: BaseException, options: Options, job: Job | None) -> bool | 
     """[U2] Whether a job runs again after an exception, or in how many seconds (U2.26)."""
     if isinstance(err, options.give_up_on):
         return False
-    if options.retry_on and not isinstance(err, options.retry_on):
+    if options.retry_on is not None and not isinstance(err, options.retry_on):
         return False
     if options.retry_if is None or job is None or not isinstance(err, Exception):
         return True

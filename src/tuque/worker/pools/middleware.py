@@ -53,10 +53,16 @@ async def tell_async(hook: Hook[Any], job: Job, *more: Any) -> None:
                 found = function(job, *more)
                 if inspect.isawaitable(found):
                     await found
-        except asyncio.CancelledError:
-            raise  # the pool cancelled the job
-        except BaseException:  # U3.4
+        except BaseException as err:  # U3.4
+            if is_halted(err):
+                raise
             _log(hook, function, job)
+
+
+def is_halted(err: BaseException) -> bool:
+    """Whether the pool has cancelled this coroutine: others may raise CancelledError, too."""
+    this = asyncio.current_task()
+    return isinstance(err, asyncio.CancelledError) and (this is None or this.cancelling() > 0)
 
 
 async def _awaited(app: Hooks, found: Awaitable[object]) -> None:

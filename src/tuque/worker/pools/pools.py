@@ -32,7 +32,7 @@ from tuque.worker.pools.execute import (
     over_limit_text,
     run_call,
 )
-from tuque.worker.pools.middleware import enter
+from tuque.worker.pools.middleware import enter, is_halted
 from tuque.worker.pools.processes import FORKS
 
 log: Final = logging.getLogger("tuque.worker")
@@ -340,12 +340,9 @@ async def held(app: Hooks, on_entered: Callable[[], object], leave: asyncio.Even
             app.state, is_entered = state, True
             on_entered()
             await leave.wait()
-    except asyncio.CancelledError as err:
-        this = asyncio.current_task()
-        if is_entered or this is None or this.cancelling():
-            raise
-        raise NotEntered(describe(err)) from err  # of something that it waited for
     except BaseException as err:
+        if is_halted(err):
+            raise
         if not is_entered:
             raise NotEntered(describe(err)) from err
         log.exception("a lifespan did not end well", extra=facts("lifespan_end_failed"))

@@ -51,6 +51,7 @@ CHILDREN_MAX: Final = 10_000
 NOT_OF_CALLBACKS: Final = (
     "delay_s",
     "ttl_s",
+    "expires_s",
     "expires",
     "replicate",
     "maxlen",
