@@ -15,12 +15,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from console_node import DEADLINE_S, Run
 
 from program import path_of
 from tuque import Client
-from tuque.cli.dev import HOME, WAITS_S, Child, Log, home
-from tuque.cli.programs import free_ports
+from tuque.cli.dev import HOME, WAITS_S, Child, Log, dev, home
+from tuque.cli.programs import free_port, free_ports
 from until import until
 
 SHOP = """
@@ -195,6 +196,8 @@ def test_a_folder_has_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ):
             pass
         assert (place / "journal" / "1").exists()
+        said = CliRunner().invoke(dev, ["--no-worker", "--no-console", "-p", str(free_port())])
+        assert said.exit_code == 1 and "export" not in said.output
     with home(False, False):
         assert (place / "journal").exists() and (place / ".gitignore").read_text() == "*\n"
     with home(False, True):

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import e2e_tasks as tasks
 import pytest
@@ -14,10 +15,15 @@ from test_worker_pools import MAKERS, call, run_calls
 
 from lab import RealServer
 from tuque.client.transport.sockets import KEEP_ALIVE_S
-from tuque.errors import EnqueueFailed, MaxLen, NoNode, Timeout
+from tuque.errors import EnqueueFailed, MaxLen, NoNode, ReplyError, Timeout
 from tuque.worker import App, Call, Task
+from tuque.worker.app import enqueue
+from tuque.worker.app.enqueue import Reach
 from until import until
 from world import World
+
+
+def holds(data: bytes) -> None: ...
 
 
 def of(app: App) -> Task[[int, int], int]:
@@ -47,6 +53,40 @@ def silent() -> Iterator[tuple[str, list[int]]]:
         thread.join()
     for one in held:
         one.close()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_error_of_a_large_job_has_its_size(
+    is_async: bool, node: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U1.1 `enqueue` adds one job with the options of its task (W1) and the header `tuque-task`,
+    or raises.
+    """
+    monkeypatch.setattr(enqueue, "BIG_BYTES", 1 << 20)
+    app = App(node.url)
+    task = app.task(queue="q", name="holds")(holds)
+    with node.wire() as wire, asyncio.Runner() as runner:
+        assert wire("CONFIG", "SET", "max-body-bytes", "1mb") == b"OK"
+        try:
+            for one in (task, task.options(key="other")):
+                add = (
+                    partial(runner.run, one.enqueue_async(b"x" * 786_432))
+                    if is_async
+                    else (partial(one.enqueue, b"x" * 786_432))
+                )
+                with pytest.raises(ReplyError, match=r"body of 1048\d+ bytes, and a broker takes"):
+                    add()
+        finally:
+            wire("CONFIG", "SET", "max-body-bytes", "64mb")
+            app.close()
+
+
+def test_a_large_job_that_no_node_answers_fails_no_other() -> None:
+    reach = Reach(2.0)
+    reach.failed(Timeout("no answer", node="a:1"), bytes(16 << 20))
+    assert not reach.is_lost
+    reach.failed(Timeout("no answer", node="a:1"), b"small")
+    assert reach.is_lost
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -211,9 +211,9 @@ def dev(
     log = Log()
     ports = ports_from(port, nodes)
     url = "tuque://" + ",".join(f"{LOOPBACK}:{one}" for one in ports)
-    if ports != [PORT]:
-        click.echo(f"export TUQUE_URL={url}")
     with home(memory, fresh) as place:
+        if ports != [PORT]:
+            click.echo(f"export TUQUE_URL={url}")
         keeps = ("--set", f"appendonly={'no' if memory else 'yes'}")
         cluster = Cluster(ports, place, keeps, log)
         if work and not django:

@@ -54,6 +54,11 @@ UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error
 AT_ONCE: Final = 500  # jobs of a pipeline
 PROBE_S: Final = 1.0  # between two calls that ask a broker that was away, and for each of them
+BIG_BYTES: Final = 16 << 20  # of a body, which may be why no answer came
+BIG: Final = (
+    "the job has a body of {} bytes, and a broker takes max-body-bytes, 67108864 by default; bytes "
+    "grow by a third in JSON, and not with codec='msgpack'"
+)
 NOT_SENT: Final = "not sent: the broker was away"
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
@@ -370,11 +375,15 @@ class Reach:
             raise NoNode(f"{NOT_SENT} {ago_s:.1f} s ago, and is asked once a second: {self._why}")
         self._asked_s = now_s
 
-    def failed(self, err: Error) -> None:
+    def failed(self, err: Error, body: object = b"") -> None:
         """An enqueue has failed, perhaps since the broker was not there.
 
-        That the client was busy, which is a Timeout without a node, says nothing of the broker.
+        That the client was busy, which is a Timeout without a node, says nothing of the broker; nor
+        does one with a large body.
         """
+        if isinstance(body, bytes) and len(body) >= BIG_BYTES and not isinstance(err, NoNode):
+            err.args = (f"{err.message}; {BIG.format(len(body))}",)
+            return
         is_busy = isinstance(err, Timeout) and not err.node
         if not isinstance(err, NoNode | Timeout) or is_busy or err.message.startswith(NOT_SENT):
             return

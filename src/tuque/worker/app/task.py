@@ -377,12 +377,13 @@ class Task(Step[P, R]):
     ) -> Handle[R]:
         """Adds a job with these options through the app's client; `usual` is of the options."""
         if usual is not None and usual.serves():
+            add = usual.call(args, kwargs)
             try:
-                return usual.handle(self.app.client.run(usual.call(args, kwargs)))
+                return usual.handle(self.app.client.run(add))
             except IsTube:
                 usual.on_tube()
             except own(Error) as err:
-                self.app.reach.failed(err)
+                self.app.reach.failed(err, add.args[2])
                 raise
         adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
         ms = reach.copies_ms
@@ -392,10 +393,10 @@ class Task(Step[P, R]):
                 if adding.needs_tube:
                     self._make_tube(options.queue, adding)
                 is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
                 try:
                     if reach.is_lost:
                         reach.prove(client)
-                    queue, body, asked = adding.words()
                     if adding.has_key:
                         new = client.addjob_new(queue, body, timeout_ms=ms, **asked)
                         handle = adding.handle(*new)
@@ -409,7 +410,7 @@ class Task(Step[P, R]):
                     if not adding.on_no_tube():
                         raise
                 except own(Error) as err:
-                    reach.failed(err)
+                    reach.failed(err, body)
                     raise
                 else:
                     follower.added(0, handle)
@@ -424,12 +425,13 @@ class Task(Step[P, R]):
     ) -> Handle[R]:
         """Adds a job with these options through the app's client for the running loop."""
         if usual is not None and usual.serves():
+            add = usual.call(args, kwargs)
             try:
-                return usual.handle(await self.app.aio_client.run(usual.call(args, kwargs)))
+                return usual.handle(await self.app.aio_client.run(add))
             except IsTube:
                 usual.on_tube()
             except own(Error) as err:
-                self.app.reach.failed(err)
+                self.app.reach.failed(err, add.args[2])
                 raise
         adding, reach = Adding(Call(self, options, args, kwargs)), self.app.reach
         ms = reach.copies_ms
@@ -439,10 +441,10 @@ class Task(Step[P, R]):
                 if adding.needs_tube:
                     await self._make_tube_async(options.queue, adding)
                 is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
                 try:
                     if reach.is_lost:
                         await reach.prove_async(client)
-                    queue, body, asked = adding.words()
                     if adding.has_key:
                         new = await client.addjob_new(queue, body, timeout_ms=ms, **asked)
                         handle = adding.handle(*new)
@@ -457,7 +459,7 @@ class Task(Step[P, R]):
                     if not adding.on_no_tube():
                         raise
                 except own(Error) as err:
-                    reach.failed(err)
+                    reach.failed(err, body)
                     raise
                 else:
                     follower.added(0, handle)
