@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev packages built check demo test test-deep sim models chaos fuzz fuzz-frames bench lint types docs build clean
+.PHONY: help setup setup-spark setup-dev packages built check demo test test-deep sim models chaos fuzz fuzz-frames test-bridges bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -70,6 +70,9 @@ fuzz-frames: setup-dev ## feed the reader of IPROTO with nonsense (needs atheris
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install -q atheris==3.0.0
 	@mkdir -p build/fuzz
 	@cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/iproto.py" -max_total_time=$(SPAN)
+
+test-bridges: packages ## the suites of Django and others, with our bridges in the place of their parts (ARGS="django-6.1")
+	@env PYTHONPATH="$(CURDIR)/src" $(PY) -P tools/bridges.py $(ARGS)
 
 bench: setup-dev ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)

@@ -3,65 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 import pytest
 from console_node import Run
-from newcomer import ROOT, Tour, blocks
+from newcomer import ROOT, Page, Tour
 
 from program import path_of
-from tuque.cli.programs import free_ports
-from until import until
 
 SCREEN = 70  # lines
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-READY = {"tuque dev": "ready after", "uvicorn": "Application startup complete"}
 WHEN = ROOT / "docs" / "what-to-do-when.md"
-
-
-class Page:
-    """A page whose blocks are typed, in their order, by a newcomer."""
-
-    def __init__(self, name: str, tour: Tour) -> None:
-        self.name = f"docs/{name}.md"
-        self._tour = tour
-        self._console, self._web = map(str, free_ports(2))
-        self._script: list[str] = []  # a shell keeps what its lines have set
-        self._shown = ""
-
-    def type_all(self) -> None:
-        for kind, text in blocks(self.name):
-            if kind == "python":
-                self._save(text)
-            elif kind == "text":
-                wanted = text.strip()
-                until(lambda wanted=wanted: wanted in self._shown + self._tour.log.read_text())
-            else:
-                self._type(text.strip().splitlines())
-
-    def _save(self, code: str) -> None:
-        """The first line of a file is its name."""
-        path = self._tour.place / code.partition("\n")[0].removeprefix("# ")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(code)
-
-    def _type(self, lines: list[str]) -> None:
-        rest = []
-        for line in lines:
-            if line.startswith("pip install"):
-                assert set(re.findall(r"tuque\[(\w+)\]", line)) <= set(EXTRAS)
-            elif line.startswith("tuque dev"):
-                ports = f" --port {self._tour.port} --web-port {self._console}"
-                self._start(line + ports, READY["tuque dev"])
-            elif line.startswith("uvicorn"):
-                self._start(f"{line} --port {self._web}", READY["uvicorn"])
-            else:
-                rest.append(line.replace("8000", self._web))
-        self._shown = self._tour.sh("\n".join(rest)) if rest else self._shown
-
-    def _start(self, line: str, ready: str) -> None:
-        self._tour.start(line)
-        self._tour.printed(ready)
 
 
 @pytest.mark.parametrize("name", ["start-script", "start-fastapi", "start-django", "start-mac"])

@@ -444,7 +444,7 @@ async def send_plans_once(app: App, client: aio.Client, table: CrashTable | None
 
 def _queue_names(given: str | None, app: App) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The queues to serve, each once, and their weights, if they have any."""
-    if not app.tasks:
+    if not app.tasks and app.serves is None:
         raise ConfigError("the app has no tasks: is the module that defines them imported?")
     names = app.queues if given is None else given.split(",")
     found = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))

@@ -199,6 +199,7 @@ class App(Hooks):
         self.version = version
         self.reach = Reach(check_limit(enqueue_timeout_s))
         self.tasks: dict[str, Task[..., Any]] = {}  # by name, and by each alias
+        self.serves: list[str] | None = None  # in place of the queues of the tasks
         self.tubes: set[str] = set()  # queues known to be tubes
         self.keyed: set[str] = set()  # tubes of type tasks that were made, or found
         App.made[next(App._numbers)] = self
@@ -285,7 +286,9 @@ class App(Hooks):
 
     @property
     def queues(self) -> list[str]:
-        """The queues of the tasks, without duplicates, in the order of the tasks."""
+        """The queues of the tasks, without duplicates, in the order of the tasks; or others."""
+        if self.serves is not None:
+            return self.serves
         return list(dict.fromkeys(task.defaults.queue for task in self.tasks.values()))
 
     @overload

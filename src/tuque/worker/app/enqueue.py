@@ -213,7 +213,10 @@ class Adding(Generic[R]):
         if self.headers:  # other tubes have no place for them but the body
             call = self._call
             body = self.task.body(self.options, call.args, call.kwargs, self.headers)
-        return self.options.queue, self._sealed(body), asked_of_tube(self.options)
+        asked = asked_of_tube(self.options)
+        if self.options.queue in self.task.app.keyed:  # such a tube counts attempts, keeps results
+            asked.update(self._work())
+        return self.options.queue, self._sealed(body), asked
 
     def for_topic(self) -> tuple[bytes, Asked]:
         """Body and options for TOPIC ADD: those of a queue."""

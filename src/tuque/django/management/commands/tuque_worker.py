@@ -1,0 +1,128 @@
+"""`manage.py tuque_worker`: runs the tasks of the project until a signal ends it.
+
+With `--autoreload` there are two processes, as `runserver` has them: the outer one starts the inner
+one again, which watches the files and has the worker as its child. Django's own outer process would
+kill the inner one, and the worker would stay.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError, SystemCheckError
+from django.db import connections
+from django.utils import autoreload
+
+from tuque.django.options import ALIASES
+
+TARGET: Final = "tuque.django.worker:app"
+RELOAD: Final = "--autoreload"
+NO_CHECKS: Final = "--skip-checks"
+CHANGED: Final = 3  # the exit code of Django's reloader
+END_S: Final = 40.0  # --grace, and what a worker needs besides
+OF_DJANGO: Final = ("--settings", "--pythonpath")  # manage.py has acted on them
+
+
+class Command(BaseCommand):
+    """Words before the first option are names of backends, the rest is for `tuque worker`."""
+
+    help = "Runs the tasks of backends of Tuque: tuque_worker [alias ...] [options of tuque worker]"
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Ends the process with the exit code of the worker."""
+        aliases, options = split(argv[2:])
+        self.run(aliases, options)
+
+    def handle(self, *words: str, **options: Any) -> None:
+        """By `call_command`: the words are those of the command line."""
+        self.run(*split(list(words)))
+
+    def run(self, aliases: list[str], options: list[str]) -> None:
+        """Runs the worker, or one after the other for `--autoreload`."""
+        from tuque.worker.main import worker
+
+        if NO_CHECKS not in options:
+            try:
+                self.check()
+            except (CommandError, SystemCheckError) as err:
+                self.stderr.write(str(err))
+                sys.exit(1)
+        os.environ[ALIASES] = ",".join(aliases)
+        connections.close_all()
+        words = [TARGET, *(word for word in options if word not in (RELOAD, NO_CHECKS))]
+        if RELOAD in options:
+            sys.exit(reloading(words))
+        worker.main(args=words, prog_name="tuque_worker")
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The names of backends, and the options, without those of Django."""
+    at = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    options: list[str] = []
+    rest = iter(words[at:])
+    for word in rest:
+        if word.split("=")[0] in OF_DJANGO:
+            if "=" not in word:
+                next(rest, None)
+            continue
+        options.append(word)
+    return words[:at], options
+
+
+# ---- Autoreload
+
+
+def reloading(words: list[str]) -> int:
+    """Runs `tuque worker` with these words until a signal comes; the exit code."""
+    if os.environ.get(autoreload.DJANGO_AUTORELOAD_ENV) == "true":
+        watch(words)
+        return 0
+    env = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
+    inner: subprocess.Popen[bytes] | None = None
+    stopped = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        if inner is not None:
+            inner.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while True:
+        inner = subprocess.Popen(autoreload.get_child_arguments(), env=env, process_group=0)
+        if stopped:
+            inner.terminate()
+        code = inner.wait()
+        if code != CHANGED or stopped:
+            return 0 if stopped else code
+
+
+def watch(words: list[str]) -> None:
+    """Runs a worker as a child until a file changes; it gives its jobs back then."""
+    child: list[subprocess.Popen[bytes]] = []
+
+    def run() -> None:
+        child.append(subprocess.Popen([sys.executable, "-m", "tuque", "worker", *words]))
+        child[0].wait()
+
+    def end() -> None:
+        for one in child:
+            one.terminate()
+            try:
+                one.wait(END_S)
+            except subprocess.TimeoutExpired:
+                one.kill()
+
+    def leave(number: int, frame: Any) -> None:
+        sys.exit(0)
+
+    atexit.register(end)
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    autoreload.start_django(autoreload.get_reloader(), run)
