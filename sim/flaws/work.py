@@ -252,6 +252,19 @@ def flag_stays_queued() -> list[Patch]:
     return everywhere(cancel_update.set_aside, set_aside)
 
 
+def two_decide() -> list[Patch]:
+    """W16.1: the node of the client makes an UPDATEJOB, and asks another one to decide."""
+    sound = cancel_update.choose
+
+    def choose(n: Node, change: Change) -> None:
+        sound(n, change)
+        job, wanted = n.jobs.get(change.id), change.update
+        if change.decider != 0 and job is not None and wanted is not None:
+            cancel_update.update_job(n, job, wanted)
+
+    return everywhere(sound, choose)
+
+
 # ---- plans that reveal them
 
 
@@ -300,6 +313,18 @@ def cancelling_afar(seed: int) -> Plan:
     return plan
 
 
+def editing_afar(seed: int) -> Plan:
+    """People who give jobs other bodies, at nodes so far apart that a worker gets one meanwhile."""
+    plan = at_work(seed, p_fail=0.5, p_silent=0.0, work_ms=50)
+    plan.delay_us = 60_000
+    for node in range(3):
+        for more in range(3):
+            plan.ops.append(Op(103, "life_editor", {
+                "client": f"le{node} {more}", "node": node, "for_ms": 14_000, "idle_ms": 30,
+            }))  # fmt: skip
+    return plan
+
+
 def replaying(seed: int) -> Plan:
     """Jobs that fail soon, and people who replay them slowly."""
     plan = at_work(seed, p_fail=0.95, p_final=0.9, p_silent=0.0, work_ms=5)
@@ -339,6 +364,7 @@ WORK_FLAWS: Final = [
     Flaw("w26", "CANCEL asks no holder", ended_unasked, 5, cancelling_afar),
     Flaw("w27", "a flag of CANCEL is none", flagged_in_words_only, 20, cancelling_afar),
     Flaw("w28", "a flagged job is handed out", flag_stays_queued, 20, cancelling_afar),
+    Flaw("w29", "two nodes decide about an edit", two_decide, 10, editing_afar),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
@@ -348,5 +374,6 @@ WORK_RULES: Final = {
     "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
     "w23": "life-crash", "w24": "life-crash", "w25": "life-crash",
     "w26": "life-cancel", "w27": "life-cancel", "w28": "life-cancel",
+    "w29": "life-edit",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip

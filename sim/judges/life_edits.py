@@ -17,7 +17,7 @@ class Edit:
         self.asked_us = asked_us
         self.done_us = 0  # when it was answered
         self.is_made = False
-        self.is_refused = False  # with an error, which changes nothing
+        self.is_refused = False  # with an error that changes nothing
 
 
 def token_of(body: bytes) -> bytes:
@@ -36,7 +36,7 @@ def on_edited(judge: Living, made: Edit, reply: object) -> None:
     """UPDATEJOB is answered."""
     made.done_us = judge.world.now_us
     made.is_made = reply == b"OK"
-    made.is_refused = isinstance(reply, Exception)
+    made.is_refused = isinstance(reply, Exception) and "may still be made" not in str(reply)
     judge.history.count("edits made" if made.is_made else "edits refused")
 
 

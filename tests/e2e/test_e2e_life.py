@@ -72,8 +72,8 @@ def test_cancel_and_update_at_every_node(cluster: RealCluster) -> None:
     """W8.5 (cluster) A job with copies is flagged at its holders first (W16.8). After the reply
     `ended` no run of it begins.
 
-    W10.3 (cluster) A job with copies is held at its holders first (W16). OK comes when all holders
-    in reach have the change.
+    W10.3 (cluster) Of a job with copies one holder decides (W16). OK comes when all holders in
+    reach have the change.
     """
     wires = [cluster.wire(i) for i in range(3)]
     for i, wire in enumerate(wires):

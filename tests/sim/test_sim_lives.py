@@ -164,6 +164,7 @@ FIRST = {
     "w12": 3,
     "w27": 11,
     "w28": 4,
+    "w29": 3,
 }  # the seed that finds it soonest, if seed 1 does not
 
 

@@ -50,7 +50,7 @@ def test_plain_clients_leave_no_life(world: World) -> None:
     world.run("DEADLETTER", ids[40], "q.dead")
     life = world.n.life
     assert not world.n.has_lives
-    assert not (life.by_id or life.kept or life.letters or life.watchers or life.held)
+    assert not (life.by_id or life.kept or life.letters or life.watchers or life.updates)
 
 
 def test_options_about_work(world: World) -> None:

@@ -33,7 +33,7 @@ from tuque.core.copies.requeue_messages import (
     on_willqueue,
     on_working_message,
 )
-from tuque.core.life.cancel_update import changes_tick, on_hold, on_hold_told
+from tuque.core.life.cancel_update import changes_tick
 from tuque.core.life.lookup import life_link_up, on_job_ask, on_job_told, on_life
 from tuque.core.msgs.bus import (
     AnyMessage,
@@ -45,9 +45,7 @@ from tuque.core.msgs.bus import (
     GotAck,
     GotJob,
     GotJobs,
-    Hold,
     Holders,
-    HoldTold,
     JobAsk,
     JobTold,
     Lack,
@@ -126,7 +124,7 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_enqueue_message(n, slot, m)
     elif isinstance(m, Enqueued):
         on_enqueued(n, slot, m)
-    elif isinstance(m, LifeAt | JobAsk | JobTold | Hold | HoldTold):
+    elif isinstance(m, LifeAt | JobAsk | JobTold):
         on_life_message(n, slot, m)
     elif isinstance(m, Holders):
         on_holders(n, slot, m)
@@ -169,16 +167,12 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
         n.policy.on_message(n, slot, m)
 
 
-def on_life_message(n: Node, slot: i64, m: LifeAt | JobAsk | JobTold | Hold | HoldTold) -> None:
+def on_life_message(n: Node, slot: i64, m: LifeAt | JobAsk | JobTold) -> None:
     """[W14-W16] A message about the life of one job."""
     if isinstance(m, LifeAt):
         on_life(n, slot, m)
     elif isinstance(m, JobAsk):
         on_job_ask(n, slot, m)
-    elif isinstance(m, Hold):
-        on_hold(n, slot, m)
-    elif isinstance(m, HoldTold):
-        on_hold_told(n, slot, m)
     else:
         on_job_told(n, slot, m)
 
@@ -220,7 +214,7 @@ def on_link_down(n: Node, slot: i64) -> None:
         end_settling(n, slot)
     clear_link(n, slot)
     stop_asking(n, slot)
-    if len(n.life.changes) > 0 or len(n.life.cancels) > 0:
+    if len(n.life.updates) > 0 or len(n.life.cancels) > 0:
         changes_tick(n)  # W16.4
     if n.policy is not None:
         n.policy.on_link_down(n, slot)

@@ -113,7 +113,7 @@ def tick(n: Node) -> None:
         lives_tick(n)
         if len(n.life.asking) > 0 or len(n.life.cancelling) > 0:
             asking_tick(n)
-        if len(n.life.changes) > 0 or len(n.life.cancels) > 0:
+        if len(n.life.updates) > 0 or len(n.life.cancels) > 0:
             changes_tick(n)
         if len(n.life.retelling) > 0:
             retell_tick(n)

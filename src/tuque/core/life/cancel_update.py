@@ -1,7 +1,7 @@
-"""UPDATEJOB and CANCEL of a job with copies: its holders agree first (SPEC W8, W10, W16).
+"""UPDATEJOB and CANCEL of a job with copies: its holders agree (SPEC W8, W10, W16).
 
-The node of the client asks the reachable holders to hold the job, and makes the change once all
-have agreed. This module has both sides.
+A CANCEL flags the job at each holder; of an UPDATEJOB one of them decides. This module has both
+sides: the node of the client, and the holders that it asks.
 """
 
 from typing import Final
@@ -14,23 +14,21 @@ from tuque.core.life.start import end_cancelled, open_job, without_runs
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     ATWORK,
-    CHANGING,
     DEAD_LETTER,
     DELIVERED_OUT,
     LEASED_WORK,
     NOJOB,
-    NOT_HELD,
+    NOT_ASKED,
     PRI_OF_QUEUE,
     TASK_APART,
     TASK_UPDATE,
+    UNDECIDED,
     Refusal,
 )
 from tuque.core.model.job import (
     ACKED,
-    ACTIVE,
     BODYLESS,
     LEASED,
-    OUT_HERE,
     OUT_THERE,
     QUEUED,
     QUEUED_THERE,
@@ -45,39 +43,47 @@ from tuque.core.model.work import (
     Life,
     hash_of,
 )
-from tuque.core.msgs.bus import Hold, HoldTold, JobAsk, JobTold
+from tuque.core.msgs.bus import EditAt, JobAsk, JobTold, LifeAt, UpdateAt
 from tuque.core.node.node import Node
-from tuque.core.node.peers import introduce, jitter_behind_ms, say, set_due, slots_of, translate
+from tuque.core.node.peers import (
+    introduce,
+    jitter_behind_ms,
+    rank,
+    say,
+    set_due,
+    slots_of,
+    translate,
+)
 from tuque.core.node.queue import CHANGE, FLAG, SAME_FLAG
 from tuque.core.node.tables import fitting_reason
 from tuque.core.queues.ends import life_of, record_job, wake_waiters
-from tuque.core.queues.procedures import dequeue, enqueue, policy_of
+from tuque.core.queues.procedures import dequeue, policy_of
 from tuque.core.queues.work_copies import (
-    EDIT,
     edit_message,
     set_body,
     take_edit,
     unpack_life,
 )
-from tuque.core.tables.work import Change, Holding
+from tuque.core.records.work import are_headers
+from tuque.core.tables.work import Change
 from tuque.core.work import rules
 
-# what a node asks for
-HOLD_IT: Final = 1
-LET_GO: Final = 2  # EDIT is 3; core/msgs has the bound
-FLAG_IT: Final = 3  # by JobAsk: LOOK and CANCEL of lookup.py are 1 and 2
+# what a node asks for by JobAsk; LOOK and CANCEL of lookup.py are 1 and 2
+FLAG_IT: Final = 3
+SEEK: Final = 4  # where is the job, which an UPDATEJOB is to change?
+DECIDE: Final = 5  # make that UPDATEJOB; the last one, by core/msgs
 
-# what a holder answers
-AGREED: Final = 0
-IS_OUT: Final = 1
-IS_OVER: Final = 2
-IS_DEAD: Final = 3
-IS_BUSY: Final = 4
+# what a holder says about an UPDATEJOB
+RESTS: Final = 0  # no worker has the job, and it is in no queue here
+IS_QUEUED: Final = 1
+IS_OUT: Final = 2
+IS_OVER: Final = 3
+IS_DEAD: Final = 4
 IS_LEASED: Final = 5
-IS_UNKNOWN: Final = 6  # the last one, by core/msgs
-
-HOLD_MS: Final = 2_000  # longer than any asker waits
-AFTER_MS: Final = 1_000  # a held job is not due before that
+IS_UNKNOWN: Final = 6  # or waits for its copies
+IS_REFUSED: Final = 7  # for a reason that any holder can name
+IS_MADE: Final = 8  # by the node that decides: all in reach have it
+HAS_EDIT: Final = 9  # the change has come; the last one, by core/msgs
 
 EDIT_BITS: Final = 31
 
@@ -91,137 +97,6 @@ OVER: Final = 3
 # what a holder says to a CANCEL of another one; the last one, by core/msgs
 CLEAR: Final = 4  # it is flagged, and no worker has it
 TAKEN: Final = 5  # it is flagged, and a worker has it
-
-
-# ---- The holder's side: the job is held until the change is made (SPEC W16)
-
-
-def hold(n: Node, job: Job, slot: i64) -> i64:
-    """[W16] Hold the job for the node, 0: this one; returns AGREED or why not (W16.2)."""
-    life = life_of(n, job.id)
-    if job.state == ACKED:
-        return IS_OVER
-    if life is not None and life.is_dead:
-        return IS_DEAD
-    if job.flags & LEASED:
-        return IS_LEASED
-    if is_out_at(n, job):
-        return IS_OUT
-    if life is not None and life.is_cancelled:
-        return IS_OVER  # W16.8
-    if job.id in n.life.held:
-        return IS_BUSY
-    holding = Holding(slot, n.now_ms + HOLD_MS)
-    holding.due_ms = job.qtime_ms
-    holding.was_queued = job.state == QUEUED
-    holding.marks = job.marks & OUT_THERE
-    if holding.was_queued:
-        dequeue(n, job)
-    after_ms = holding.until_ms + AFTER_MS
-    if job.state == ACTIVE and (holding.was_queued or job.qtime_ms < after_ms):
-        set_due(n, job, max(job.qtime_ms, after_ms), i64(holding.marks))
-    holding.parked_ms = job.qtime_ms
-    n.has_lives = True
-    n.life.held[job.id] = holding
-    return AGREED
-
-
-def let_go(n: Node, id: bytes, slot: i64) -> None:
-    """[W16] The node holds the job no longer: it goes on as before (W16.5)."""
-    holding = n.life.held.get(id)
-    if holding is None or holding.asker != slot:
-        return
-    del n.life.held[id]
-    job = n.jobs.get(id)
-    if job is not None and job.state == ACTIVE:
-        restore(n, job, holding)
-
-
-def restore(n: Node, job: Job, holding: Holding) -> None:
-    """The job goes on as before it was held; what came meanwhile stands."""
-    news = job.marks & (OUT_THERE | OUT_HERE | QUEUED_THERE) & (0xFF ^ holding.marks)
-    if news or job.qtime_ms > holding.parked_ms:
-        return
-    if holding.was_queued:
-        enqueue(n, job)
-        n.queues[job.queue].jobs_in -= 1  # it never left
-        if n.records is not None:
-            n.records.state(job)
-    elif holding.due_ms != job.qtime_ms:
-        set_due(n, job, max(holding.due_ms, n.now_ms + 1), i64(holding.marks))
-
-
-def put_off_copy(n: Node, job: Job, due_ms: i64) -> None:
-    """An UPDATEJOB with DELAY: another node queues the job in `due_ms`."""
-    holding = n.life.held.get(job.id)
-    if holding is not None:
-        holding.was_queued = False
-        holding.due_ms = 0
-        holding.parked_ms = 0
-    if job.state == QUEUED:
-        dequeue(n, job)
-    job.delay_s = i32((due_ms + 999) // 1000)
-    set_due(n, job, n.now_ms + due_ms + i64(job.retry_s) * 1000 + jitter_behind_ms(n))
-    if due_ms == 0:
-        job.marks |= QUEUED_THERE
-        n.book.arm(job)
-
-
-def on_hold(n: Node, slot: i64, m: Hold) -> None:
-    """[W16] ON RECV HOLD: hold the job, let it go, or change it."""
-    if m.what == LET_GO:
-        let_go(n, m.id, slot)
-        return
-    if n.is_loading:
-        return
-    job = n.jobs.get(m.id)
-    if job is None or isinstance(job, Task):
-        known = n.life.known(m.id) if n.has_lives else None
-        is_over = job is not None or known is not None or n.tombs.has(m.id)
-        said: i64 = IS_OVER if is_over else IS_UNKNOWN
-        say(n, slot, HoldTold(m.id, m.serial, int(said)))
-    elif m.what == EDIT:
-        edit(n, slot, job, m)
-    else:
-        said = hold(n, job, slot)
-        introduce(n, slot, job.holders | 1)
-        told = HoldTold(m.id, m.serial, int(said), holders=job.holders | 1)
-        life = life_of(n, m.id)
-        if said == IS_OUT and life is not None and life.run_state == LIVE:
-            told.worker = life.worker
-            told.since_ms = int(max(0, n.now_ms - life.since_ms))
-        elif said == IS_OUT:
-            told.since_ms = int(max(0, n.now_ms - job.last_ms))
-        say(n, slot, told)
-
-
-def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
-    """[W16] An UPDATEJOB made at another node, now or while this one was away (W16.3, W16.6)."""
-    theirs = unpack_life(n, m.life)
-    if theirs is None or job.state == ACKED:
-        said: i64 = IS_OVER
-    else:
-        said = AGREED
-        mine = make_life(n, job)
-        if theirs.edit > mine.edit:
-            take_edit(n, job, mine, theirs, m.body, m.left_ms)
-            is_free = not mine.is_dead and not mine.is_cancelled
-            if m.due_ms >= 0 and is_free and not is_out_at(n, job):
-                put_off_copy(n, job, m.due_ms)
-                mine.is_resting = theirs.is_resting and m.due_ms > 0  # W2.3
-            record_job(n, job)
-    if m.serial != 0:
-        let_go(n, m.id, slot)  # serial 0: of an earlier change, which holds nothing now (W16.6)
-    introduce(n, slot, job.holders | 1)
-    say(n, slot, HoldTold(m.id, m.serial, int(said), holders=job.holders | 1))
-
-
-def holds_tick(n: Node) -> None:
-    """[W16] TIMER: nobody came back for a job that is held (W16.2)."""
-    for id in list(n.life.held):
-        holding = n.life.held[id]
-        if holding.until_ms <= n.now_ms:
-            let_go(n, id, holding.asker)
 
 
 # ---- UPDATEJOB: what it changes, and of which jobs (SPEC W10)
@@ -284,14 +159,12 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
     if job is None:
         return refused, None
     refused = why_not(n, job, life_of(n, id), update)
-    if refused is None and id in n.life.changes:
-        refused = Refusal(CHANGING)
     if refused is not None:
         return refused, None
     if job.holders == 1:
         update_job(n, job, update)
         return None, None
-    change = begin(n, job, update)
+    change = begin_update(n, job, update)
     return change.refused, None if change.is_over else change
 
 
@@ -377,7 +250,9 @@ def end(n: Node, job: Job, reason: bytes) -> None:
 
 def begin_cancel(n: Node, job: Job, reason: bytes) -> Change:
     """[W16] Flag the job here, and ask the other holders in reach to do so (W16.8)."""
-    change = enter(n, n.life.cancels, Change(job.id, None, reason))
+    change = Change(job.id, None, reason)
+    n.life.cancels[job.id] = change
+    enter(n, change, ANSWER_MS)
     if has_worker_away(n, job):
         finish_cancel(n, change, FLAGGED)  # W16.4
         return change
@@ -395,7 +270,6 @@ def set_aside(n: Node, job: Job, reason: bytes) -> None:
     rules.flag(work, fitting_reason(n, work, reason))
     work.is_resting = False
     n.life.weigh(work)
-    n.life.held.pop(job.id, None)
     if job.state != WAIT_REPL and job.flags & LEASED == 0:
         marks = i64(job.marks & OUT_THERE)
         if job.state == QUEUED:
@@ -464,7 +338,8 @@ def finish_cancel(n: Node, change: Change, became: i64) -> None:
     elif became == FLAGGED and job is not None:
         flag(n, job, change.reason)  # LIFE takes it to copies that were not asked
     change.became = became
-    leave(n, n.life.cancels, change)
+    del n.life.cancels[change.id]
+    leave(n, change)
     for slot in change.slots:
         say(n, slot, JobTold(change.id, True, int(became), False))
 
@@ -474,46 +349,237 @@ def has_worker_away(n: Node, job: Job) -> bool:
     return job.holders & ~1 & ~n.linked != 0 and job.marks & OUT_THERE != 0
 
 
-# ---- The client's node: the holders are asked, and the change is made (SPEC W16)
+# ---- UPDATEJOB among holders: one of them decides (SPEC W16.1 to W16.7)
 
 
-def enter(n: Node, table: dict[bytes, Change], change: Change) -> Change:
-    """The change is under way: its holders answer in time, or it is given up."""
+def begin_update(n: Node, job: Job, update: Update) -> Change:
+    """[W16] This node decides if the job is queued here; else it looks for the one that does
+    (W16.1).
+    """
+    change = Change(job.id, update, b"")
+    n.life.updates_made += 1
+    change.serial = n.life.updates_made
+    n.life.updates[change.serial] = change
+    enter(n, change, ANSWER_MS)
+    if job.state == QUEUED or has_worker_away(n, job):
+        decide(n, job, change, update)
+    else:
+        ask_more(n, job, change)
+        choose(n, change)
+    return change
+
+
+def whereabouts(n: Node, slot: i64, m: JobAsk) -> JobTold:
+    """[W16] The answer to SEEK: where the job is, as this node knows (W16.2)."""
+    job = n.jobs.get(m.id)
+    answer = JobTold(m.id, True, 0, False, serial=m.serial)
+    if job is None or isinstance(job, Task) or job.state == ACKED:
+        known = n.life.known(m.id) if n.has_lives else None
+        is_over = job is not None or known is not None or n.tombs.has(m.id)
+        answer.said = IS_OVER if is_over else IS_UNKNOWN
+        return answer
+    life = life_of(n, m.id)
+    introduce(n, slot, job.holders | 1)
+    answer.holders = job.holders | 1
+    if life is not None and life.is_dead:
+        answer.said = IS_DEAD
+    elif job.flags & LEASED:
+        answer.said = IS_LEASED
+    elif job.state == WAIT_REPL:
+        answer.said = IS_UNKNOWN
+    elif is_out_at(n, job):
+        answer.said = IS_OUT
+        is_live = life is not None and life.run_state == LIVE
+        answer.worker = life.worker if life is not None and is_live else b""
+        since_ms = life.since_ms if life is not None and is_live else job.last_ms
+        answer.since_ms = int(max(0, n.now_ms - since_ms))
+    elif job.state == QUEUED:
+        answer.said = IS_QUEUED
+    return answer
+
+
+def on_update_asked(n: Node, slot: i64, m: JobAsk) -> None:
+    """[W16] Another node looks for the one that decides, or has found this one (W16.1, W16.2)."""
+    answer = whereabouts(n, slot, m)
+    job, wanted = n.jobs.get(m.id), m.update
+    if wanted is not None and wanted.headers is not None and not are_headers(wanted.headers):
+        answer.said = IS_REFUSED
+    if m.what == SEEK or wanted is None or job is None or answer.said > IS_QUEUED:
+        say(n, slot, answer)
+        return
+    update = Update()
+    update.body, update.headers = wanted.body, wanted.headers
+    update.delay_ms, update.ttl_s, update.attempts = wanted.delay_ms, wanted.ttl_s, wanted.attempts
+    change = Change(m.id, update, b"")
+    n.life.updates_made += 1
+    change.serial = n.life.updates_made
+    change.asker, change.asker_serial = slot, m.serial
+    n.life.updates[change.serial] = change
+    enter(n, change, ANSWER_MS)
+    decide(n, job, change, update)
+
+
+def choose(n: Node, change: Change) -> None:
+    """[W16] Once all have answered: who decides is where the job is queued, else the holder of the
+    highest rank (W16.1).
+    """
+    job, update = n.jobs.get(change.id), change.update
+    if change.waiting != 0 or update is None:
+        return
+    if job is None or job.state == ACKED:
+        refuse(n, change, refusal_of(n, change, IS_OVER, b"", 0))
+        return
+    some = change.queued & n.linked
+    best: i64 = 0
+    if job.state != QUEUED and not has_worker_away(n, job) and not is_out_at(n, job):
+        highest = rank(job.id, n.node_id) if some == 0 else b""
+        for slot in slots_of(some if some != 0 else change.resting & n.linked):
+            its = rank(job.id, n.peers[slot].node_id)
+            if its > highest:
+                best, highest = slot, its
+    if best == 0:
+        decide(n, job, change, update)
+        return
+    wanted = UpdateAt(
+        int(update.delay_ms), int(update.ttl_s), int(update.attempts), update.body, update.headers
+    )
+    say(n, best, JobAsk(job.id, DECIDE, b"", int(change.serial), wanted))
+    change.decider = best
+    change.waiting = 1 << best
+    change.until_ms = n.now_ms + 2 * ANSWER_MS  # it waits for the others as long
+
+
+def decide(n: Node, job: Job, change: Change, update: Update) -> None:
+    """[W16] Change the job here, and send that to the other holders in reach; or refuse (W16.3)."""
+    refused = why_not(n, job, life_of(n, job.id), update)
+    if refused is None and has_worker_away(n, job):
+        refused = Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))  # W16.4
+    if refused is not None:
+        refuse(n, change, refused)
+        return
+    update_job(n, job, update)
+    change.is_made = True
+    change.asked = 0
     change.until_ms = n.now_ms + ANSWER_MS
+    ask_more(n, job, change)
+    if change.waiting == 0:
+        finish(n, change)
+
+
+def take_change(n: Node, slot: i64, m: LifeAt, edit: EditAt) -> None:
+    """[W16] An UPDATEJOB that another node made, now or while this one was away (W16.3, W16.6)."""
+    job = n.jobs.get(m.id)
+    theirs = unpack_life(n, m.life)
+    answer = JobTold(m.id, True, 0, False, serial=edit.serial, said=HAS_EDIT)
+    if job is not None and job.state != ACKED and not isinstance(job, Task) and theirs is not None:
+        mine = make_life(n, job)
+        if theirs.edit > mine.edit:
+            take_edit(n, job, mine, theirs, edit.body, m.left_ms)
+            is_free = not mine.is_dead and not mine.is_cancelled
+            if edit.delay_ms >= 0 and is_free and not is_out_at(n, job):
+                put_off_copy(n, job, edit.delay_ms)
+                mine.is_resting = theirs.is_resting and edit.delay_ms > 0  # W2.3
+            record_job(n, job)
+        introduce(n, slot, job.holders | 1)
+        answer.holders = job.holders | 1
+    if edit.serial != 0:
+        say(n, slot, answer)
+
+
+def put_off_copy(n: Node, job: Job, delay_ms: i64) -> None:
+    """An UPDATEJOB with DELAY: another node queues the job after that."""
+    if job.state == QUEUED:
+        dequeue(n, job)
+    job.delay_s = i32((delay_ms + 999) // 1000)
+    set_due(n, job, n.now_ms + delay_ms + i64(job.retry_s) * 1000 + jitter_behind_ms(n))
+    if delay_ms == 0:
+        job.marks |= QUEUED_THERE
+        n.book.arm(job)
+
+
+def on_update_told(n: Node, slot: i64, m: JobTold) -> None:
+    """[W16] A holder answers about an UPDATEJOB (W16.2), or has the change (W16.3)."""
+    change = n.life.updates.get(m.serial)
+    if change is None or change.id != m.id or change.waiting >> slot & 1 == 0:
+        return
+    note_answer(n, slot, change, m.holders)
+    if change.is_made:
+        if change.waiting == 0:
+            finish(n, change)
+    elif m.said == IS_MADE:
+        finish(n, change)
+    elif m.said > IS_QUEUED or change.decider != 0:
+        refuse(n, change, refusal_of(n, change, m.said, m.worker, m.since_ms // 1000))
+    else:
+        change.resting |= 1 << slot
+        change.queued |= 1 << slot if m.said == IS_QUEUED else 0
+        choose(n, change)
+
+
+def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) -> Refusal:
+    """What the client of an UPDATEJOB hears that another holder refused (W16.2)."""
+    job, update = n.jobs.get(change.id), change.update
+    if said == IS_OVER:
+        return Refusal(ACKED_ALREADY)
+    if said == IS_DEAD:
+        return Refusal(DEAD_LETTER, (b"" if job is None else job.queue,))
+    if said == IS_LEASED:
+        return Refusal(LEASED_WORK)
+    if said == IS_OUT:
+        if len(worker) > 0:
+            return Refusal(ATWORK, (worker, int(since_s)))
+        return Refusal(DELIVERED_OUT, (int(since_s),))
+    refused: Refusal | None = None
+    if said == IS_REFUSED and job is not None and update is not None:
+        refused = why_not(n, job, life_of(n, job.id), update)
+    return Refusal(NOT_ASKED) if refused is None else refused
+
+
+def refuse(n: Node, change: Change, refused: Refusal) -> None:
+    """[W16] Nothing is changed, or this node does not know whether it is (W16.5)."""
+    change.refused = refused
+    finish(n, change)
+
+
+def finish(n: Node, change: Change) -> None:
+    """The change is made, or refused: so hears the node that asked for it."""
+    del n.life.updates[change.serial]
+    leave(n, change)
+    if change.asker != 0:
+        said = IS_MADE if change.refused is None else IS_REFUSED
+        serial = int(change.asker_serial)
+        say(n, change.asker, JobTold(change.id, True, 0, False, serial=serial, said=said))
+
+
+# ---- What the two share: questions, answers, time (SPEC W16)
+
+
+def enter(n: Node, change: Change, wait_ms: i64) -> None:
+    """The change is under way: its holders answer in time, or it is given up."""
+    change.until_ms = n.now_ms + wait_ms
     n.has_lives = True
     n.life.change_bytes += change.size()
-    table[change.id] = change
-    return change
 
 
-def begin(n: Node, job: Job, update: Update) -> Change:
-    """[W16] Begin a change; the holders in reach are asked to hold the job (W16.1)."""
-    change = enter(n, n.life.changes, Change(job.id, update, b""))
-    n.life.changes_made += 1
-    change.serial = n.life.changes_made  # an answer to an earlier question does not count
-    said = hold(n, job, 0)
-    if said == AGREED and has_worker_away(n, job):
-        said = IS_OUT  # W16.4
-    if said != AGREED:
-        give_up(n, change, said, b"", 0)
-        return change
-    ask_more(n, job, change)
-    go_on(n, change)
-    return change
+def leave(n: Node, change: Change) -> None:
+    """The change is over: who waits for it looks again."""
+    change.is_over = True
+    n.life.change_bytes -= change.size()
+    if change.id in n.life.watchers:
+        wake_waiters(n, change.id)
 
 
 def ask_more(n: Node, job: Job, change: Change) -> None:
-    """[W16] Ask the holders in reach that were not asked yet (W16.7)."""
+    """[W16] Ask the holders in reach that were not asked yet, or send them the change (W16.7)."""
     update = change.update
     for slot in slots_of(job.holders & n.linked & ~change.asked):
-        question: Hold | JobAsk
+        question: LifeAt | JobAsk
         if update is None:
             question = JobAsk(job.id, FLAG_IT, change.reason)
         elif change.is_made:
-            work = n.life.by_id[job.id]
-            question = edit_message(n, job, work, change.serial, update.delay_ms)
+            question = edit_message(n, job, change.serial, update.delay_ms)
         else:
-            question = Hold(job.id, HOLD_IT, int(change.serial))
+            question = JobAsk(job.id, SEEK, b"", int(change.serial))
         if say(n, slot, question):
             change.asked |= 1 << slot
             change.waiting |= 1 << slot
@@ -525,103 +591,8 @@ def note_answer(n: Node, slot: i64, change: Change, holders: i64) -> None:
     job = n.jobs.get(change.id)
     if job is not None and job.state != ACKED and holders != 0:
         hear_holders(n, slot, job, translate(n, slot, holders), holders)
-        ask_more(n, job, change)
-
-
-def on_hold_told(n: Node, slot: i64, m: HoldTold) -> None:
-    """[W16] ON RECV HOLD-TOLD: a holder's answer (W16.2)."""
-    change = n.life.changes.get(m.id)
-    if change is None or change.serial != m.serial or change.waiting >> slot & 1 == 0:
-        return
-    note_answer(n, slot, change, m.holders)
-    if not change.is_made and change.until_ms <= n.now_ms:
-        give_up(n, change, -1, b"", 0)
-    elif not change.is_made and m.said != AGREED:
-        give_up(n, change, m.said, m.worker, m.since_ms // 1000)
-    else:
-        go_on(n, change)
-
-
-def go_on(n: Node, change: Change) -> None:
-    """[W16] Make the change once all have answered (W16.3)."""
-    if change.waiting != 0:
-        return
-    if change.is_made:
-        finish(n, change)
-        return
-    job = n.jobs.get(change.id)
-    if job is None or job.state == ACKED:
-        give_up(n, change, IS_OVER, b"", 0)
-        return
-    update = change.update
-    if is_out_at(n, job):
-        give_up(n, change, IS_OUT, b"", 0)  # a worker of a node that is away has it
-    elif update is not None:
-        make_update(n, job, change, update)
-
-
-def make_update(n: Node, job: Job, change: Change, update: Update) -> None:
-    """[W16] Change the job here and at the others (W16.3)."""
-    change.refused = why_not(n, job, life_of(n, job.id), update)
-    if change.refused is not None:
-        let_all_go(n, change)
-        finish(n, change)
-        return
-    if update.delay_ms >= 0:
-        n.life.held.pop(change.id, None)  # it is queued after the delay, not as before
-    update_job(n, job, update)
-    let_go(n, change.id, 0)
-    change.is_made = True
-    change.until_ms = n.now_ms + ANSWER_MS
-    change.asked = 0
-    ask_more(n, job, change)
-    go_on(n, change)
-
-
-def give_up(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) -> None:
-    """[W16] A holder refused; nothing is changed (W16.3). -1: no answer."""
-    change.refused = refusal_of(n, change, said, worker, since_s)
-    let_all_go(n, change)
-    finish(n, change)
-
-
-def let_all_go(n: Node, change: Change) -> None:
-    """The holders need not hold the job any longer."""
-    for slot in slots_of(change.asked & n.linked):
-        say(n, slot, Hold(change.id, LET_GO, int(change.serial)))
-    let_go(n, change.id, 0)
-
-
-def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) -> Refusal:
-    """What the client of an UPDATEJOB hears."""
-    if said == IS_OVER:
-        return Refusal(ACKED_ALREADY)
-    if said == IS_DEAD:
-        job = n.jobs.get(change.id)
-        return Refusal(DEAD_LETTER, (b"" if job is None else job.queue,))
-    if said == IS_BUSY:
-        return Refusal(CHANGING)
-    if said == IS_LEASED:
-        return Refusal(LEASED_WORK)
-    if said == IS_OUT:
-        if len(worker) > 0:
-            return Refusal(ATWORK, (worker, int(since_s)))
-        return Refusal(DELIVERED_OUT, (int(since_s),))
-    return Refusal(NOT_HELD)
-
-
-def finish(n: Node, change: Change) -> None:
-    """The change is made, or given up."""
-    leave(n, n.life.changes, change)
-
-
-def leave(n: Node, table: dict[bytes, Change], change: Change) -> None:
-    """The change is over: who waits for it looks again."""
-    change.is_over = True
-    n.life.change_bytes -= change.size()
-    del table[change.id]
-    if change.id in n.life.watchers:
-        wake_waiters(n, change.id)
+        if change.decider == 0:
+            ask_more(n, job, change)
 
 
 def changes_tick(n: Node) -> None:
@@ -632,12 +603,18 @@ def changes_tick(n: Node) -> None:
             conclude_cancel(n, change)
         elif change.until_ms <= n.now_ms:
             finish_cancel(n, change, FLAGGED)
-    for change in list(n.life.changes.values()):
+    for change in list(n.life.updates.values()):
         change.waiting &= n.linked
-        if change.waiting == 0:
-            go_on(n, change)
-        elif change.until_ms <= n.now_ms:
-            if change.is_made:
-                finish(n, change)  # they get it with the next LIFE (W16.6)
-            else:
-                give_up(n, change, -1, b"", 0)
+        if n.linked >> change.asker & 1 == 0:
+            change.asker = 0
+        is_late = change.until_ms <= n.now_ms
+        if change.is_made:
+            if change.waiting == 0 or is_late:
+                finish(n, change)  # the others get it with the next LIFE (W16.6)
+        elif change.decider != 0:
+            if change.waiting == 0 or is_late:
+                refuse(n, change, Refusal(UNDECIDED))  # W16.5
+        elif is_late and change.waiting != 0:
+            refuse(n, change, Refusal(NOT_ASKED))
+        else:
+            choose(n, change)

@@ -13,10 +13,8 @@ from tuque.core.copies.replicate import begin as begin_job
 from tuque.core.model import stats
 from tuque.core.model.errors import (
     ATTEMPTS_OF_ONCE,
-    CHANGING,
     HAS_COPIES,
     LEASED_WORK,
-    RESTING,
     Refusal,
 )
 from tuque.core.model.job import (
@@ -68,11 +66,9 @@ class Holders(Placement):
     """What they do at each hook (core/node/queue.py)."""
 
     def where(self, n: Node, job: Job, client: i64) -> i64:
-        """By the state of this copy; not of one that a group leases, or that is held (W16.1)."""
+        """By the state of this copy; not of one that a group leases."""
         if job.flags & LEASED:
             return -LEASED_WORK
-        if len(n.life.held) > 0 and is_held(n, job.id):
-            return -RESTING
         if job.state == QUEUED:
             return rules.WAITING
         if job.flags & DELIVERED == 0 and is_delayed(n, job):
@@ -112,8 +108,6 @@ class Holders(Placement):
         self, n: Node, job: Job, run: i64, client: i64
     ) -> tuple[Life | None, Refusal | None]:
         """A worker that names a later run than this node knows is believed (W14.5)."""
-        if is_held(n, job.id):
-            return None, Refusal(CHANGING)  # W16.1
         work = n.life.by_id.get(job.id)
         if work is not None and job.holders != 1 and believe(work, run, n.now_ms):
             if job.state == QUEUED:
@@ -151,10 +145,10 @@ class Holders(Placement):
         return job.expire_ms
 
     def may_release(self, n: Node, job: Job, run: i64, client: i64) -> bool:
-        """Whoever knows the run may give it back, at any holder; not a job that is held (W16.1)."""
+        """Whoever knows the run may give it back, at any holder."""
         if job.state != ACTIVE or job.flags & LEASED or job.flags & DELIVERED == 0:
             return False
-        if job.retry_s == 0 or is_held(n, job.id):
+        if job.retry_s == 0:
             return False
         return rules.may_release(life_of(n, job.id), run)
 
@@ -249,11 +243,6 @@ def new_life(n: Node, job: Job, worker: bytes) -> Life:
     n.has_lives = True
     n.life.enter_new(job.id, life, job.queue)
     return life
-
-
-def is_held(n: Node, id: bytes) -> bool:
-    """Whether the job is held for a change (W16.1)."""
-    return len(n.life.held) > 0 and id in n.life.held
 
 
 def hash_here(n: Node, worker: bytes) -> i64:

@@ -12,11 +12,15 @@ from tuque.core.copies.requeue_messages import known_job, learn_of_worker
 from tuque.core.life.cancel_update import (
     CLEAR,
     FLAG_IT,
+    SEEK,
     UNKNOWN,
     flag_asked,
     on_cancel,
     on_flagged,
+    on_update_asked,
+    on_update_told,
     set_aside,
+    take_change,
 )
 from tuque.core.life.holders import outlive
 from tuque.core.life.outcomes import (
@@ -135,6 +139,9 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: reply what this node knows (W15.2), once it has loaded."""
     if n.is_loading or is_copy(n, m.id):  # W15.7
         return
+    if m.what >= SEEK:
+        on_update_asked(n, slot, m)
+        return
     is_known = not is_elsewhere(n, m.id)
     told = flag_asked(n, slot, m) if m.what == FLAG_IT else JobTold(m.id, is_known, 0, False)
     if is_known and m.what == CANCEL:
@@ -167,6 +174,9 @@ def field_values(fields: dict[str, object]) -> list[bytes | int | None]:
 
 def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
     """[W15] ON RECV TOLD: an answer about a job that clients here ask for (W15.3)."""
+    if m.serial != 0:
+        on_update_told(n, slot, m)
+        return
     on_flagged(n, slot, m)
     if m.became >= CLEAR:
         return
@@ -305,6 +315,8 @@ def asking_next_ms(n: Node, at_ms: i64) -> i64:
 
 def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     """[W14] ON RECV LIFE: merge it (W14.2), and do what follows for this copy."""
+    if m.edit is not None:
+        take_change(n, slot, m, m.edit)
     job = known_job(n, slot, m.id)
     theirs = unpack_life(n, m.life) if job is not None else None
     if job is None or theirs is None:
@@ -373,7 +385,7 @@ def learn_of_rest(job: Job, mine: Life, theirs: Life) -> None:
 def answer(n: Node, slot: i64, job: Job, mine: Life, edit: i64, is_behind: bool) -> None:
     """The sender has that edit of the job: send it what it lacks, if anything (W14.7)."""
     if edit < mine.edit:
-        say(n, slot, edit_message(n, job, mine, 0, -1))  # W16.6
+        say(n, slot, edit_message(n, job, 0, -1))  # W16.6
     elif edit > mine.edit or is_behind:
         say(n, slot, life_message(n, job))
 

@@ -12,7 +12,6 @@ from tuque.core.copies.ack_gc import (
     retire_concluded,
     unheard,
 )
-from tuque.core.life.cancel_update import holds_tick
 from tuque.core.life.start import end_cancelled
 from tuque.core.model.errors import (
     NOJOB,
@@ -152,7 +151,7 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
 def on_enqueue_of(n: Node, id: bytes) -> bool:
     """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4); a flagged one ends (W8.3)."""
     work = n.life.by_id.get(id)
-    if (work is not None and work.run_state == LIVE) or id in n.life.held:
+    if work is not None and work.run_state == LIVE:
         return False
     job = n.jobs.get(id)
     if work is not None and work.is_cancelled and job is not None and job.state == ACTIVE:
@@ -421,8 +420,6 @@ def lives_tick(n: Node) -> None:
         return
     tell_untold(n)
     drop_letters(n)
-    if len(n.life.held) > 0:
-        holds_tick(n)
     n.life.forget_old(n.now_ms, n.limits.results_bytes)
     for client in n.life.late(n.now_ms):
         n.wakes.append(Wake(client, WAIT_OVER, [], 0))

@@ -4,11 +4,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.holders import HOLDERS, is_held, new_life, place_of
+from tuque.core.life.holders import HOLDERS, new_life, place_of
 from tuque.core.life.start import end_cancelled, open_job
 from tuque.core.model.errors import (
     CANCELLED_JOB,
-    CHANGING,
     DEAD_LETTER,
     NO_RUN_YET,
     Refusal,
@@ -83,8 +82,6 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
         return on_working(n, id, client)
     work = life_of(n, id)
     if work is None or (run == 0 and work.run_state != LIVE):
-        if is_held(n, id):
-            return Refusal(CHANGING)  # W16.1
         if run != 0:
             job, refused = open_job(n, id)
             return refused if job is None else Refusal(NO_RUN_YET)
@@ -325,8 +322,6 @@ def on_late(n: Node, job: Job) -> bool:
 def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     """[Q6] ON COMMAND NACK, also of a job with a life: its run ends as by RELEASE (W4.3)."""
     life = life_of(n, id)
-    if is_held(n, id):
-        return False  # W16.1
     job = n.jobs.get(id)
     if job is None or isinstance(job, Task) or (life is not None and life.is_dead):
         return on_nack(n, id, delay_ms, client)

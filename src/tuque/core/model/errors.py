@@ -270,11 +270,15 @@ _is(
 )
 FEW_ATTEMPTS: Final = 52  # about: attempts that failed
 _is(FEW_ATTEMPTS, b"ERR", b"ATTEMPTS must be above the %d that failed already")
-CHANGING: Final = 53
-_is(CHANGING, b"ATWORK", b"Job is changed by another client at this moment: try again")
-NOT_HELD: Final = 54
+UNDECIDED: Final = 53
 _is(
-    NOT_HELD,
+    UNDECIDED,
+    b"NOREPL",
+    b"The node that decides about the change did not answer: it may still be made, try again",
+)
+NOT_ASKED: Final = 54
+_is(
+    NOT_ASKED,
     b"NOREPL",
     b"Not all nodes with copies of the job answered: nothing was changed, try again",
 )

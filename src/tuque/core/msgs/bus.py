@@ -60,6 +60,7 @@ STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER_LAST)]  # an instant in ms, a span, a count, a set
 Above0 = Annotated[int, Meta(ge=1, le=NUMBER_LAST)]
+Delay = Annotated[int, Meta(ge=-1, le=NUMBER_LAST)]  # -1: there is none
 Instant = Annotated[int, Meta(ge=0, le=LAST_NS)]  # ns, until 2262: a clock may be far ahead
 Seconds = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Count = Annotated[int, Meta(ge=0, lt=COUNT_MAX)]
@@ -225,6 +226,14 @@ class SetAck(Message, tag=10):
     is_run_untold: bool = False  # nor that of the run in the outcome, which DONE named
 
 
+class EditAt(Message):
+    """What UPDATEJOB has made of a job; the rest is in its life (W16.3)."""
+
+    serial: Number  # comes back with the answer; 0: none is awaited
+    delay_ms: Delay  # until it is queued at the sender; -1: the change leaves that as it is
+    body: bytes
+
+
 class LifeAt(Message, tag=33):
     """The life of a job as the sender knows it (W14.2)."""
 
@@ -233,18 +242,31 @@ class LifeAt(Message, tag=33):
     left_ms: Above0  # remaining TTL
     due_ms: Number  # until its run is silent, or its back-off over
     life: bytes  # of core/queues/work_copies.py
+    edit: EditAt | None = None
+
+
+class UpdateAt(Message):
+    """An UPDATEJOB that the receiver decides about; -1 and None leave a field as it is (W16.1)."""
+
+    delay_ms: Delay  # until the receiver queues it
+    ttl_s: Annotated[int, Meta(ge=-1, le=NUMBER_LAST // 1000)]
+    attempts: Annotated[int, Meta(ge=-1, lt=1 << 16)]
+    body: bytes | None
+    headers: bytes | None
 
 
 class JobAsk(Message, tag=34):
-    """What is known of this job? Or cancel it (W15)."""
+    """What is known of this job? Or cancel it, or change it (W15, W16)."""
 
     id: Id
-    what: Annotated[int, Meta(ge=1, le=3)]  # of core/life/lookup.py, FLAG_IT of cancel_update.py
+    what: Annotated[int, Meta(ge=1, le=5)]  # of core/life/lookup.py, and of cancel_update.py
     reason: Annotated[bytes, Meta(max_length=REASON_MAX)]
+    serial: Number = 0  # of an UPDATEJOB: comes back with the answer
+    update: UpdateAt | None = None
 
 
 class JobTold(Message, tag=35):
-    """Reply to JobAsk (W15)."""
+    """Reply to JobAsk, and to LifeAt with a change (W15, W16)."""
 
     id: Id
     is_known: bool
@@ -254,6 +276,10 @@ class JobTold(Message, tag=35):
     is_settled: bool
     fields: list[bytes | int | None] = []  # the values of RESULT
     holders: Number = 0  # that the node knows (W16.7)
+    serial: Number = 0  # of an UPDATEJOB; 0: it is about something else
+    said: Annotated[int, Meta(ge=0, le=9)] = 0  # of it, as in core/life/cancel_update.py
+    since_ms: Number = 0  # how long a worker has it
+    worker: bytes = b""
 
     def check(self) -> bool:
         """Whether the fields are those of RESULT, in their order (W9.1), or none."""
@@ -262,31 +288,6 @@ class JobTold(Message, tag=35):
         except msgspec.ValidationError:
             return False
         return True
-
-
-class Hold(Message, tag=36):
-    """Hold the job for a change, let it go, or change it (W16)."""
-
-    id: Id
-    what: Annotated[int, Meta(ge=1, le=3)]  # of core/life/cancel_update.py
-    serial: Number  # comes back with the answer
-    due_ms: Annotated[
-        int, Meta(ge=-1, le=NUMBER_LAST)
-    ] = -1  # until it is queued at the sender; -1: the change leaves that as it is
-    left_ms: Above0 = 1  # remaining TTL
-    body: bytes = b""
-    life: bytes = b""  # of core/queues/work_copies.py
-
-
-class HoldTold(Message, tag=37):
-    """Reply to Hold (W16.2)."""
-
-    id: Id
-    serial: Number
-    said: Annotated[int, Meta(ge=0, le=6)]  # of core/life/cancel_update.py
-    since_ms: Number = 0  # how long a worker has it
-    worker: bytes = b""
-    holders: Number = 0
 
 
 class GotAck(Message, tag=11):
@@ -705,7 +706,7 @@ AnyMessage = (
     Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
     | Ask | Lack | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
-    | Hold | HoldTold | TopicsTold | Belongings
+    | TopicsTold | Belongings
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

@@ -23,7 +23,7 @@ from tuque.core.model.work import (
     Life,
     Outcome,
 )
-from tuque.core.msgs.bus import Hold, LifeAt, SetAck
+from tuque.core.msgs.bus import EditAt, LifeAt, SetAck
 from tuque.core.msgs.packed import SPAN_MAX_MS
 from tuque.core.node.node import Node
 from tuque.core.node.peers import PATIENT_S, say, say_holders, slots_of
@@ -56,7 +56,6 @@ from tuque.core.tables.work import DROPS
 from tuque.core.work import merge, rules
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
-EDIT: Final = 3  # Hold.what: the change itself
 START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
 
@@ -362,12 +361,14 @@ def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms:
     n.life.weigh(mine)
 
 
-def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hold:
-    """The job as UPDATEJOB has made it, for another holder."""
-    expire_ms = life.expire_ms if life.expire_ms != 0 else job.expire_ms
-    left_ms = max(1, expire_ms - n.now_ms)
-    life_bytes = packed_life(n, job.id)
-    return Hold(job.id, EDIT, int(serial), int(due_ms), int(left_ms), job.body, life_bytes)
+def edit_message(n: Node, job: Job, serial: i64, delay_ms: i64) -> LifeAt:
+    """LIFE with the job as UPDATEJOB has made it. Serial 0: no answer is awaited."""
+    message = life_message(n, job)
+    life = n.life.by_id[job.id]
+    if life.expire_ms != 0:
+        message.left_ms = int(max(1, life.expire_ms - n.now_ms))
+    message.edit = EditAt(int(serial), int(delay_ms), job.body)
+    return message
 
 
 # ---- A dead letter stays, under the id of its job, in another queue (SPEC W6)

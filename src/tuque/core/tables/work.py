@@ -7,7 +7,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Final, final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i64
 
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Update
@@ -133,19 +133,6 @@ class Asking:
 
 
 @final
-class Holding:
-    """A job that is held here, while other nodes agree on a change (W16)."""
-
-    def __init__(self, asker: i64, until_ms: i64) -> None:
-        self.asker = asker  # slot of the node that asked for it
-        self.until_ms = until_ms
-        self.was_queued = False
-        self.marks: u8 = 0  # OUT_THERE if a worker of another node had it
-        self.due_ms: i64 = 0  # before it was held
-        self.parked_ms: i64 = 0  # as long as it is held
-
-
-@final
 class Change:
     """An UPDATEJOB or CANCEL of a job with copies, under way (W16)."""
 
@@ -157,7 +144,12 @@ class Change:
         self.asked: i64 = 0  # slots
         self.waiting: i64 = 0  # those whose answer is awaited
         self.until_ms: i64 = 0
-        self.is_made = False  # an update is sent to all: it stands
+        self.is_made = False  # an update was decided here, and is sent to all: it stands
+        self.resting: i64 = 0  # holders at which nobody has the job
+        self.queued: i64 = 0  # of them those at which it is queued
+        self.decider: i64 = 0  # slot of another node that decides about an update; 0: not yet
+        self.asker: i64 = 0  # slot of the node that asked this one to decide, and its serial
+        self.asker_serial: i64 = 0
         self.is_over = False
         self.became: i64 = 0  # of a CANCEL
         self.refused: Refusal | None = None
@@ -219,10 +211,9 @@ class Lives:
         self.asking: dict[bytes, Asking] = {}  # by job id
         self.cancelling: dict[bytes, Asking] = {}  # the same of CANCEL
         self.unanswered: dict[bytes, int] = {}  # nodes that got a CANCEL, by job id (W15.8)
-        self.held: dict[bytes, Holding] = {}  # by job id
-        self.changes: dict[bytes, Change] = {}  # UPDATEJOBs under way, by job id
+        self.updates: dict[int, Change] = {}  # UPDATEJOBs under way, by serial
         self.cancels: dict[bytes, Change] = {}  # CANCELs under way, by job id
-        self.changes_made: i64 = 0
+        self.updates_made: i64 = 0
         self.change_bytes: i64 = 0  # of changes under way, with their bodies
         self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
@@ -621,9 +612,8 @@ class Lives:
             at_ms = self.deadlines[0][0]
         if len(self.untold) > 0 and self.beat_ms < at_ms:
             at_ms = self.beat_ms
-        for holding in self.held.values():
-            at_ms = min(at_ms, holding.until_ms)
-        for table in (self.changes, self.cancels):
-            for change in table.values():
-                at_ms = min(at_ms, change.until_ms)
+        for change in self.updates.values():
+            at_ms = min(at_ms, change.until_ms)
+        for change in self.cancels.values():
+            at_ms = min(at_ms, change.until_ms)
         return at_ms

@@ -134,8 +134,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Waits for copies: `-NOTDELIVERED`.
   ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors change
   nothing.
-- W10.3 (cluster) A job with copies is held at its holders first (W16). OK comes when all holders
-  in reach have the change. Of two changes that two sides of a cut made, the one with the higher
+- W10.3 (cluster) Of a job with copies one holder decides (W16). OK comes when all holders in
+  reach have the change. Of two changes that two sides of a cut made, the one with the higher
   number counts. An AMO job with copies is not changed: an error.
 - W10.4 DELAY of a job that nobody got also changes the delay that SHOW and O3.3 go by, which
   counts from the creation: it ends with the new one.

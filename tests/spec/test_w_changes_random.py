@@ -146,12 +146,12 @@ class Play:
         story.gone += 1
 
     def rest(self) -> None:
-        """All goes on: no job is held, and a job that is open is delivered with its body."""
+        """All goes on: no change is under way, and an open job is delivered with its body."""
         self.release()
         self.world.pass_ms(3_000)
         self.look()
         assert not self.story.updates and not self.story.cancels, "a client waits for ever"
-        assert not any(n.life.held or n.life.changes or n.life.cancels for n in self.world.cores)
+        assert not any(n.life.updates or n.life.cancels for n in self.world.cores)
         assert not any(n.life.change_bytes for n in self.world.cores)
         jobs = [n.jobs.get(self.story.id) for n in self.world.cores]
         open_jobs = [job for job in jobs if job is not None and job.state != ACKED]
@@ -175,7 +175,7 @@ class Play:
 
 @pytest.mark.parametrize("part", range(12))
 def test_changes_and_cancels_in_any_order(make_world: Callable[..., World], part: int) -> None:
-    """W16.3 If all hold the job, the change is sent to all.
+    """W10.3 OK comes when all holders in reach have the change.
 
     W8.5 (cluster) A job with copies is flagged at its holders first (W16.8). After the reply
     `ended` no run of it begins.
