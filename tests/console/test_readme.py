@@ -22,16 +22,15 @@ def block(start: str, language: str = "") -> str:
     return found
 
 
-def served() -> str:
-    """The command of both pages that starts a node."""
-    lines = {line for _, text in BLOCKS for line in text.splitlines() if "tuque server" in line}
-    (line,) = lines
+def served(page: str) -> str:
+    """The command of the page that starts a node."""
+    lines = [line for _, text in blocks(page) for line in text.splitlines()]
+    (line,) = {line for line in lines if line.startswith("tuque server")}
     return line
 
 
 def test_the_tour(tour: Tour) -> None:
-    serve = served()
-    node = tour.start(serve)
+    node = tour.start(served("README.md"))
     tour.printed(READY)
     assert tour.sh("tuque cli PING") == "PONG\n"
 
@@ -60,7 +59,7 @@ def test_the_tour(tour: Tour) -> None:
     check, show = block("tuque journal check").strip().splitlines()
     tour.sh(check)
     assert kept in tour.sh(show)
-    node = tour.start(serve)
+    node = tour.start(served("docs/tour.md"))
     tour.printed(READY, 2)
     assert kept in tour.sh(f"tuque cli SHOW {kept}")
     assert tour.stop(node) == 0
@@ -99,7 +98,7 @@ def test_the_cluster(tour: Tour) -> None:
 
 def test_the_report(tour: Tour) -> None:
     pytest.importorskip("duckdb")
-    node = tour.start(served())
+    node = tour.start(served("docs/tour.md"))
     tour.printed(READY)
     tour.sh("tuque cli ADDJOB mail hello 5000")
     assert tour.stop(node) == 0

@@ -277,7 +277,7 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert run.stdout == "events=yes needs pyarrow: pip install 'tuque[spark]', or set events=no\n"
+    assert run.stdout == "events=yes needs pyarrow: pip install 'tuque[report]', or set events=no\n"
 
 
 def test_every_event_comes_out_under_load(tmp_path: Path) -> None:

@@ -472,5 +472,5 @@ def _ask_for_pyarrow() -> None:
         is_there = False
     if not is_there:
         raise EventLogError(
-            "events=yes needs pyarrow: pip install 'tuque[spark]', or set events=no"
+            "events=yes needs pyarrow: pip install 'tuque[report]', or set events=no"
         )
