@@ -523,7 +523,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
 
 # Texts of which the first word does not say enough: those of Disque, and the one of R5.3.
 WHOLE_TEXTS: dict[str, type[ReplyError]] = {
-    "ERR invalid password": NoAuth,
+    "ERR invalid password": WrongPass,
     "ERR max number of clients reached": MaxClients,
     "NOREPL Timeout reached before replicating to the requested number of nodes": Withdrawn,
     "NOREPL job removed (expired?) before the requested replication level was achieved": Withdrawn,

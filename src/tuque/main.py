@@ -80,8 +80,10 @@ SUBCOMMANDS: Final = {
     "selftest": Entry("tuque.cli.dev", "selftest", "server", ""),
 }
 
-# Nodes and workers, which Windows cannot run.
-NEED_FORKS: Final = ("server", "worker", "dev", "selftest", "journal")
+# What Windows cannot run: nodes and workers fork, what reads events locks files.
+UNIX_ONLY: Final = frozenset(
+    "server worker dev selftest journal spark report triage replay compact".split()
+)
 
 
 class Program(LazyGroup):
@@ -89,7 +91,7 @@ class Program(LazyGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; ClickException for one that does not run on this system."""
-        if cmd_name in NEED_FORKS and not hasattr(os, "fork"):
+        if cmd_name in UNIX_ONLY and not hasattr(os, "fork"):
             raise click.ClickException(
                 f"`tuque {cmd_name}` does not run on Windows: start it in WSL or a container; "
                 "the client and the other commands work here"

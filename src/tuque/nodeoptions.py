@@ -17,9 +17,11 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from tuque.client.url import Settings
+    from tuque.errors import Error
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 7711
+IS_IT_RUNNING: Final = ". Is the node running? `tuque server` starts one; -h and -p choose another."
 
 
 @dataclass(frozen=True)
@@ -121,3 +123,14 @@ def came_from(names: str, source: ParameterSource) -> bool:
     return context is not None and any(
         context.get_parameter_source(name) is source for name in names.split()
     )
+
+
+def ended(err: Error) -> click.ClickException:
+    """How a command ends at this error: its text, and what to do for people."""
+    from tuque.errors import ConnectionError, ReplyError
+    from tuque.terminal import printable
+
+    hint = IS_IT_RUNNING if isinstance(err, ConnectionError) else ""
+    if isinstance(err, ReplyError) and err.advice:
+        hint = f"\nhint: {err.advice}"
+    return click.ClickException(printable(str(err)) + hint)

@@ -35,7 +35,7 @@ CODES = {
     "MAXLEN Queue is already longer than the specified MAXLEN count": errors.MaxLen,
     "NOAUTH Authentication required.": errors.NoAuth,
     "WRONGPASS invalid username-password pair or user is disabled.": errors.WrongPass,
-    "ERR invalid password": errors.NoAuth,
+    "ERR invalid password": errors.WrongPass,
     "DENIED not open to the world": errors.Denied,
     "ERR max number of clients reached": errors.MaxClients,
     "QUOTA tenant 'a' adds 2 jobs a second at most: try again in 9 ms": errors.Quota,

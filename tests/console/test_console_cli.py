@@ -99,6 +99,10 @@ def test_password_socket_url_and_shutdown(tuque: Run, tmp_path: Path) -> None:
         assert refused.returncode == 1 and b"TUQUE_PASSWORD" in refused.stderr
         wrong = tuque("cli", "-p", port, "-a", "no", "QLEN", "q")
         assert wrong.returncode == 1 and b"refused the password" in wrong.stderr
+        for command in (("queues",), ("dead", "list", "q.dead")):
+            wrong = tuque(*command, "-p", port, "-a", "no")
+            said = b"Error: ERR invalid password\nhint: check --user and -a, or TUQUE_URL and "
+            assert wrong.returncode == 1 and wrong.stderr.startswith(said)
         for options, env in (
             (("-p", port, "-a", "hush"), {}),
             (("-p", port), {"TUQUE_PASSWORD": "hush"}),

@@ -185,4 +185,5 @@ def test_a_busy_port_is_named() -> None:
         port = other.getsockname()[1]
         ran = CliRunner().invoke(program, ["--web-port", str(port)])
     assert ran.exit_code == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ran.output
+    said = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --web-port"
+    assert said in ran.output

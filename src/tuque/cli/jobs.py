@@ -22,7 +22,7 @@ from tuque.clusterview.view import letters_of
 from tuque.completion import queue_names
 from tuque.errors import Error, NoTube, ReplyError
 from tuque.lazygroup import FiniteRange, LocalTime
-from tuque.nodeoptions import NodeOptions, node_options
+from tuque.nodeoptions import NodeOptions, ended, node_options
 from tuque.terminal import echo_each, json_line, printable
 from tuque.worker import App
 
@@ -42,7 +42,7 @@ def client_of(node: NodeOptions, is_here: bool = True) -> Iterator[Client]:
         with Client(node.full_url(), discover=not is_here) as client:
             yield client
     except Error as err:
-        raise click.ClickException(printable(str(err))) from None
+        raise ended(err) from None
 
 
 def one_node(command: Callable[..., Any]) -> Callable[..., Any]:

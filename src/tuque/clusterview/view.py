@@ -29,8 +29,8 @@ from tuque.client.retry import Retry
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
 from tuque.clusterview.figures import NodeRow, merged_worker, node_row, ordered, queues_of
-from tuque.errors import ConnectionError, Error, NoJob, ReplyError, TubeHome
-from tuque.nodeoptions import NodeOptions
+from tuque.errors import Error, NoJob, ReplyError, TubeHome
+from tuque.nodeoptions import NodeOptions, ended
 from tuque.terminal import printable
 
 logging.getLogger("tuque.client").addHandler(logging.NullHandler())  # commands say it themselves
@@ -77,7 +77,6 @@ def pages(
 # ---- All nodes of a cluster that are in reach
 
 
-IS_IT_RUNNING: Final = ". Is the node running? `tuque server` starts one; -h and -p choose another."
 AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
 ANSWER_S: Final = 3.0
 PAGE: Final = 1_000
@@ -134,8 +133,7 @@ class Board:
     def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(err, Error):
-            hint = IS_IT_RUNNING if isinstance(err, ConnectionError) else ""
-            raise click.ClickException(printable(str(err)) + hint) from None
+            raise ended(err) from None
 
     def close(self) -> None:
         """Closes all connections."""

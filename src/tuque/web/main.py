@@ -135,7 +135,8 @@ def serve(
         listener = bound(listen, web_port)
     except OSError as err:
         reason = err.strerror or err
-        raise click.ClickException(f"cannot listen on {place}:{web_port}: {reason}") from None
+        where = f"{place}:{web_port}: {reason}; choose another --web-port"
+        raise click.ClickException(f"cannot listen on {where}") from None
     port = listener.getsockname()[1]
     scheme = "http" if contexts is None else "https"
     click.echo(f"the console is at {scheme}://{place}:{port}")
