@@ -24,7 +24,7 @@ from tuque.testing.worker import HandAside, without_loop
 from tuque.worker.app.app import App
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Call, await_call, run_call
-from tuque.worker.pools.pools import Tasks, set_places
+from tuque.worker.pools.pools import OnEnd, Running, Tasks, set_places
 from tuque.worker.run.jobs import WorkerSettings
 from tuque.worker.run.worker import Worker
 from world_clients import WorkerAt, url_of
@@ -172,31 +172,30 @@ class LoopPool:
         self.tasks = tasks
         self.places = places
         set_places(tasks, places)
-        self.running: set[asyncio.Task[Outcome]] = set()
+        self.running = Running(lambda: self.on_ready())
         self.on_ready: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """It is ready."""
 
-    async def ready(self) -> None:
-        """It is ready."""
-
-    async def run(self, call: Call) -> Outcome:
+    def submit(self, call: Call, on_end: OnEnd) -> None:
         """Run one job to its end."""
+        self.running.submit(self._run(call), call, on_end)
+
+    async def _run(self, call: Call) -> Outcome:
         task = self.tasks[call.envelope.task]
-        if not task.is_async:
-            return without_loop(lambda: run_call(task, call))
-        running = asyncio.ensure_future(await_call(task, call))
-        self.running.add(running)
-        running.add_done_callback(self.running.discard)
-        return await running
+        if task.is_async:
+            return await await_call(task, call)
+        return without_loop(lambda: run_call(task, call))
 
     async def stop(self) -> bool:
         """End the coroutines."""
-        for running in self.running:
-            running.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
+        await self.running.drop()
         return True
+
+    async def drop(self) -> None:
+        """End the coroutines of a worker that was killed."""
+        await self.running.drop()
 
 
 class LoopWorker(Worker):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_worker_pools import MAKERS, call, started
+from test_worker_pools import MAKERS, call, ended_in, started
 
 from tuque.worker import App, Tasks
 from tuque.worker.app.decisions import Outcome
@@ -94,7 +94,7 @@ def test_batches_in_threads_and_processes(tmp_path: Path, kind: str) -> None:
             return [
                 one
                 for name in ("doubles", "counts_wrong", "breaks")
-                for one in await asyncio.gather(*(pool.run(call(name, at)) for at in (1, 2)))
+                for one in await asyncio.gather(*(ended_in(pool, call(name, at)) for at in (1, 2)))
             ]
 
     outcomes = asyncio.run(main())

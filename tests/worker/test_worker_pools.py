@@ -53,10 +53,17 @@ async def started(make: MakePool, concurrency: int = 2) -> AsyncIterator[Pool]:
         await pool.stop()
 
 
+def ended_in(pool: Pool, call: Call) -> asyncio.Future[Outcome]:
+    """What a run in that pool will have come to."""
+    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    pool.submit(call, done.set_result)
+    return done
+
+
 def run_calls(make: MakePool, *calls: Call) -> list[Outcome]:
     async def main() -> list[Outcome]:
         async with started(make, min(len(calls), 2)) as pool:
-            return list(await asyncio.gather(*map(pool.run, calls)))
+            return list(await asyncio.gather(*(ended_in(pool, one) for one in calls)))
 
     return asyncio.run(main())
 
@@ -73,7 +80,7 @@ def run_in() -> Iterator[RunCalls]:
         if not shared:
             shared.append(MAKERS["process"](2))
             await shared[0].start()
-        return list(await asyncio.gather(*map(shared[0].run, calls)))
+        return list(await asyncio.gather(*(ended_in(shared[0], one) for one in calls)))
 
     def run(kind: str, *calls: Call) -> list[Outcome]:
         return runner.run(main(calls)) if kind == "process" else run_calls(MAKERS[kind], *calls)
@@ -92,7 +99,7 @@ def test_no_command_line_has_a_password() -> None:
     async def lines() -> list[bytes]:
         async with started(lambda c: ProcessPool(TARGET, HERE, url, c), 1) as pool:
             assert isinstance(pool, ProcessPool)
-            outcome = await pool.run(call("where"))
+            outcome = await ended_in(pool, call("where"))
             assert outcome.text == url  # the child knows it
             return [Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in pool._children]
 
@@ -243,12 +250,13 @@ def test_a_call_that_cannot_be_sent_takes_no_child() -> None:
     bad = call("fine", 1)
     bad.attempt = msgspec.structs.replace(bad.attempt, max_deliveries=2**64)
 
-    async def main() -> list[object]:
+    async def main() -> list[Outcome]:
         async with asyncio.timeout(60), started(MAKERS["process"], 1) as pool:
-            first = await asyncio.gather(pool.run(bad), return_exceptions=True)
-            return [type(first[0]), await pool.run(call("fine", 1))]
+            return [await ended_in(pool, bad), await ended_in(pool, call("fine", 1))]
 
-    assert asyncio.run(main()) == [OverflowError, Outcome("done")]
+    first, second = asyncio.run(main())
+    assert first.kind == "crashed" and first.text.startswith("OverflowError")
+    assert second == Outcome("done")
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -296,7 +304,7 @@ def test_a_thread_over_its_time_limit_is_reported(caplog: pytest.LogCaptureFixtu
     async def main() -> Outcome:
         pool_tasks.gate.clear()
         async with started(MAKERS["thread"]) as pool:
-            running = asyncio.create_task(pool.run(call("waits_for_gate", time_limit_s=0.05)))
+            running = ended_in(pool, call("waits_for_gate", time_limit_s=0.05))
             async with asyncio.timeout(60):
                 while "a thread cannot be ended" not in caplog.text:
                     await asyncio.sleep(0.01)
@@ -322,7 +330,7 @@ def test_a_coroutine_in_a_thread_is_reported_only_if_it_does_not_end(
     async def main() -> Outcome:
         pool_tasks.gate.clear()
         async with started(MAKERS["thread"]) as pool:
-            running = asyncio.create_task(pool.run(call(name, *arguments, time_limit_s=0.05)))
+            running = ended_in(pool, call(name, *arguments, time_limit_s=0.05))
             async with asyncio.timeout(60):
                 while is_reported and "goes on after it was cancelled" not in caplog.text:
                     await asyncio.sleep(0.01)
@@ -338,7 +346,7 @@ def test_a_task_that_blocks_does_not_block_the_worker() -> None:
     async def main() -> None:
         pool_tasks.gate.clear()
         async with started(MAKERS["thread"]) as pool:
-            running = asyncio.create_task(pool.run(call("blocks_its_loop")))
+            running = ended_in(pool, call("blocks_its_loop"))
             await asyncio.wait_for(asyncio.to_thread(pool_tasks.blocked.wait), 60)
             assert not running.done()  # and this loop still turns
             pool_tasks.gate.set()
@@ -352,7 +360,7 @@ def test_stop_reports_threads_left_behind() -> None:
         pool_tasks.gate.clear()
         pool = MAKERS["thread"](1)
         await pool.start()
-        running = asyncio.create_task(pool.run(call("waits_for_gate")))
+        running = ended_in(pool, call("waits_for_gate"))
         await asyncio.sleep(0)
         is_clean = await pool.stop()
         pool_tasks.gate.set()
@@ -362,15 +370,49 @@ def test_stop_reports_threads_left_behind() -> None:
     assert asyncio.run(main()) is False
 
 
+def test_what_ends_in_one_turn_is_passed_on_together(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker fills free places once; an error where one end is taken holds back no other."""
+    seen: list[str] = []
+
+    def failing(outcome: Outcome) -> None:
+        seen.append(outcome.kind)
+        raise ValueError("the worker's own")
+
+    async def main() -> None:
+        async with started(MAKERS["thread"], 3) as pool:
+            pool.on_ready = lambda: seen.append("ready")
+            for on_end in (failing, lambda one: seen.append(one.kind), failing):
+                pool.submit(call("fine", 1), on_end)
+            time.sleep(0.2)
+            async with asyncio.timeout(60):
+                while seen.count("done") < 3:
+                    await asyncio.sleep(0.01)
+            assert await ended_in(pool, call("fine", 1)) == Outcome("done")
+
+    asyncio.run(main())
+    assert seen == ["done", "ready", "done", "done", "ready", "ready"]
+    assert caplog.text.count("ValueError: the worker's own") == 2
+
+
+def test_no_end_is_missed() -> None:
+    """Threads tell the loop once a turn, and none waits for the next one to end."""
+
+    async def main() -> None:
+        async with asyncio.timeout(60), started(MAKERS["thread"], 4) as pool:
+            for _ in range(500):
+                await asyncio.gather(*(ended_in(pool, call("fine", 1)) for _ in range(3)))
+
+    asyncio.run(main())
+
+
 def test_stop_cancels_coroutines() -> None:
     async def main() -> None:
         pool = MAKERS["thread"](1)
         await pool.start()
-        running = asyncio.create_task(pool.run(call("sleeps_async", 60)))
+        running = ended_in(pool, call("sleeps_async", 60))
         await asyncio.sleep(0)
         assert await pool.stop() is True
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        assert (await running).text == "the task was cancelled"
 
     asyncio.run(main())
     assert not [t for t in threading.enumerate() if t.name == "task-loop"]
@@ -394,11 +436,11 @@ def test_a_job_that_ends_the_loop_has_crashed_alone(
     async def main() -> list[Outcome]:
         pool_tasks.gate.clear()
         async with asyncio.timeout(60), started(MAKERS["thread"], 4) as pool:
-            other = asyncio.create_task(pool.run(call("waits_async")))
-            ended = await pool.run(call("ends_its_loop", how))
-            later = await pool.run(call("on_its_loop"))
+            other = ended_in(pool, call("waits_async"))
+            ended = await ended_in(pool, call("ends_its_loop", how))
+            later = await ended_in(pool, call("on_its_loop"))
             pool_tasks.gate.set()
-            return [ended, await other, later, await pool.run(call("fine_async", 1))]
+            return [ended, await other, later, await ended_in(pool, call("fine_async", 1))]
 
     raised = "KeyboardInterrupt" if how.startswith("interrupt") else "SystemExit"
     ended, *others = asyncio.run(main())
@@ -414,7 +456,7 @@ def test_a_loop_that_is_stopped_continues(caplog: pytest.LogCaptureFixture) -> N
     async def main() -> list[str]:
         async with asyncio.timeout(60), started(MAKERS["thread"]) as pool:
             calls = call("stops_its_loop"), call("fine_async", 1)
-            return [(await pool.run(one)).kind for one in calls]
+            return [(await ended_in(pool, one)).kind for one in calls]
 
     assert asyncio.run(main()) == ["done", "done"]
     assert "was ended by a task: loop.stop()" in caplog.text
@@ -424,7 +466,7 @@ def test_what_a_job_left_behind_ends_no_other_job(caplog: pytest.LogCaptureFixtu
     async def main(kind: str) -> list[str]:
         async with asyncio.timeout(60), started(MAKERS[kind], 1) as pool:
             calls = call("exits_after_its_end"), call("sleeps_async", 0.2), call("fine_async", 1)
-            return [(await pool.run(one)).kind for one in calls]
+            return [(await ended_in(pool, one)).kind for one in calls]
 
     assert asyncio.run(main("thread")) == ["done"] * 3
     assert "was ended by job D-id (pool_tasks.exits_after_its_end)" in caplog.text
@@ -437,10 +479,10 @@ def test_a_loop_that_is_broken_is_replaced() -> None:
     async def main() -> list[Outcome]:
         pool_tasks.gate.clear()
         async with asyncio.timeout(60), started(MAKERS["thread"], 4) as pool:
-            other = asyncio.create_task(pool.run(call("waits_async")))
+            other = ended_in(pool, call("waits_async"))
             await asyncio.sleep(0)
-            ended = await pool.run(call("ends_its_loop", "broken"))
-            return [ended, await other, await pool.run(call("fine_async", 1))]
+            ended = await ended_in(pool, call("ends_its_loop", "broken"))
+            return [ended, await other, await ended_in(pool, call("fine_async", 1))]
 
     assert [one.kind for one in asyncio.run(main())] == ["crashed", "crashed", "done"]
 
@@ -450,7 +492,7 @@ def test_a_job_that_ends_the_loop_of_its_process_ends_the_process() -> None:
         async with asyncio.timeout(60), started(MAKERS["process"], 1) as pool:
             hows = "exit of a task", "exit of a callback"
             calls = [call("ends_its_loop", how) for how in hows] + [call("stops_its_loop")]
-            ended = [await pool.run(one) for one in calls]
+            ended = [await ended_in(pool, one) for one in calls]
             return [f"{one.kind} {one.text}" for one in ended]
 
     crashed = "crashed its process left with exit code 2"
@@ -466,10 +508,11 @@ class TestChildren:
                 assert pool.places == 1
                 again = asyncio.Event()
                 pool.on_ready = again.set
-                running = asyncio.create_task(pool.run(call("sleeps", 60)))
+                running = ended_in(pool, call("sleeps", 60))
                 await asyncio.sleep(0)
                 os.kill(pid, signal.SIGKILL)
                 outcome = await running
+                again.clear()
                 assert pool.places == 0
                 await asyncio.wait_for(again.wait(), 60)
                 assert pool.places == 1
@@ -477,7 +520,7 @@ class TestChildren:
                     "crashed",
                     "its process was ended by SIGKILL",
                 )
-                assert (await asyncio.wait_for(pool.run(call("fine", 1)), 60)).kind == "done"
+                assert (await asyncio.wait_for(ended_in(pool, call("fine", 1)), 60)).kind == "done"
                 assert pool.pids != [pid]
 
         asyncio.run(main())
@@ -496,7 +539,7 @@ class TestChildren:
                 (pid,) = pool.pids
                 os.kill(pid, signal.SIGINT)
                 os.kill(pid, signal.SIGTERM)
-                assert (await pool.run(call("fine", 1))).kind == "done"
+                assert (await ended_in(pool, call("fine", 1))).kind == "done"
                 assert pool.pids == [pid]
 
         asyncio.run(main())
@@ -529,7 +572,7 @@ async def cancelled_once_begun(
     """What a run comes to that is cancelled, or comes to its time limit, after it has begun."""
     made = call(name, str(out), time_limit_s=1.0 if is_late else None)
     made.cancel_grace_s = grace_s
-    running = asyncio.create_task(pool.run(made))
+    running = ended_in(pool, made)
     while not (out.exists() and out.read_text()):
         await asyncio.sleep(0.01)
     if not is_late:
@@ -552,7 +595,7 @@ def test_a_cancelled_task_cleans_up_in_a_process(tmp_path: Path, name: str, is_l
             assert isinstance(pool, ProcessPool)
             before = pool.pids
             outcome = await cancelled_once_begun(pool, name, out, is_late)
-            assert (await pool.run(call("tells_its_process", str(pid)))).kind == "done"
+            assert (await ended_in(pool, call("tells_its_process", str(pid)))).kind == "done"
             assert before == pool.pids == [int(pid.read_text())]
             return outcome
 
@@ -571,7 +614,7 @@ def test_a_task_that_resists_is_killed(tmp_path: Path, is_late: bool) -> None:
             began_s = time.monotonic()
             outcome = await cancelled_once_begun(pool, "resists", tmp_path / "out", is_late, 0.3)
             assert time.monotonic() - began_s > 0.3
-            assert (await pool.run(call("fine", 1))).kind == "done"
+            assert (await ended_in(pool, call("fine", 1))).kind == "done"
             return outcome
 
     outcome = asyncio.run(main())

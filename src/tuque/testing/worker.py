@@ -17,14 +17,14 @@ from tuque.testing.links import Desk, HereAioClient, by_hand
 from tuque.testing.loop import run_coroutine
 from tuque.worker.app.decisions import Outcome, beat_after_s
 from tuque.worker.app.hooks import Failure, Hook, Hooks
-from tuque.worker.pools.execute import Call, HookRunner, Job, run_call
+from tuque.worker.pools.execute import Call, Job, run_call
 from tuque.worker.pools.middleware import tell
-from tuque.worker.pools.pools import Tasks
+from tuque.worker.pools.pools import OnEnd, Tasks
 from tuque.worker.run.crash_table import CrashTable
 from tuque.worker.run.fetch import Fetcher, Turns, UnavailableQueues
 from tuque.worker.run.job_runner import JobRunner
 from tuque.worker.run.jobs import AT_WORK, WAITING, InFlight, WorkerSettings
-from tuque.worker.run.report import Reporter
+from tuque.worker.run.report import HookRunner, Reporter
 
 T = TypeVar("T")
 
@@ -58,13 +58,16 @@ class Place:
     async def start(self) -> None:
         """Nothing to make ready."""
 
-    async def run(self, call: Call) -> Outcome:
+    def submit(self, call: Call, on_end: OnEnd) -> None:
         """Runs one job to its end."""
-        return self.run_now(call)
+        on_end(self.run_now(call))
 
     async def stop(self) -> bool:
         """Nothing is left behind."""
         return True
+
+    async def drop(self) -> None:
+        """Nothing runs."""
 
     def run_now(self, call: Call) -> Outcome:
         """Runs one job to its end, without a loop."""
@@ -116,11 +119,8 @@ class HandReporter(Reporter):
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         by_hand(work)
 
-    def progress_of(self, held: InFlight) -> Callable[[bytes], None]:
-        def take(data: bytes) -> None:
-            by_hand(self.send_progress(held, data))
-
-        return take
+    def take_progress(self, held: InFlight, data: bytes) -> None:
+        by_hand(self.send_progress(held, data))
 
 
 class HandWorker(JobRunner):

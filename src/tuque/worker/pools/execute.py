@@ -13,8 +13,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, Final
@@ -44,7 +43,7 @@ from tuque.worker.app.decisions import (
 )
 from tuque.worker.app.encryption import OVERHEAD_BYTES
 from tuque.worker.app.enqueue import CHAIN_HEADER
-from tuque.worker.app.hooks import Failure, Hook, Hooks
+from tuque.worker.app.hooks import Failure, Hooks
 from tuque.worker.app.options import Options, RetryIf, check_delay, check_number
 from tuque.worker.app.task import Reject, RetryLater, Task, TimeLimit
 from tuque.worker.pools.middleware import (
@@ -89,7 +88,7 @@ class Control:
         self.send_progress = send_progress
         self.spare_bytes = 0  # of its progress, for a seal
         self.is_in_task = False  # its function runs
-        self.on_overdue: Callable[[], object] = lambda: None
+        self.on_overdue: Callable[[], object] | None = None
         self.is_overdue = False  # reported at its limit, and runs on
         self.verdict: tuple[BaseException, bool | float] | None = None  # what retry_if returned
         self._has_ended = False
@@ -131,8 +130,13 @@ class Control:
             if not self.is_late or self._has_ended or self.is_overdue:
                 return False
             self.is_overdue = True
-        self.on_overdue()
+        if self.on_overdue is not None:
+            self.on_overdue()
         return True
+
+    def forget(self) -> None:
+        """The run has ended: nobody ends it, or wants to hear of it, any more."""
+        self._stop = self.on_overdue = self.send_progress = None
 
     def judge(self, outcome: Outcome) -> Outcome:
         """[U2] What a run that was cancelled came to, if it did not end well (U2.11)."""
@@ -738,61 +742,3 @@ def guarded(make_text: Callable[[Any], str], value: Any) -> str:
         return make_text(value)
     except BaseException as err:  # a user's class may do anything
         return f"<no text: {type(err).__name__}>"
-
-
-# ---- Hooks that the worker's own process calls after a run
-#
-# They run in a thread of their own, one after the other, so that they delay no heartbeat.
-
-
-class HookRunner:
-    """The hooks of an app, called beside the worker's loop."""
-
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], app: Hooks | None) -> None:
-        """`app` has the hooks for jobs of unknown tasks."""
-        self._tasks = tasks
-        self._app = Hooks() if app is None else app
-        self._thread: ThreadPoolExecutor | None = None
-        self._told: set[Future[None]] = set()
-
-    def ended(self, job: Job, call: Call | None, outcome: Outcome) -> None:
-        """[U3] A run has ended; nothing to do if its own process has called the hooks (U3.2)."""
-        if outcome.is_told or call is None:
-            return
-        is_cancelled = outcome.kind == "cancelled" and call.control.is_cancelled  # U3.8
-        if is_cancelled or is_failure(outcome, call):
-            self._tell("on_cancelled" if is_cancelled else "on_failure", job, outcome)
-
-    def put_off(self, job: Job, outcome: Outcome, delay_s: float | None) -> None:
-        """The job runs again after that time (U3.3); None: the broker did not say when."""
-        self._tell("on_retry", job, outcome, delay_s=delay_s)
-
-    def buried(self, job: Job, outcome: Outcome, queue: str) -> None:
-        """The job is a dead letter in that queue (U3.3)."""
-        self._tell("on_dead", job, outcome, queue=queue)
-
-    def _tell(self, name: str, job: Job, outcome: Outcome, **more: Any) -> None:
-        task = self._tasks.get(job.task)
-        app = self._app if task is None else task.app
-        hook: Hook[Any] = getattr(app, name)
-        if hook.functions:
-            self.call(app, hook, job, failure_of(outcome, **more))
-
-    def call(self, app: Hooks, hook: Hook[Any], job: Job, failure: Failure) -> None:
-        """Calls the functions of a hook."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "hooks")
-        telling = self._thread.submit(tell, app, hook, job, failure)
-        self._told.add(telling)
-        telling.add_done_callback(self._told.discard)
-
-    async def drained(self) -> None:
-        """Returns when all have run."""
-        waiting = [asyncio.wrap_future(one) for one in list(self._told)]
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-    def close(self) -> bool:
-        """Ends the thread; False if a hook still runs."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-        return not self._told

@@ -1,6 +1,6 @@
 """Where jobs run: plain functions in threads of this process, coroutines on one loop beside them.
 
-A pool takes calls one by one and returns an `Outcome` for each; it enforces time limits. Tasks
+A pool takes calls one by one, and tells the `Outcome` of each; it enforces time limits. Tasks
 never run on the worker's own loop, so that a blocking task delays no heartbeat. Child processes
 are in process_pool.py.
 """
@@ -14,8 +14,10 @@ import os
 import queue
 import random
 import threading
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, Protocol
 
 from tuque.logtext import facts
@@ -24,7 +26,6 @@ from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import (
     Call,
-    Control,
     await_call,
     describe,
     is_whole,
@@ -38,6 +39,8 @@ from tuque.worker.pools.processes import FORKS
 log: Final = logging.getLogger("tuque.worker")
 
 Tasks = dict[str, Task[..., Any]]
+OnEnd = Callable[[Outcome], object]
+ThreadRun = tuple[Call, OnEnd, asyncio.TimerHandle | None]  # the alarm: of its time limit
 
 CANCEL_S: Final = 1.0  # a coroutine has this long to end after its limit (U2.10)
 LEAVE_S: Final = 5.0  # to leave all lifespans (U3.9)
@@ -46,9 +49,9 @@ SLOW_S: Final = 10.0  # until the log says that they have not begun
 
 
 class Pool(Protocol):
-    """The worker's view of a pool. `run` is called for at most `places` jobs at a time."""
+    """The worker's view of a pool. `submit` is called for at most `places` jobs at a time."""
 
-    on_ready: Callable[[], None]  # there are more places
+    on_ready: Callable[[], None]  # there are more places, or runs have ended
 
     @property
     def places(self) -> int:
@@ -57,26 +60,70 @@ class Pool(Protocol):
     async def start(self) -> None:
         """Makes the pool ready, or raises."""
 
-    async def run(self, call: Call) -> Outcome:
-        """Runs one job to its end, whatever the result."""
+    def submit(self, call: Call, on_end: OnEnd) -> None:
+        """Runs one job to its end, whatever the result, which `on_end` gets on this loop."""
 
     async def stop(self) -> bool:
         """Ends running jobs if possible; False if threads are left behind."""
+
+    async def drop(self) -> None:
+        """The worker ends without `stop`, or after it: no end of a coroutine counts any more."""
+
+
+class Running:
+    """Runs that coroutines of the worker's loop wait for, one each."""
+
+    def __init__(self, on_free: Callable[[], None]) -> None:
+        """`on_free` is called after each end."""
+        self._on_free = on_free
+        self._calls: dict[asyncio.Task[Outcome], tuple[Call, OnEnd]] = {}
+        self._is_dropped = False
+
+    def submit(self, run: Coroutine[Any, Any, Outcome], call: Call, on_end: OnEnd) -> None:
+        """Awaits the run of that call."""
+        running = asyncio.create_task(run)
+        self._calls[running] = call, on_end
+        running.add_done_callback(self._ended)
+
+    def _ended(self, running: asyncio.Task[Outcome]) -> None:
+        call, on_end = self._calls.pop(running)
+        if running.cancelled():
+            outcome = Outcome("failed", "the task was cancelled")
+        elif (err := running.exception()) is not None:
+            log.error(
+                "the pool failed with job %(job)s (%(task)s)",
+                facts("pool_failed", job=call.attempt.job_id, task=call.attempt.task),
+                exc_info=err,
+            )
+            outcome = Outcome("crashed", describe(err))
+        else:
+            outcome = running.result()
+        if not self._is_dropped:
+            on_end(outcome)
+            self._on_free()
+
+    async def drop(self) -> None:
+        """Cancels all; nobody gets their outcomes."""
+        self._is_dropped = True
+        for running in self._calls:
+            running.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
 
 class Threads:
     """Threads for plain functions. Python cannot stop one: a run over its limit is reported."""
 
-    def __init__(self, tasks: Tasks, concurrency: int) -> None:
+    def __init__(self, tasks: Tasks, concurrency: int, on_free: Callable[[], None]) -> None:
+        """`on_free` is called after all that have ended in one turn of the loop."""
         self._tasks = tasks
         self._concurrency = concurrency
-        self._calls: queue.SimpleQueue[tuple[Call, asyncio.Future[Outcome]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._on_free = on_free
+        self._runs: queue.SimpleQueue[ThreadRun | None] = queue.SimpleQueue()
+        self._ended: deque[tuple[ThreadRun, Outcome]] = deque()
+        self._is_scheduled = False  # the loop will look at what has ended
         self._threads: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._busy = 0
-        self.on_ready: Callable[[], None] = lambda: None
 
     @property
     def places(self) -> int:
@@ -90,43 +137,52 @@ class Threads:
             thread.start()
             self._threads.append(thread)
 
-    async def run(self, call: Call) -> Outcome:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Outcome] = loop.create_future()
-        control: Control = call.control
-        control.on_cancel(lambda: loop.call_soon_threadsafe(_on_thread_cancelled, call))
+    def submit(self, call: Call, on_end: OnEnd) -> None:
+        loop, control = self._loop, call.control
+        assert loop is not None
+        control.on_cancel(partial(loop.call_soon_threadsafe, _on_thread_cancelled, call))
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
             why = over_limit_text(call.time_limit_s)
             alarm = loop.call_later(call.time_limit_s, control.cancel, why, True)
         self._busy += 1
-        done.add_done_callback(self._on_done)
-        self._calls.put((call, done))
-        try:
-            return await asyncio.shield(done)
-        finally:
-            control.on_cancel(None)
-            if alarm is not None:
-                alarm.cancel()
-
-    def _on_done(self, _: asyncio.Future[Outcome]) -> None:
-        self._busy -= 1
+        self._runs.put((call, on_end, alarm))
 
     async def stop(self) -> bool:
         for _ in self._threads:
-            self._calls.put(None)
+            self._runs.put(None)
         return self._busy == 0
 
     def _work(self) -> None:
-        """The main function of a thread; it passes outcomes to the loop that asked."""
+        """The main function of a thread; the loop takes outcomes together, once a turn."""
         assert self._loop is not None
-        while (item := self._calls.get()) is not None:
-            call, done = item
+        while (run := self._runs.get()) is not None:
+            call = run[0]
             outcome = run_call(self._tasks[call.envelope.task], call)
+            self._ended.append((run, outcome))
+            if self._is_scheduled:
+                continue
+            self._is_scheduled = True
             try:
-                self._loop.call_soon_threadsafe(_resolve, done, outcome)
+                self._loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
                 return  # the loop is closed: the worker has ended without this job
+
+    def _deliver(self) -> None:
+        """Passes on what has ended."""
+        self._is_scheduled = False  # first: what is not seen here is told again
+        try:
+            while self._ended:
+                (call, on_end, alarm), outcome = self._ended.popleft()
+                self._busy -= 1
+                call.control.forget()
+                if alarm is not None:
+                    alarm.cancel()
+                on_end(outcome)
+        finally:
+            if self._ended and self._loop is not None:  # one raised: the others have their turn
+                self._loop.call_soon(self._deliver)
+            self._on_free()
 
 
 def set_places(tasks: Tasks, places: int) -> None:
@@ -156,7 +212,8 @@ class ThreadPool:
         self._home: asyncio.AbstractEventLoop | None = None  # the worker's
         self._tasks = tasks
         self._at_end = at_end
-        self._threads = Threads(tasks, concurrency)
+        self._threads = Threads(tasks, concurrency, self._on_free)
+        self._coroutines = Running(self._on_free)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
         self._running: dict[concurrent.futures.Future[Outcome], Call] = {}
@@ -197,10 +254,18 @@ class ThreadPool:
         self._is_entered = True
         self.on_ready()
 
-    async def run(self, call: Call) -> Outcome:
+    def _on_free(self) -> None:
+        self.on_ready()
+
+    def submit(self, call: Call, on_end: OnEnd) -> None:
         task = self._tasks[call.envelope.task]
-        if not task.is_async:
-            return await self._threads.run(call)
+        if task.is_async:
+            self._coroutines.submit(self._run(task, call), call, on_end)
+        else:
+            self._threads.submit(call, on_end)
+
+    async def _run(self, task: Task[..., Any], call: Call) -> Outcome:
+        """Runs a job of a coroutine task to its end."""
         with self._lock:
             running = asyncio.run_coroutine_threadsafe(await_call(task, call), self._loop)
             self._running[running] = call
@@ -215,6 +280,7 @@ class ThreadPool:
                 raise
             return self._crashed.pop(running)
         finally:
+            call.control.forget()
             del self._running[running]
             if alarm is not None:
                 alarm.cancel()
@@ -235,6 +301,9 @@ class ThreadPool:
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         return idle
+
+    async def drop(self) -> None:
+        await self._coroutines.drop()
 
     async def _end(self) -> None:
         """Cancels all other tasks of the pool's loop and waits for them."""
@@ -293,11 +362,6 @@ def _on_coroutine_late(call: Call) -> None:
             reason=over_limit_text(call.time_limit_s),
         ),
     )
-
-
-def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not done.done():
-        done.set_result(outcome)
 
 
 def _on_thread_cancelled(call: Call) -> None:

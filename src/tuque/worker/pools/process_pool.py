@@ -24,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.pools import PAUSES, Slow, log_unbegun
+from tuque.worker.pools.pools import PAUSES, OnEnd, Running, Slow, log_unbegun
 from tuque.worker.pools.processes import end_group, ending, is_over, signals_blocked
 from tuque.worker.pools.systems import has_room
 
@@ -89,7 +89,7 @@ class Child:
 
     def ended(self, control: Control) -> None:
         """The call has ended: nothing cancels it any more."""
-        control.on_cancel(None)
+        control.forget()
         self._calls += 1  # a late cancel stops no later call
         for alarm in self._kill, self._soft:
             if alarm is not None:
@@ -150,6 +150,7 @@ class ProcessPool:
         self._restarts: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[int]] = set()
         self._rng = random.Random()
+        self._running = Running(lambda: self.on_ready())
         self._stopping = False
         self._is_first = True  # no child has had a job
         self._guarded = self._guarding = -1  # a pipe, whose end shows guards that this one ended
@@ -192,7 +193,14 @@ class ProcessPool:
         """Whether a child is idle."""
         return not self._idle.empty()
 
-    async def run(self, call: Call) -> Outcome:
+    def submit(self, call: Call, on_end: OnEnd) -> None:
+        self._running.submit(self._run(call), call, on_end)
+
+    async def drop(self) -> None:
+        await self._running.drop()
+
+    async def _run(self, call: Call) -> Outcome:
+        """Runs one job to its end in an idle child."""
         request = frame(to_pipe(call))  # this may raise: take a child afterwards
         child = await self._next_idle()
         if child is None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import time
+from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
@@ -31,7 +32,6 @@ from tuque.worker.app.decisions import (
 from tuque.worker.app.hooks import Hooks
 from tuque.worker.app.task import Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import HookRunner, describe
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.pools.processes import is_over
@@ -54,7 +54,7 @@ from tuque.worker.run.jobs import (
 from tuque.worker.run.link import Flag, Link
 from tuque.worker.run.quarantine import Alone, Quarantine
 from tuque.worker.run.registration import worker_name
-from tuque.worker.run.report import Reporter, sealed
+from tuque.worker.run.report import HookRunner, Reporter, sealed
 from tuque.worker.run.stats import GONE, JobLog
 
 log: Final = logging.getLogger("tuque.worker")
@@ -94,21 +94,23 @@ class JobRunner:
         self._held: dict[str, InFlight] = {}
         self._waiting = Buffer(() if settings.weights else settings.queues)
         self._settling = 0  # of those held: they have ended, which the broker does not know yet
-        self._runs: dict[asyncio.Task[None], InFlight] = {}
+        self._runs: set[InFlight] = set()
         self._overdue: set[InFlight] = set()  # of the runs: reported, and they keep their places
         self._put_off = PutOff()
         self._starting = 0
         self._taken = 0
+        self._finished = 0  # runs
         self._unbegun = 0  # of those taken, and given back: none of --max-jobs
         self._begun_at = time.monotonic()  # the last one
         self._ahead = Ahead(settings)
         self._has_room = False  # for more memory than it has
         self._room = Flag()
         self._stop = Flag()
+        self._at_rest = asyncio.Event()  # nothing runs
         self._is_quiet = self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
         self._alone, self._quarantine = Alone(), Quarantine(isolated_pool, box)
-        self._quarantine.on_ready(self._start_waiting)
+        self._quarantine.on_ready(self._on_place)
         pool.on_ready = self._on_place
         self._make_talkers()
 
@@ -237,7 +239,8 @@ class JobRunner:
 
     def _on_place(self) -> None:
         """There is a place, or there are more."""
-        self._room.set()
+        if not self._room.is_on:
+            self._room.set()
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -266,53 +269,43 @@ class JobRunner:
 
     def run_now(self, held: InFlight) -> None:
         """Runs the job's task."""
+        call = held.call
+        assert call is not None
         self._give_place(held)
         held.state = AT_WORK
         held.since = self._begun_at = time.monotonic()
         self._note(held, SUSPECT if held.is_isolated else RUNNING)
+        call.control.on_overdue = partial(self._overran, held)
+        self._runs.add(held)
+        on_end = partial(self._run_ended, held)
         if held.is_isolated:
             self._room.set()  # its queue may be asked again
-        held.on_overdue(lambda outcome: self._overran(held, outcome))
-        run = asyncio.create_task(self._run(held))
-        self._runs[run] = held
-        run.add_done_callback(self._on_run_ended)
+            self._quarantine.submit(held, on_end)
+        else:
+            self._pool.submit(call, on_end)
 
-    def _overran(self, held: InFlight, outcome: Outcome) -> None:
+    def _overran(self, held: InFlight) -> None:
         """[U2] The run is over its limit, and nobody can end it: it keeps its place (U2.10)."""
-        if held.state == AT_WORK:
+        if held.state == AT_WORK and held.call is not None:
             self._overdue.add(held)
-            self._ended(held, outcome)
+            self._ended(held, Outcome("timeout", held.call.control.why))
 
-    def _on_run_ended(self, run: asyncio.Task[None]) -> None:
-        held = self._runs.pop(run)
+    def _run_ended(self, held: InFlight, outcome: Outcome) -> None:
+        """The pool has run the job; it calls `_on_place` when all that ended are passed on."""
+        is_overdue = held in self._overdue
         self._overdue.discard(held)
+        self._runs.discard(held)
         self._ahead.ran(time.monotonic() - held.since)
-        if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
+        if not self._runs:
+            self._at_rest.set()
+        if self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
-        self._start_waiting()
-        if not self._room.is_on:
-            self._room.set()
-
-    async def _run(self, held: InFlight) -> None:
-        assert held.call is not None
-        try:
-            if held.is_isolated:
-                outcome = await self._quarantine.run(held)
-            else:
-                outcome = await self._pool.run(held.call)
-        except asyncio.CancelledError:
-            this = asyncio.current_task()
-            if self._is_leaving or (this is not None and this.cancelling()):
-                raise
-            outcome = Outcome("failed", "the task was cancelled")
-        except Exception as err:
-            log.exception("the pool failed with %(run)s", facts("pool_failed", run=held))
-            outcome = Outcome("crashed", describe(err))
         if self._is_leaving and outcome.kind != "done":
             return  # it was interrupted, which is not the task's failure
+        self._finished += 1
         if self._box is not None:
-            self._box.runs += 1
-        if held.is_overdue:
+            self._box.runs = self._finished
+        if is_overdue:
             held.log_overdue(outcome)
             return
         self._ran(held, outcome)
@@ -340,7 +333,7 @@ class JobRunner:
             return
         held.begins(found)
         if held.call is not None:
-            held.call.control.send_progress = self._reporter.progress_of(held)
+            held.call.control.send_progress = partial(self._reporter.take_progress, held)
         if held.verdict is not None:
             self._end_unrun(held, held.verdict)
         elif self._stop.is_on:
@@ -432,7 +425,8 @@ class JobRunner:
 
     def _ended(self, held: InFlight, outcome: Outcome) -> None:
         """A run has ended with this outcome."""
-        self._reporter.send_latest(held)  # progress of its last moment
+        if held.progress is not held.sent:
+            self._reporter.send_latest(held)  # progress of its last moment
         if held.call is not None:
             outcome = held.call.control.judge(outcome)
         self._reporter.judged(held, outcome)

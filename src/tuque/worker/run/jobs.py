@@ -10,7 +10,7 @@ import heapq
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,7 @@ from tuque.worker.app.encryption import Keys
 from tuque.worker.app.enqueue import CHAIN_HEADER, UNKNOWN_KEEP_S
 from tuque.worker.app.task import Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import Call, Control, Job, instant, over_limit_text
+from tuque.worker.pools.execute import Call, Job, instant, over_limit_text
 from tuque.worker.workflow.create import check_chain, check_queues, unknown_after
 
 log: Final = logging.getLogger("tuque.worker")
@@ -230,17 +230,6 @@ class InFlight:
     def took_s(self) -> float:
         """For how long it runs, or ran."""
         return time.monotonic() - self.since
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether its run was reported at its limit, and keeps its place (U2.10)."""
-        return self.call is not None and bool(self.call.control.is_overdue)
-
-    def on_overdue(self, take: Callable[[Outcome], None]) -> None:
-        """[U2] `take` gets the outcome if the run is over its limit and cannot be ended (U2.10)."""
-        if self.call is not None:
-            control: Control = self.call.control
-            control.on_overdue = lambda: take(Outcome("timeout", control.why))
 
     def log_overdue(self, outcome: Outcome) -> None:
         """Such a run has ended: the broker has an outcome of it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -18,6 +19,7 @@ import msgspec
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Outcome, is_at_most_once
 from tuque.worker.pools.child import of_job
+from tuque.worker.pools.pools import OnEnd
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, CrashTable
 from tuque.worker.run.jobs import AT_WORK, SETTLING, STARTING, WAITING, InFlight
@@ -124,14 +126,15 @@ class Quarantine:
         self._line = deque(one for one in line if is_at_most_once(one.job.id))
         return [one for one in line if not is_at_most_once(one.job.id)]
 
-    async def run(self, held: InFlight) -> Outcome:
+    def submit(self, held: InFlight, on_end: OnEnd) -> None:
         """Runs the job that `next` returned, isolated."""
         assert self._pool is not None
         assert held.call is not None
-        try:
-            return await self._pool.run(held.call)
-        finally:
-            self._running = None
+        self._pool.submit(held.call, partial(self._ended, on_end))
+
+    def _ended(self, on_end: OnEnd, outcome: Outcome) -> None:
+        self._running = None
+        on_end(outcome)
 
     def forgo(self, held: InFlight) -> None:
         """The job that `next` returned does not run."""
@@ -162,6 +165,11 @@ class Quarantine:
         """Ends the process and the job in it."""
         if self._pool is not None and self._is_started:
             await self._pool.stop()
+
+    async def drop(self) -> None:
+        """The worker ends: nobody takes what the job comes to."""
+        if self._pool is not None:
+            await self._pool.drop()
 
 
 # ---- Suspects of the loss of a worker, in this one

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -42,8 +43,11 @@ from tuque.logtext import facts
 from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import Done, Fail, Outcome, Release, Report, instead
 from tuque.worker.app.encryption import PROGRESS, RESULT, Keys, is_sealed
+from tuque.worker.app.hooks import Failure, Hook, Hooks
+from tuque.worker.app.task import Task
 from tuque.worker.pools.child import of_job
-from tuque.worker.pools.execute import HookRunner, over_limit_text
+from tuque.worker.pools.execute import Call, Job, failure_of, is_failure, over_limit_text
+from tuque.worker.pools.middleware import tell
 from tuque.worker.run.heartbeat import OVER
 from tuque.worker.run.jobs import AT_WORK, InFlight
 from tuque.worker.run.link import (
@@ -350,6 +354,7 @@ class Reporter:
         self._story = story
         self._aside = aside
         self._keys = keys
+        self._home: asyncio.AbstractEventLoop | None = None
         self._is_progress_told = True
         self._telling: set[asyncio.Task[None]] = set()
         self._senders: dict[Address | None, Sender] = {}  # by leader; None: the node in use
@@ -412,6 +417,7 @@ class Reporter:
 
     async def loop(self) -> None:
         """Runs the senders as long as the worker lives; raises what one of them raises."""
+        self._home = asyncio.get_running_loop()
         try:
             while True:
                 self._is_changed.clear()
@@ -525,15 +531,11 @@ class Reporter:
 
     # Progress
 
-    def progress_of(self, held: InFlight) -> Callable[[bytes], None]:
-        """Takes the progress of a job in any thread."""
-        loop = asyncio.get_running_loop()
-
-        def take(data: bytes) -> None:
-            held.progress = data
-            loop.call_soon_threadsafe(self.send_latest, held)
-
-        return take
+    def take_progress(self, held: InFlight, data: bytes) -> None:
+        """Takes the progress of a job, in any thread."""
+        assert self._home is not None, "no job runs before the loop"
+        held.progress = data
+        self._home.call_soon_threadsafe(self.send_latest, held)
 
     def send_latest(self, held: InFlight) -> None:
         """Sends the progress of a run, if it was not sent."""
@@ -628,3 +630,61 @@ def hidden(outcome: Outcome) -> str:
     """The name of the exception, if there is one; its text may have arguments of the task."""
     name = outcome.text.partition(":")[0] if outcome.kind == "failed" else ""
     return f"{name}: {IN_LOG}" if name.isidentifier() else IN_LOG
+
+
+# ---- Hooks that the worker's own process calls after a run
+#
+# They run in a thread of their own, one after the other, so that they delay no heartbeat.
+
+
+class HookRunner:
+    """The hooks of an app, called beside the worker's loop."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], app: Hooks | None) -> None:
+        """`app` has the hooks for jobs of unknown tasks."""
+        self._tasks = tasks
+        self._app = Hooks() if app is None else app
+        self._thread: ThreadPoolExecutor | None = None
+        self._told: set[Future[None]] = set()
+
+    def ended(self, job: Job, call: Call | None, outcome: Outcome) -> None:
+        """[U3] A run has ended; nothing to do if its own process has called the hooks (U3.2)."""
+        if outcome.is_told or call is None:
+            return
+        is_cancelled = outcome.kind == "cancelled" and call.control.is_cancelled  # U3.8
+        if is_cancelled or is_failure(outcome, call):
+            self._run_hook("on_cancelled" if is_cancelled else "on_failure", job, outcome)
+
+    def put_off(self, job: Job, outcome: Outcome, delay_s: float | None) -> None:
+        """The job runs again after that time (U3.3); None: the broker did not say when."""
+        self._run_hook("on_retry", job, outcome, delay_s=delay_s)
+
+    def buried(self, job: Job, outcome: Outcome, queue: str) -> None:
+        """The job is a dead letter in that queue (U3.3)."""
+        self._run_hook("on_dead", job, outcome, queue=queue)
+
+    def _run_hook(self, name: str, job: Job, outcome: Outcome, **more: Any) -> None:
+        task = self._tasks.get(job.task)
+        app = self._app if task is None else task.app
+        hook: Hook[Any] = getattr(app, name)
+        if hook.functions:
+            self.call(app, hook, job, failure_of(outcome, **more))
+
+    def call(self, app: Hooks, hook: Hook[Any], job: Job, failure: Failure) -> None:
+        """Calls the functions of a hook."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "hooks")
+        telling = self._thread.submit(tell, app, hook, job, failure)
+        self._told.add(telling)
+        telling.add_done_callback(self._told.discard)
+
+    async def drained(self) -> None:
+        """Returns when all have run."""
+        waiting = [asyncio.wrap_future(one) for one in list(self._told)]
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    def close(self) -> bool:
+        """Ends the thread; False if a hook still runs."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+        return not self._told

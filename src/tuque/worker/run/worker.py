@@ -1,7 +1,7 @@
 """The worker: fetches jobs, has a pool run them, and leaves nothing half done when it stops.
 
-One event loop runs four kinds of loops: fetching (fetch.py), heartbeats (heartbeat.py), reports
-(report.py) and a short task for each running job. job_runner.py has the jobs.
+One event loop runs three kinds of loops: fetching (fetch.py), heartbeats (heartbeat.py) and
+reports (report.py). job_runner.py has the jobs.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Worker(JobRunner):
     def dump(self) -> None:
         """Logs the running jobs and their times; writes the stacks of all threads to stderr."""
         waiting = len(self._waiting) + len(self._quarantine)
-        log_jobs(self._runs.values(), waiting, self.story.summary())
+        running = sorted(self._runs, key=lambda held: held.since)
+        log_jobs(running, waiting, self.story.summary())
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
@@ -159,9 +160,13 @@ class Worker(JobRunner):
         finally:
             if listener is not None:
                 listener.close()
-            for task in {fetching, stopped, *loops, *self._runs}:
+            self._is_leaving = True
+            self._stop.set()  # nothing begins any more
+            for task in {fetching, stopped, *loops}:
                 task.cancel()
-            await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
+            await asyncio.gather(fetching, stopped, *loops, return_exceptions=True)
+            await self._pool.drop()
+            await self._quarantine.drop()
             await self._herald.close()
 
     # Fetching
@@ -315,8 +320,11 @@ class Worker(JobRunner):
         fetching.cancel()
         self._give_back_waiting()
         until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)
-        while self._runs and not self._abort.is_set() and time.monotonic() < until:
-            await wait_for({aborted, *self._runs}, until)
+        if self._runs:
+            self._at_rest.clear()
+            at_rest = asyncio.create_task(self._at_rest.wait())
+            await wait_for({aborted, at_rest}, until)
+            at_rest.cancel()
         aborted.cancel()
         return await self._leave(deadline)
 
