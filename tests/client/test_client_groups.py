@@ -10,7 +10,6 @@ from client_nodes import ID, Connect, ScriptedNode, in_turn
 
 from lab import RealServer
 from tuque import Client
-from tuque.client.api import url_id
 from tuque.client.commands import groups
 from tuque.client.commands.calls import Call
 from tuque.client.commands.groups import ChildEnd, GroupChild, JobGroup
@@ -103,8 +102,9 @@ def test_a_group_on_a_node(real_node: RealServer) -> None:
             client.group_show("sums", client.addjob("kept", "x"))
         group = client.group_create("sums", 40, body="all", pri=3)
         ids = [client.addjob("numbers", str(i), keep=600) for i in range(40)]
-        assert client.group_add("sums", url_id(group), dict(enumerate(map(url_id, ids)))) == 40
-        assert client.group_show("sums", url_id(group).encode()).id == group
+        forms = {index: id.replace("-", "_") for index, id in enumerate(ids)}
+        assert client.group_add("sums", group.replace("-", "_"), forms) == 40
+        assert client.group_show("sums", group.replace("-", "_").encode()).id == group
         assert [one.id for one in client.groups("sums")] == [group]
         for i, id in enumerate(ids):
             client.done(id, "-", result=b"r%d" % i)

@@ -18,7 +18,7 @@ from until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-READY = {"tuque dev": "ready after", "uvicorn": "Application startup complete"}
+READY = {"tuque dev": "ready after", "uvicorn": "Uvicorn running on"}
 
 
 def blocks(*pages: str) -> list[tuple[str, str]]:

@@ -48,7 +48,7 @@ def test_the_commands_of_the_page(shop: Tour) -> None:
     broker = shop.start(f"{dev} --port {shop.port} --web-port {console}")
     server = shop.start(f"{serve} --port {web}")
     shop.printed("ready after")
-    shop.printed("Application startup complete")
+    shop.printed("Uvicorn running on")
     job = json.loads(shop.sh(order.replace("8000", web)))["job"]
     events = shop.sh(follow.replace("8000", web).replace("ID", job))
     assert events.endswith("\n\n") and "id: over\n" in events

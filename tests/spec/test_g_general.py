@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
 
 from raw_resp import NULL, Err
 from sim.engine.clock import START_MS
+from tuque.client.api import url_id
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.model import stats
 from tuque.core.model.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
-from tuque.core.model.job_id import is_job_id
+from tuque.core.model.job_id import IdMaker, is_genuine, is_job_id, is_marked
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import FAR, register
 from tuque.core.records.events import Events
@@ -228,12 +230,26 @@ def test_an_added_job_is_recorded_whole(world: World) -> None:
 
 def test_form_of_an_id(world: World) -> None:
     """G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out
-    of `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits.
+    of `A-Z a-z 0-9 . ~`, `-`, and the TTL field of 4 lower-case hexadecimal digits. So it needs no
+    escapes in URLs and file names.
     """
     ids = [world.add() for _ in range(600)]
     assert len(set(ids)) == 600
+    assert {b".", b"~"} < {job_id[i : i + 1] for job_id in ids for i in range(11, 35)}
     for job_id in ids:
-        assert re.fullmatch(rb"D-0a0a0a0a-[A-Za-z0-9+/]{24}-[0-9a-f]{4}", job_id)
+        assert re.fullmatch(rb"D-0a0a0a0a-[A-Za-z0-9.~]{24}-[0-9a-f]{4}", job_id)
+        assert quote(job_id) == job_id.decode() == url_id(job_id.decode())
+
+
+def test_ids_of_former_versions_are_known() -> None:
+    """G6.1 Ids of former versions have `+` and `/` for `.` and `~`."""
+    ids = IdMaker(b"0a" * 20, b"seed", b"a key")
+    ids.add_tube(b"tube")
+    of_queue = b"D-0a0a0a0a-O5+iPHI0A45/E3ABl/kK+7HX-05a1"
+    assert is_genuine(b"a key", of_queue) and not is_genuine(b"other", of_queue)
+    of_ann = b"D-0a0a0a0a-1o61A/dERfT+HlAASbXE622y-05a1"
+    assert is_marked(of_ann, b"ann") and not is_marked(of_ann, b"bob")
+    assert ids.tube_of(b"D-0a0a0a0a-O5+iPHI0A45/E3Al+rup/+J+-05a1") == b"tube"
 
 
 def test_ids_of_a_group(world: World) -> None:

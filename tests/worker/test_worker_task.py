@@ -265,7 +265,7 @@ def test_an_app_takes_a_url_or_a_client_only() -> None:
 
 
 def test_handles_have_ids_for_urls_and_take_them() -> None:
-    """G6.6 Every command that takes an id also accepts its URL form"""
+    """G6.6 Every command that takes an id also accepts the URL form of former versions"""
     plain = "D-5a02d844-AOq+vjzc3Ib9fRc/bwXWVmDZ-05a1"
     url = "D_5a02d844_AOq-vjzc3Ib9fRc_bwXWVmDZ_05a1"
     app = App("tuque://127.0.0.1:1")
@@ -275,6 +275,8 @@ def test_handles_have_ids_for_urls_and_take_them() -> None:
         assert (made.id, made.url_id) == (plain, url)
     with job(id=plain) as running:
         assert running.url_id == url
+    today = "D-5a02d844-AOq.vjzc3Ib9fRc~bwXWVmDZ-05a1"
+    assert app.handle(today).url_id == app.handle(today.replace("-", "_")) == today
 
 
 def test_an_enqueue_without_a_broker_ends_soon() -> None:

@@ -95,13 +95,13 @@ def browser(tuque_app: TestApp) -> Iterator[TestClient]:
 
 def test_a_job_is_shown(browser: TestClient, tuque_app: TestApp) -> None:
     handle = adds.enqueue(1, 2)
-    wanted = {"id": handle.url_id, "state": "waiting", "progress": None, "result": None}
-    first = browser.get(f"/jobs/{handle.url_id}")
+    wanted = {"id": handle, "state": "waiting", "progress": None, "result": None}
+    first = browser.get(f"/jobs/{handle}")
     assert (first.status_code, first.json()) == (200, wanted)
     assert first.headers["cache-control"] == "no-store"
     tuque_app.run_until_idle()
     after = {"state": "done", "progress": {"steps": 1}, "result": 3}
-    assert browser.get(f"/jobs/{handle.url_id}").json() == wanted | after
+    assert browser.get(f"/jobs/{handle}").json() == wanted | after
 
 
 def test_a_chain_is_shown_by_the_id_of_its_first_step(
@@ -109,23 +109,23 @@ def test_a_chain_is_shown_by_the_id_of_its_first_step(
 ) -> None:
     first = chain(adds.call(1, 2), doubles, doubles).enqueue()
     tuque_app.run_one()
-    assert browser.get(f"/jobs/{first.url_id}").json()["state"] == "waiting"
+    assert browser.get(f"/jobs/{first}").json()["state"] == "waiting"
     tuque_app.run_until_idle()
-    assert browser.get(f"/jobs/{first.url_id}").json()["result"] == 12
+    assert browser.get(f"/jobs/{first}").json()["result"] == 12
 
 
 def test_a_job_is_cancelled(browser: TestClient, tuque_app: TestApp) -> None:
     handle = adds.enqueue(1, 2)
-    reply = browser.delete(f"/jobs/{handle.url_id}")
+    reply = browser.delete(f"/jobs/{handle}")
     assert (reply.status_code, reply.json()["became"]) == (200, "ended")
-    assert browser.get(f"/jobs/{handle.url_id}").json()["state"] == "cancelled"
+    assert browser.get(f"/jobs/{handle}").json()["state"] == "cancelled"
     assert tuque_app.run_until_idle() == 0
 
 
 def test_what_is_not_known_is_404(browser: TestClient, tuque_app: TestApp) -> None:
     handle = leaves_nothing.enqueue()
     tuque_app.run_until_idle()
-    for id in (handle.url_id, "no-id"):
+    for id in (handle, "no-id"):
         for way in ("", "/events"):
             assert browser.get(f"/jobs/{id}{way}").status_code == 404
 
@@ -145,10 +145,10 @@ def test_who_is_not_allowed_neither_sees_nor_cancels(
     handle = adds.enqueue(1, 2)
     with TestClient(web_of(allow=allow)) as browser:
         for method, way in (("GET", ""), ("GET", "/events"), ("DELETE", "")):
-            path = f"/jobs/{handle.url_id}{way}"
+            path = f"/jobs/{handle}{way}"
             assert browser.request(method, path, headers={"x-user": "bob"}).status_code == 403
         assert handle.status().state == "waiting"
-        path = f"/jobs/{handle.url_id}"
+        path = f"/jobs/{handle}"
         assert browser.get(path, headers={"x-user": "ann"}).status_code == 200
 
 
@@ -170,7 +170,7 @@ def in_loop(run: Callable[[], Awaitable[None]]) -> None:
 def test_a_stream_has_each_state_and_ends_with_the_job(tuque_app: TestApp) -> None:
     async def run() -> None:
         web, handle = web_of(), adds.enqueue(1, 2)
-        ears = [Listener(web, handle.url_id) for _ in range(3)]
+        ears = [Listener(web, handle) for _ in range(3)]
         for one in ears:
             await one.until(lambda one=one: len(one.seen) == 1)
         tuque_app.run_until_idle()
@@ -178,7 +178,7 @@ def test_a_stream_has_each_state_and_ends_with_the_job(tuque_app: TestApp) -> No
             await one.task
             assert one.seen == [("waiting", None, None), ("done", {"steps": 1}, 3)]
             assert one.lines[-2] == "id: over"
-        again = Listener(web, handle.url_id, last_event_id="over")
+        again = Listener(web, handle, last_event_id="over")
         await again.task
         assert (again.status, again.lines) == (204, [])
 
@@ -187,7 +187,7 @@ def test_a_stream_has_each_state_and_ends_with_the_job(tuque_app: TestApp) -> No
 
 def test_a_job_of_which_nothing_is_kept_ends_its_stream(tuque_app: TestApp) -> None:
     async def run() -> None:
-        one = Listener(web_of(), leaves_nothing.enqueue().url_id)
+        one = Listener(web_of(), leaves_nothing.enqueue())
         await one.until(lambda: len(one.seen) == 1)
         tuque_app.run_until_idle()
         await one.task
@@ -202,7 +202,7 @@ def test_a_stream_without_news_says_that_it_is_there(
     monkeypatch.setattr(web_jobs, "BEAT_S", 0.05)
 
     async def run() -> None:
-        one = Listener(web_of(), adds.enqueue(1, 2).url_id)
+        one = Listener(web_of(), adds.enqueue(1, 2))
         await one.until(lambda: one.lines.count(": still here") == 2)
         assert len(one.seen) == 1
         one.gone.set()
@@ -214,15 +214,15 @@ def test_a_stream_without_news_says_that_it_is_there(
 def test_streams_have_a_limit(tuque_app: TestApp) -> None:
     async def run() -> None:
         web, handle = web_of(streams_max=2), adds.enqueue(1, 2)
-        ears = [Listener(web, handle.url_id) for _ in range(2)]
+        ears = [Listener(web, handle) for _ in range(2)]
         for one in ears:
             await one.until(lambda one=one: len(one.seen) == 1)
-        third = Listener(web, handle.url_id)
+        third = Listener(web, handle)
         await third.task
         assert third.status == 503
         ears[0].gone.set()
         await ears[0].task
-        other = Listener(web, handle.url_id)
+        other = Listener(web, handle)
         await other.until(lambda: len(other.seen) == 1)
         for one in (ears[1], other):
             one.gone.set()
@@ -238,7 +238,7 @@ def test_all_streams_share_one_connection(node: RealServer) -> None:
         web = web_of()
         handles = adds.enqueue_many(adds.call(n, n) for n in range(50))
         before = jobs.client.execute("INFO", "clients")
-        ears = [Listener(web, handle.url_id) for handle in handles]
+        ears = [Listener(web, handle) for handle in handles]
         for one in ears:
             await one.until(lambda one=one: len(one.seen) == 1)
         assert connected(jobs.client.execute("INFO", "clients")) - connected(before) <= 2

@@ -220,7 +220,12 @@ name_text = lru_cache(maxsize=256)(to_text)
 
 
 def url_id(id: str) -> str:
-    """A job id in its form for URLs: `_` for the three fixed `-`, base64url between them."""
+    """A job id in a form that needs no escapes in URLs and file names; that of most is itself.
+
+    An id of a former version has `_` for the three fixed `-`, and base64url between them.
+    """
+    if "+" not in id and "/" not in id:
+        return id
     middle = id[11:35].replace("+", "-").replace("/", "_")
     return f"D_{id[2:10]}_{middle}_{id[36:]}"
 

@@ -34,7 +34,7 @@ EMPTY: Final[Mapping[str, Letter]] = {}
 SAID: Final = 200  # characters of a reason that name its group
 
 DIFFERS: Final = (
-    (re.compile(r"\bD-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}"), "…"),
+    (re.compile(r"\bD-[0-9a-f]{8}-[A-Za-z0-9+/.~]{24}-[0-9a-f]{4}"), "…"),
     (re.compile(r"(\b[a-z][a-z0-9+.-]{0,31}://[^\s/'\"]+)[^\s'\"]*"), r"\1/…"),
     (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22}\b"), "…"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b"), "…"),

@@ -25,7 +25,9 @@ _PROOF_AT: Final = 27
 _TURNED_END: Final = 30
 _PROOF_END: Final = 35
 _MARKS: Final = (1 << 18) - 1
-_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# each may stand in URLs and file names
+_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.~"
+_LAST: Final = b".~"
 _TURNS: Final = [bytes([digit]) for digit in _DIGITS]
 _VALUES: Final = bytes([max(0, _DIGITS.find(bytes([byte]))) for byte in range(256)])
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
@@ -137,7 +139,7 @@ class IdMaker:
         """Start a group for that TTL field and tenant."""
         field = ttl_field(ttl_s, retry_s)
         self.counter += 1
-        random = b64encode(shake_128(self.seed + b"%d" % self.counter).digest(11))[:14]
+        random = b64encode(shake_128(self.seed + b"%d" % self.counter).digest(11), _LAST)[:14]
         stem = self.prefix + random
         if len(tenant) > 0:
             stem = stem[:_MARK_AT] + mark_of(stem[:_MARK_AT], tenant)  # G6.7
@@ -160,7 +162,14 @@ def unique(keys: list[bytes], without: bytes) -> list[bytes]:
 
 def tags_of(key: bytes, stem: bytes, suffix: bytes) -> bytes:
     """The proofs of a group: 8 characters per id (G6.5)."""
-    return b64encode(shake_128(b"%d:" % len(key) + key + stem + suffix).digest(_TAG * _GROUP))
+    return b64encode(
+        shake_128(b"%d:" % len(key) + key + stem + suffix).digest(_TAG * _GROUP), _LAST
+    )
+
+
+def of_today(characters: bytes) -> bytes:
+    """Characters of an id, which former versions wrote with `+` and `/`."""
+    return characters.replace(b"+", b".").replace(b"/", b"~")
 
 
 def is_genuine(key: bytes, id: bytes) -> bool:
@@ -173,15 +182,16 @@ def mark_under(key: bytes, id: bytes) -> i64:
 
     The mark turns the first 3 characters of the proof, so the other 5 tell whether it is one.
     """
-    i: i64 = _DIGITS.find(id[25:26]) * 64 + _DIGITS.find(id[26:27])
+    own = of_today(id)
+    i: i64 = _DIGITS.find(own[25:26]) * 64 + _DIGITS.find(own[26:27])
     if len(id) != ID_BYTES or i < 0 or i >= _GROUP:
         return -1
     tag = tags_of(key, id[:25], id[35:])[8 * i : 8 * i + 8]
-    if id[_TURNED_END:_PROOF_END] != tag[3:]:
+    if own[_TURNED_END:_PROOF_END] != tag[3:]:
         return -1
     mark: i64 = 0
     for j in range(3):
-        digit: i64 = _DIGITS.find(id[_PROOF_AT + j : _PROOF_AT + j + 1])
+        digit: i64 = _DIGITS.find(own[_PROOF_AT + j : _PROOF_AT + j + 1])
         if digit < 0:
             return -1
         turned = digit - _DIGITS.find(tag[j : j + 1])
@@ -213,12 +223,12 @@ def tube_mark(name: bytes) -> i64:
 
 def mark_of(head: bytes, tenant: bytes) -> bytes:
     """The 5 characters that say whose an id is; `head`: the 20 before them (G6.7)."""
-    return b64encode(shake_128(b"tenant:%s:%s" % (tenant, head)).digest(6))[:5]
+    return b64encode(shake_128(b"tenant:%s:%s" % (tenant, head)).digest(6), _LAST)[:5]
 
 
 def is_marked(id: bytes, tenant: bytes) -> bool:
     """Whether the id was made for a job of that tenant (G6.7)."""
-    return id[_MARK_AT:_MARK_END] == mark_of(id[:_MARK_AT], tenant)
+    return of_today(id[_MARK_AT:_MARK_END]) == mark_of(id[:_MARK_AT], tenant)
 
 
 def ttl_s_of(id: bytes) -> i64:
@@ -236,7 +246,7 @@ def ttl_field(ttl_s: i64, retry_s: i64) -> i64:
 
 
 def of_url(word: bytes) -> bytes:
-    """[G6.6] The id for its URL form; any other word unchanged."""
+    """[G6.6] The id of a former version for its URL form; any other word unchanged."""
     if (
         len(word) != ID_BYTES
         or word[0] != 68

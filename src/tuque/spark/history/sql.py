@@ -374,7 +374,7 @@ ORDER BY line
 PLACES: Final = (  # pattern of a job's particulars, and its replacement
     (r"(?:[A-Za-z]:)?(?:/[^/ :,;()<>]+){2,}/?", "<path>"),
     (r"0x[0-9a-fA-F]+", "<address>"),
-    (r"D-[0-9a-f]{8}-[A-Za-z0-9+/_-]{24}-[0-9a-f]{4}", "<job>"),
+    (r"D-[0-9a-f]{8}-[A-Za-z0-9+/.~_-]{24}-[0-9a-f]{4}", "<job>"),
     (r"[0-9]{4,}", "<number>"),
 )
 

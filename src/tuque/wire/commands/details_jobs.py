@@ -54,7 +54,8 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   and bodies of at most 4 KiB, 64 KiB together. The receiver treats each of them like a REPLJOB
   (R2).
 - G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out of
-  `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits.
+  `A-Z a-z 0-9 . ~`, `-`, and the TTL field of 4 lower-case hexadecimal digits. So it needs no
+  escapes in URLs and file names. Ids of former versions have `+` and `/` for `.` and `~`.
 - G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO and
   cleared for AMO.
 - G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35.
@@ -66,8 +67,9 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   keyed code over the other 16, with a key from the cluster secret. It is checked before anything
   is stored for an unknown id. The keys of the last 8 secrets that were replaced stay known, also
   after a restart.
-- G6.6 Every command that takes an id also accepts its URL form: `_` replaces `-` at positions 1,
-  10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`. Replies use the plain form.
+- G6.6 Every command that takes an id also accepts the URL form of former versions: `_` replaces
+  `-` at positions 1, 10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`. Replies use
+  the plain form.
 - G6.7 For a tenant's job (N10.2) the last 5 of the 14 are a code over the tenant's name and the
   characters before, so each node can tell whose it is.
 - G6.8 For a tube's task the first 3 characters of the keyed code are turned by a code over the

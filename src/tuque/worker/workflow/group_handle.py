@@ -60,6 +60,10 @@ class AnyGroupHandle(Generic[R]):
         """Pickled it is a handle of its id: `app.handle(id)` asks for it again (U11.4)."""
         return Handle, (self.id,)
 
+    def __str__(self) -> str:
+        """The id, as of the handle of a job."""
+        return self.id
+
     @property
     def url_id(self) -> str:
         """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
