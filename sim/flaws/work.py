@@ -294,11 +294,17 @@ def ending(seed: int) -> Plan:
 
 
 def cancelling_afar(seed: int) -> Plan:
-    """Two nodes that are far apart: a holder hands out a job, whose delay is over, until it hears
+    """Nodes that are far apart: a holder hands out a job, whose delay is over, until it hears
     of the CANCEL at the other one.
     """
-    habits = {"p_cancel": 0.8, "p_fail": 0.1, "p_silent": 0.0, "p_move": 0.0, "work_ms": 50}
-    plan = at_work(seed, nodes=2, workers=2, **habits)
+    habits: dict[str, Any] = {
+        "p_cancel": 0.8,
+        "p_fail": 0.1,
+        "p_silent": 0.0,
+        "p_move": 0.0,
+        "work_ms": 50,
+    }
+    plan = at_work(seed, workers=2, **habits)
     plan.delay_us = 60_000
     for op in list(plan.ops):
         if op.kind == "life_producer":
@@ -362,7 +368,7 @@ WORK_FLAWS: Final = [
     Flaw("w24", "a crash counts twice", crashes_count_twice, 5, falling_silent),
     Flaw("w25", "crashes-max is ignored", one_crash_is_the_last, 5, falling_silent),
     Flaw("w26", "CANCEL asks no holder", ended_unasked, 5, cancelling_afar),
-    Flaw("w27", "a flag of CANCEL is none", flagged_in_words_only, 20, cancelling_afar),
+    Flaw("w27", "a flag of CANCEL is none", flagged_in_words_only, 5, cancelling_afar),
     Flaw("w28", "a flagged job is handed out", flag_stays_queued, 20, cancelling_afar),
     Flaw("w29", "two nodes decide about an edit", two_decide, 10, editing_afar),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),

@@ -211,7 +211,8 @@ def test_a_holder_that_has_not_heard_of_the_end(make_world: Make) -> None:
 
 
 def test_a_holder_of_a_cancelled_job_that_is_cut_off(make_world: Make) -> None:
-    """W16.8 Where no worker has it, it leaves its queue, and ends as cancelled after RETRY.
+    """W16.8 Where no worker has it, it leaves its queue, enters none, and ends as cancelled after
+    RETRY.
 
     W16.4 A holder that does not answer within 0.8 s counts as one that refused
     """
@@ -229,6 +230,50 @@ def test_a_holder_of_a_cancelled_job_that_is_cut_off(make_world: Make) -> None:
         assert world.at(i).get() == []
     world.pass_ms(5_500)
     assert phases(world, id) == ["cancelled"] * 3
+
+
+def test_a_move_that_crosses_a_cancel(make_world: Make) -> None:
+    """W16.8 Where no worker has it, it leaves its queue, enters none, and ends as cancelled after
+    RETRY.
+    """
+    world = make_world(3, journal="off")
+    id, wire = add(world), world.wire(2)
+    world.hold(0, 1)
+    on_needjobs(at(world, 0), world.slot(0, 1), NeedJobs(b"q", 1, True))
+    world.settle()
+    assert world.states(id) == [ACTIVE] * 3, "node 0 has sent it to node 1"
+    world.hold(1, 2)
+    wire.send("CANCEL", id)
+    world.hold(2, 1)  # it is flagged at node 1, which has said so
+    world.hold(2, 0)
+    world.release(1, 2)
+    assert wire.take() == [b"ended"]
+    world.release(0, 1)  # YOURJOBS arrives, sent before the flag came
+    assert world.states(id)[1] == ACTIVE and world.at(1).get() == []
+    world.release(2, 0)
+    world.release(2, 1)
+    world.pass_ms(100)
+    assert phases(world, id) == ["cancelled"] * 3
+
+
+def test_a_cancel_while_a_job_waits_for_its_copies(make_world: Make) -> None:
+    """W16.8 Where no worker has it, it leaves its queue, enters none, and ends as cancelled after
+    RETRY.
+    """
+    world = make_world(3, journal="off")
+    world.hold(2, 0)
+    id = world.at(0).begin_add(replicate=3, retry=5, timeout_ms=60_000)
+    world.settle()
+    assert at(world, 0).jobs[id].state == WAIT_REPL
+    _, _, change = on_cancel(at(world, 1), id, b"why")
+    world.hold(0, 1)  # it is flagged at node 0, which has said so
+    world.settle()
+    world.hold(1, 0)
+    world.release(0, 1)
+    assert change is not None and change.became == ENDED
+    world.release(2, 0)
+    world.settle()
+    assert at(world, 0).jobs[id].state == ACTIVE and world.at(0, 5).get() == []
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -71,6 +71,7 @@ from tuque.core.queues.ends import has_ended
 from tuque.core.queues.procedures import (
     FAR,
     enqueue,
+    enqueue_open,
     is_task,
     may_enqueue,
     memory_level,
@@ -257,11 +258,12 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     elif m.nacks <= job.nacks and keeps_worker(n, slot, job):
         return 0  # F3.6
     elif may_enqueue(job):
-        enqueue(n, job)
+        is_queued = enqueue_open(n, job)
         if n.records is not None:
             n.records.state(job)
-        tell_served(n, slot, job)
-        return 1
+        if is_queued:
+            tell_served(n, slot, job)
+            return 1
     return 0
 
 
@@ -358,7 +360,7 @@ def on_refused(n: Node, slot: i64, job: Job) -> None:
     if job.retry_s == 0 and job.qtime_ms > n.now_ms:
         set_due(n, job, job.qtime_ms)
     else:
-        enqueue(n, job)
+        enqueue_open(n, job)
     if n.records is not None:
         n.records.state(job)
 
@@ -429,10 +431,11 @@ def take_job_back(n: Node, job: Job) -> None:
     """[F4] This node let the job go for one that had it no more: queue it again (F4.2)."""
     job.marks &= 0xFF ^ LET_GO
     if may_enqueue(job):
-        enqueue(n, job)
+        is_queued = enqueue_open(n, job)
         if n.records is not None:
             n.records.state(job)
-        tell_queued(n, job, HAS_QUEUED)
+        if is_queued:
+            tell_queued(n, job, HAS_QUEUED)
 
 
 def on_moved(n: Node, slot: i64, m: Moved) -> None:

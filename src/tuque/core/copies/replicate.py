@@ -82,7 +82,7 @@ from tuque.core.queues.dedupe import (
 )
 from tuque.core.queues.ends import has_ended, reach_changed
 from tuque.core.queues.procedures import (
-    enqueue,
+    enqueue_open,
     is_short,
     register,
     tell_producer,
@@ -197,7 +197,7 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
                 n, job, n.now_ms + (i64(job.retry_s) * 1000 if job.retry_s > 0 else 1000)
             )  # R8.3
         else:
-            enqueue(n, job)
+            enqueue_open(n, job)
         if n.records is not None:
             n.records.state(job)
     say_enqueued(n, slot, m.id)
@@ -229,7 +229,7 @@ def begin(n: Node, job: Job, delay_ms: i64 = -1) -> None:
             job.flags |= ANNOUNCE_WILL
         n.wheel.arm(job, n.now_ms)
     else:
-        enqueue(n, job)
+        enqueue_open(n, job)
 
 
 def start_copies(

@@ -133,20 +133,20 @@ def next_edit(n: Node, edit: i64) -> i64:
     return (edit >> EDIT_BITS) + 1 << EDIT_BITS | hash_of(n.node_id) & (1 << EDIT_BITS) - 1
 
 
-def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | None:
+def why_not(n: Node, job: Job, work: Life | None, update: Update) -> Refusal | None:
     """Why the job cannot be changed (W10.2); None: it can."""
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
     place = place_of(n, job)
     out_ms = place.out_ms(n, job)
     at: i64 = rules.DELIVERED if out_ms >= 0 else rules.WAITING
-    refused = rules.may_change(life, at, job.queue, out_ms, n.now_ms)
+    refused = rules.may_change(work, at, job.queue, out_ms, n.now_ms)
     if refused is not None:
         return refused
     code = place.may_change(n, job, update)
     if code != 0:
         return Refusal(code)
-    failed: i64 = 0 if life is None else life.failed
+    failed: i64 = 0 if work is None else work.failed
     return update.refusal(failed, place.ends_ms(n, job) - n.now_ms)
 
 
@@ -229,12 +229,12 @@ def on_cancel(
 
 def flag(n: Node, job: Job, reason: bytes) -> None:
     """[W8] A worker has the job: it hears that the job is cancelled (W8.2)."""
-    life = make_life(n, job)
-    is_news = rules.flag(life, fitting_reason(n, life, reason))
+    work = make_life(n, job)
+    is_news = rules.flag(work, fitting_reason(n, work, reason))
     if is_news:
-        n.life.stop_runner(job.id, life)
-    n.life.weigh(life)
-    place_of(n, job).save(n, job, life, FLAG if is_news else SAME_FLAG)
+        n.life.stop_runner(job.id, work)
+    n.life.weigh(work)
+    place_of(n, job).save(n, job, work, FLAG if is_news else SAME_FLAG)
 
 
 def end(n: Node, job: Job, reason: bytes) -> None:
@@ -378,10 +378,10 @@ def whereabouts(n: Node, slot: i64, m: JobAsk) -> JobTold:
         is_over = job is not None or known is not None or n.tombs.has(m.id)
         answer.said = IS_OVER if is_over else IS_UNKNOWN
         return answer
-    life = life_of(n, m.id)
+    work = life_of(n, m.id)
     introduce(n, slot, job.holders | 1)
     answer.holders = job.holders | 1
-    if life is not None and life.is_dead:
+    if work is not None and work.is_dead:
         answer.said = IS_DEAD
     elif job.flags & LEASED:
         answer.said = IS_LEASED
@@ -389,9 +389,9 @@ def whereabouts(n: Node, slot: i64, m: JobAsk) -> JobTold:
         answer.said = IS_UNKNOWN
     elif is_out_at(n, job):
         answer.said = IS_OUT
-        is_live = life is not None and life.run_state == LIVE
-        answer.worker = life.worker if life is not None and is_live else b""
-        since_ms = life.since_ms if life is not None and is_live else job.last_ms
+        is_live = work is not None and work.run_state == LIVE
+        answer.worker = work.worker if work is not None and is_live else b""
+        since_ms = work.since_ms if work is not None and is_live else job.last_ms
         answer.since_ms = int(max(0, n.now_ms - since_ms))
     elif job.state == QUEUED:
         answer.said = IS_QUEUED

@@ -290,6 +290,18 @@ def enqueue(n: Node, job: Job) -> None:
         n.offers[q.name] = None  # other nodes want it
 
 
+def enqueue_open(n: Node, job: Job) -> bool:
+    """[W16] As `enqueue`, but a job that is cancelled enters no queue: it ends after RETRY (W16.8).
+    Whether it is queued.
+    """
+    work = n.life.by_id.get(job.id)
+    if work is None or not work.is_cancelled or work.is_dead or job.retry_s == 0:
+        enqueue(n, job)
+        return True
+    set_due(n, job, n.now_ms + i64(job.retry_s) * 1000)
+    return False
+
+
 def requeue(n: Node, job: Job, why: i64) -> None:
     """Enqueue (G3) a job that was out, or whose delay has passed; count and record it."""
     how: i64 = HAS_QUEUED if job.flags & (DELIVERED | ANNOUNCE_QUEUED) else 0

@@ -46,7 +46,7 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
-from tuque.core.queues.procedures import dequeue, enqueue, retry_due_ms
+from tuque.core.queues.procedures import dequeue, enqueue_open, retry_due_ms
 from tuque.core.tables.leases import is_leased
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -144,7 +144,7 @@ def release(n: Node, job: Job) -> None:
     if not was_queued:
         n.wheel.arm(job, n.now_ms)  # Q2, in this turn or one of the next
         return
-    enqueue(n, job)  # Q11.4
+    enqueue_open(n, job)  # Q11.4
     if n.records is not None:
         n.records.state(job)
 
