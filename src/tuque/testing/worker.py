@@ -158,8 +158,7 @@ class HandWorker(JobRunner):
 
     def _start_waiting(self) -> None:
         """Asks for the run of the job that was fetched."""
-        while self._waiting:
-            held = self._waiting.pop()
+        while (held := self._waiting.pop()) is not None:
             if held.state != WAITING:
                 continue
             if held.run:

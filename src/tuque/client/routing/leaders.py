@@ -58,9 +58,11 @@ class Homes:
         """Keeps which queues the jobs are of: what concerns a task goes to its tube's leader."""
         if not self.is_on:
             return
-        taken = self._taken
+        taken, queue, name = self._taken, "", b""
         for job in jobs:
-            taken[job.id.encode()] = to_bytes(job.queue)
+            if job.queue != queue:
+                queue, name = job.queue, to_bytes(job.queue)
+            taken[job.id.encode()] = name
         while len(taken) > TAKEN_MAX:
             taken.pop(next(iter(taken), b""), None)
 

@@ -357,13 +357,18 @@ def run_call(task: Task[..., Any], call: Call, runner: asyncio.Runner | None = N
 
     A coroutine task runs on the loop of the runner, in a context of its own, or has its own loop.
     """
+    pid = os.getpid()
     try:
-        with SameProcess():
-            if task.is_async and runner is not None:
-                return _run_on(runner.get_loop(), task, call)
-            return _run_call(task, call)
+        if task.is_async and runner is not None:
+            outcome = _run_on(runner.get_loop(), task, call)
+        else:
+            outcome = _run_call(task, call)
     except BaseException as err:  # classes of the task may raise where its end is judged
+        end_if_forked(pid, err)
         return unjudged(err)
+    if os.getpid() != pid:
+        end_if_forked(pid, None)
+    return outcome
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, task: Task[..., Any], call: Call) -> Outcome:
@@ -391,38 +396,41 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
             return asyncio.run(_on_own_loop(task, call))
         except BaseException as err:
             return outcome_of(err, task, call.control)
-    job = call.begins(task.app)
+    app, control = task.app, call.control
+    job = call.begins(app)
     token = _current.set(job)
     try:
-        waits = held_back(task.app, job) if AFTER_HEADER in job.headers else None
-        if waits is None:
+        waits = held_back(app, job) if AFTER_HEADER in job.headers else None
+        is_callback = call.is_callback
+        if waits is None and not is_callback:
             waits = misfit(task, call)
         if waits is not None:
             return waits
-        if task.app.on_start.functions:
-            tell(task.app, task.app.on_start, job)  # U3.2
+        if app.on_start.functions:
+            tell(app, app.on_start, job)  # U3.2
         try:
-            call.control.check()
-            if call.is_callback:
-                call.envelope = filled(task.app, call.envelope, job)
-            if task.app.surrounds:
-                result = run_inside(task.app, job, lambda: _body(task, call))
+            if control.is_cancelled or control.soft_ends_at is not None:
+                control.check()
+            if is_callback:
+                call.envelope = filled(app, call.envelope, job)
+            if app.surrounds:
+                result = run_inside(app, job, lambda: _body(task, call))
             else:
                 result = _body(task, call)
-            call.control.returned(call.time_limit_s)
+            control.returned(call.time_limit_s)
             kept = result
             if CHAIN_HEADER in job.headers:
-                call.control.check()
-                kept = goes_on(task.app, job, result)
+                control.check()
+                kept = goes_on(app, job, result)
             done = _done(task, call, kept)
         except BaseException as err:
             outcome = came_to(job, err, task)
-            if call.control.failed() and is_failure(outcome, call):
+            if control.failed() and is_failure(outcome, call):
                 outcome.is_told = True
-                tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
+                tell(app, app.on_failure, job, failure_of(outcome, err))
             return outcome
-        if task.app.on_success.functions:
-            tell(task.app, task.app.on_success, job, result)
+        if app.on_success.functions:
+            tell(app, app.on_success, job, result)
         return done
     finally:
         _current.reset(token)
@@ -447,14 +455,15 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = await held_back_async(task.app, job) if AFTER_HEADER in job.headers else None
-        if waits is None:
+        is_callback = call.is_callback
+        if waits is None and not is_callback:
             waits = misfit(task, call)
         if waits is not None:
             return waits
         await tell_async(task.app.on_start, job)  # U3.2
         try:
             call.control.check()
-            if call.is_callback:
+            if is_callback:
                 call.envelope = await filled_async(task.app, call.envelope, job)
             running = await_inside(task.app, job, lambda: _awaited_body(task, call))
             result = await _with_limit(running, call)
@@ -480,10 +489,8 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
 def misfit(task: Task[..., Any], call: Call) -> Outcome | None:
     """[U2] The outcome of a call that the task's signature does not take (U2.19); None if it does.
 
-    The arguments of a callback are results, which are not read yet.
+    Not for callbacks: their arguments are results, which are not read yet.
     """
-    if call.is_callback:
-        return None
     try:
         call.bound = task.bind(call.envelope, is_result=AFTER_HEADER in call.attempt.headers)
     except BadArguments as err:
@@ -501,14 +508,16 @@ def _body(task: Task[..., Any], call: Call) -> Any:
     control.is_in_task = True
     pid = os.getpid()
     try:
-        control.check()
+        if control.is_cancelled or control.soft_ends_at is not None:
+            control.check()
         result = task.function(*args, **kwargs)
     except BaseException as err:
         end_if_forked(pid, err)
         raise
     finally:
         control.is_in_task = False
-    end_if_forked(pid, None)
+    if os.getpid() != pid:
+        end_if_forked(pid, None)
     return result
 
 

@@ -125,10 +125,6 @@ class Threads:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._busy = 0
 
-    @property
-    def places(self) -> int:
-        return self._concurrency
-
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for number in range(self._concurrency):
@@ -211,6 +207,7 @@ class ThreadPool:
         self._is_entered = False
         self._home: asyncio.AbstractEventLoop | None = None  # the worker's
         self._tasks = tasks
+        self._concurrency = concurrency
         self._at_end = at_end
         self._threads = Threads(tasks, concurrency, self._on_free)
         self._coroutines = Running(self._on_free)
@@ -225,10 +222,10 @@ class ThreadPool:
 
     @property
     def places(self) -> int:
-        return self._threads.places if self._is_entered else 0
+        return self._concurrency if self._is_entered else 0
 
     async def start(self) -> None:
-        set_places(self._tasks, self._threads.places)
+        set_places(self._tasks, self._concurrency)
         await self._threads.start()
         FORKS.leave_loop(self._loop)
         self._thread.start()

@@ -158,7 +158,8 @@ class SameProcess:
         err: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        end_if_forked(self._pid, err)
+        if os.getpid() != self._pid:
+            _end_fork(err)
 
 
 def end_if_forked(pid: int, err: BaseException | None) -> None:

@@ -7,7 +7,6 @@ the broker knows its outcome.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -106,7 +105,7 @@ class JobRunner:
         self._has_room = False  # for more memory than it has
         self._room = Flag()
         self._stop = Flag()
-        self._at_rest = asyncio.Event()  # nothing runs
+        self._at_rest = Flag()  # nothing runs
         self._is_quiet = self._is_leaving = False
         self.is_retired = False  # it has too much memory, and another process follows
         self._alone, self._quarantine = Alone(), Quarantine(isolated_pool, box)
@@ -251,8 +250,10 @@ class JobRunner:
         if is_alone:
             self._give_back_ahead()  # U2.23
         while len(self._runs) + self._starting < places and not self._stop.is_on:
-            held = None if is_alone else self._quarantine.next(now_s)
-            if held is None and self._waiting:
+            held = None
+            if self._quarantine.is_used and not is_alone:
+                held = self._quarantine.next(now_s)
+            if held is None:
                 held = self._waiting.pop()
             if held is None and is_alone and not self._runs and not self._starting:
                 held = self._alone.begin()
@@ -296,7 +297,7 @@ class JobRunner:
         self._overdue.discard(held)
         self._runs.discard(held)
         self._ahead.ran(time.monotonic() - held.since)
-        if not self._runs:
+        if not self._runs and not self._at_rest.is_on:
             self._at_rest.set()
         if self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
@@ -427,11 +428,14 @@ class JobRunner:
         """A run has ended with this outcome."""
         if held.progress is not held.sent:
             self._reporter.send_latest(held)  # progress of its last moment
-        if held.call is not None:
+        if held.call is not None and held.call.control.is_cancelled:
             outcome = held.call.control.judge(outcome)
         self._reporter.judged(held, outcome)
-        shown = outcome if held.call is None else sealed(outcome, held.job.id, self._keys)
-        report = conclude(held.job.id, held.run, shown, held.limits, self._rng, held.attempt)
+        shown = outcome
+        if self._keys is not None and held.call is not None:
+            shown = sealed(outcome, held.job.id, self._keys)
+        attempt = None if held.job.of else held.about.number  # if they are counted here (U2.6)
+        report = conclude(held.job.id, held.run, shown, held.limits, self._rng, attempt)
         if outcome.kind == "cancelled":
             self.story.counts[GONE] += 1
         elif isinstance(report, Done):
@@ -443,7 +447,8 @@ class JobRunner:
     def _report(self, held: InFlight, report: Report) -> None:
         """Ends the job here, and sends that to the broker."""
         had_place = held.has_place
-        self._give_place(held)
+        if had_place:
+            self._give_place(held)
         if held.is_isolated:
             self._quarantine.forgo(held)
         if self._box is not None and held.outcome is not None:

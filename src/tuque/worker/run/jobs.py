@@ -150,17 +150,12 @@ def about(
     )
 
 
-def has_runs(job: Delivery) -> bool:
-    """Whether it begins with START; tasks of some types of tubes have no runs."""
-    return job.attempt != 0
-
-
 def is_suspect(job: Delivery) -> bool:
     """[U2] Whether a worker was lost while it had this job: it must run alone (U2.23).
 
-    Without runs only the deliveries that came back by themselves tell of that.
+    Attempt 0: it has no runs, and only the deliveries that came back by themselves tell of that.
     """
-    return (job.crashes if has_runs(job) else job.additional_deliveries or 0) > 0
+    return (job.crashes if job.attempt != 0 else job.additional_deliveries or 0) > 0
 
 
 class InFlight:
@@ -172,6 +167,7 @@ class InFlight:
         "asked_at",
         "before",
         "call",
+        "delivery",
         "has_place",
         "is_isolated",
         "job",
@@ -189,6 +185,7 @@ class InFlight:
     def __init__(self, job: Delivery, before: str = "") -> None:
         """`before`: the token of the run that it has since the previous process."""
         self.job = job
+        self.delivery = returns_of(job) + 1  # its number
         self.before = before
         self.about: Job  # once it is prepared
         self.call: Call | None = None
@@ -198,7 +195,7 @@ class InFlight:
         self.report: Report | None = None
         self.again: Delivery | None = None  # delivered while it was held
         self.has_place = False  # of those that run, while the broker is asked for a run
-        self.run = "" if has_runs(job) else UNBEGUN  # the token, once its run has begun
+        self.run = UNBEGUN if job.attempt == 0 else ""  # the token, once its run has begun
         self.progress: bytes | None = None  # the latest
         self.sent: bytes | None = None  # of its progress
         self.outcome: Outcome | None = None
@@ -206,20 +203,10 @@ class InFlight:
         self.is_isolated = False  # runs, or must run, in the process beside the worker's
 
     @property
-    def attempt(self) -> int | None:
-        """[U2] The number of its attempt, if the worker counts them (U2.6)."""
-        return None if self.job.of else self.about.number
-
-    @property
     def known_run(self) -> str:
         """[U2] What RELEASE must name: also a run that waits to run again, apart (U2.14)."""
         before = self.before if self.again is None else ""  # else that run is over
         return self.run or before or UNBEGUN
-
-    @property
-    def delivery(self) -> int:
-        """The number of this delivery, from 1."""
-        return returns_of(self.job) + 1
 
     @property
     def task(self) -> str:
@@ -301,9 +288,9 @@ class Buffer:
         place = self._priority.get(held.job.queue, len(self._priority))
         heapq.heappush(self._jobs, (place, self._pushed, held))
 
-    def pop(self) -> InFlight:
-        """Takes the next job; IndexError if there is none."""
-        return heapq.heappop(self._jobs)[2]
+    def pop(self) -> InFlight | None:
+        """Takes the next job, if there is one."""
+        return heapq.heappop(self._jobs)[2] if self._jobs else None
 
     def take(self, most: int) -> list[InFlight]:
         """Takes up to `most` jobs out for other workers, the last ones, in their order.
@@ -393,7 +380,7 @@ def _fit(
         return Unknown(f"{NOT_RUN} '{following}'", following, envelope.unknown_keep_s)
     held.about.max_deliveries = job.of or held.limits.max_deliveries
     held.about.headers = headers
-    reason = None if held.attempt is None else spent(held.attempt, held.limits)
+    reason = None if job.of else spent(held.about.number, held.limits)
     if reason is not None:
         held.verdict = Outcome("rejected", reason)
     else:

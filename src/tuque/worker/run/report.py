@@ -86,11 +86,9 @@ IN_LOG: Final = "its text is in the log of the worker"
 OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
 
 
-def is_refused(answer: object) -> bool:
+def is_refused(answer: ReplyError) -> bool:
     """Whether the run has no outcome yet: the broker does not take such words about it."""
-    if not isinstance(answer, ReplyError) or answer.retryable:
-        return False
-    return not isinstance(answer, (*OVER, NoJob, NotTaken))
+    return not answer.retryable and not isinstance(answer, (*OVER, NoJob, NotTaken))
 
 
 class Replied(Protocol):
@@ -260,7 +258,7 @@ class Sender:
             else:
                 plain.setdefault(queue, []).append(one)
         for some in plain.values():
-            pipeline.done_many(*((one.job_id, one.run) for one in some))
+            pipeline.done_many(*[(one.job_id, one.run) for one in some])
             words.append(some)
         for (_, delay_s), some in backs.items():
             pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
@@ -446,7 +444,7 @@ class Reporter:
 
     def _on_told(self, ended: Report, answer: object) -> None:
         held = self._held.get(ended.job_id)
-        if held is not None and is_refused(answer):
+        if held is not None and isinstance(answer, ReplyError) and is_refused(answer):
             other = instead(ended, str(answer))
             if other is not None:
                 self._refused(held, ended, other, answer)
@@ -496,7 +494,8 @@ class Reporter:
     def judged(self, held: InFlight, outcome: Outcome) -> None:
         """What the run came to, for hooks."""
         held.outcome = outcome
-        self._aside.ended(held.about, held.call, outcome)
+        if outcome.kind != "done":
+            self._aside.ended(held.about, held.call, outcome)
 
     def _comes_again(self, held: InFlight, outcome: Outcome, wait_s: float | None) -> None:
         self._story.again(held.about, outcome, wait_s, held.took_s)
@@ -614,10 +613,8 @@ def _lighter(one: Report, err: Error) -> Report:
 # ---- Outcomes of an app with keys: nothing that the broker could read (SPEC U8)
 
 
-def sealed(outcome: Outcome, job_id: str, keys: Keys | None) -> Outcome:
+def sealed(outcome: Outcome, job_id: str, keys: Keys) -> Outcome:
     """[U8] The outcome as the broker may know it: result under a key (U8.3), no texts (U8.4)."""
-    if keys is None:
-        return outcome
     if outcome.result is not None:
         return msgspec.structs.replace(outcome, result=keys.seal(outcome.result, RESULT, job_id))
     if not keys.hides:

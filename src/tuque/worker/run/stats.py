@@ -72,7 +72,7 @@ class JobLog:
         """Counts and logs a run that is done."""
         self._count(job.task or "?", "done", took_s)
         self.counts[DONE] += 1
-        self.unwell.discard(job.id)
+        self.unwell.discard(job.job_id)
         if log.isEnabledFor(logging.DEBUG):
             log.debug(
                 "%(run)s done in %(seconds).3f s",
