@@ -7,11 +7,17 @@ import sys
 from types import FrameType
 from typing import Any, Final
 
+import calls_tasks as tasks
+from worker_lab import Did, StartWorker
+
 from lab import RealServer
 from tuque.worker import App, Outgoing
+from until import until
 
 JOBS: Final = 200
+TASKS: Final = 1000
 ENQUEUE_CALLS: Final = 80  # a job
+TASK_CALLS: Final = 150  # a job
 
 
 def calls_of(function: Any) -> int:
@@ -46,6 +52,20 @@ def test_an_enqueue_makes_few_calls(node: RealServer) -> None:
         assert calls_of(enqueue) <= ENQUEUE_CALLS * JOBS
     finally:
         app.close()
+
+
+def test_a_task_makes_few_calls(node: RealServer, start_worker: StartWorker, did: Did) -> None:
+    """In the worker as it ships: its loop, and all of its threads."""
+    tasks.app.use(node.url)
+    try:
+        tasks.begin.enqueue()
+        tasks.work.enqueue_many(tasks.work.call(number) for number in range(TASKS))
+        tasks.end.enqueue()
+    finally:
+        tasks.app.close()
+    start_worker("-c", "8", app="calls_tasks:app", COUNTED="yes")
+    until(did, "count")
+    assert float(did()[0].split()[0]) <= TASK_CALLS, "\n".join(did())
 
 
 def test_a_hook_and_a_tube_that_come_later_are_seen(node: RealServer) -> None:
