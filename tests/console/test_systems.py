@@ -74,6 +74,39 @@ def test_a_program_adds_and_takes_jobs_on_windows(node: RealServer) -> None:
         assert client.qlen("mail") == 1
 
 
+AWAY = """
+import socket
+from tuque.errors import ConnectionError, NoNode
+from tuque.worker import App
+
+with socket.create_server(("127.0.0.1", 0)) as door:
+    app = App(f"tuque://127.0.0.1:{door.getsockname()[1]}", enqueue_timeout_s=0.3)
+
+    @app.task
+    def send() -> None: ...
+
+    for error in (ConnectionError, NoNode):
+        try:
+            send.enqueue()
+        except error as err:
+            print(err)
+    door.setblocking(False)
+    door.accept()
+    try:
+        door.accept()
+    except BlockingIOError:
+        print("asked once")
+"""
+
+
+@pytest.mark.parametrize("system", ["macos", "windows"])
+def test_a_silent_broker_fails_an_enqueue_soon_and_the_next_one_at_once(system: str) -> None:
+    done = run("-c", AWAY, system=system)
+    first, at_once, asked = done.stdout.splitlines()
+    assert "in time" in first and "asked once a second" in at_once
+    assert (done.returncode, asked) == (0, "asked once")
+
+
 ENDED = """
 import asyncio, socket, time
 from tuque.client.transport.streams import Link

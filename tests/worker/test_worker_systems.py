@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import e2e_tasks as tasks
 import process_tasks
 import pytest
+import test_worker_crashes as crashes
+import test_worker_processes as processes
 from test_worker_crashes import (
-    TestOnce,
     children_of,
     is_alive,
     test_a_lone_job_that_ends_the_process_is_counted,
@@ -22,16 +24,25 @@ from test_worker_crashes import (
     test_the_next_process_says_how_runs_ended,
     test_the_process_may_be_killed_from_outside,
 )
+from test_worker_lifespans import (
+    test_a_process_has_it_from_before_its_first_job_to_its_end,
+    test_no_job_comes_to_a_process_without_it,
+)
+from test_worker_middleware import test_each_method_is_called_in_its_turn
 from test_worker_processes import test_programs_of_a_task_end_with_it
 from worker_lab import HERE, Did, StartWorker
 
 from lab import RealServer
 from program import Program, ProgramOn, path_of
+from tuque.worker import App
 from until import until
 
 __all__ = [  # run here once more, with workers of a fake platform
     "test_a_lone_job_that_ends_the_process_is_counted",
+    "test_a_process_has_it_from_before_its_first_job_to_its_end",
+    "test_each_method_is_called_in_its_turn",
     "test_neighbours_of_a_job_that_ends_the_process_are_not_counted",
+    "test_no_job_comes_to_a_process_without_it",
     "test_programs_of_a_task_end_with_it",
     "test_the_next_process_says_how_runs_ended",
     "test_the_process_may_be_killed_from_outside",
@@ -43,13 +54,32 @@ IMPORTED = (
 )
 
 
+ONCE: Final = crashes.TestOnce  # under a name that is not collected
+
+
 class TestOnceThere:
     """Tasks that run at most once."""
 
-    test_a_job_whose_process_died = TestOnce.test_a_job_whose_process_died_is_a_dead_letter
+    test_a_job_whose_process_died = ONCE.test_a_job_whose_process_died_is_a_dead_letter
 
 
-del TestOnce  # the others stay where they are
+@pytest.mark.slow
+class TestCrashesThere:
+    """The other rules of crashes, and processes that a task starts."""
+
+    test_the_last_suspect = staticmethod(crashes.test_the_last_suspect_runs_alone_as_well)
+    test_a_limit = staticmethod(crashes.test_a_job_that_ends_its_process_dies_at_its_limit)
+    test_again = staticmethod(
+        crashes.test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour
+    )
+    test_starving = staticmethod(crashes.test_jobs_that_end_their_process_starve_no_queue)
+    test_a_stop_between_two_processes = (
+        ONCE.test_a_worker_told_to_stop_between_two_processes_leaves_nothing_unsaid
+    )
+    test_a_stop_while_the_next_one_loads = (
+        ONCE.test_a_worker_told_to_stop_while_the_next_process_loads_leaves_nothing_unsaid
+    )
+    test_processes_of_a_task = staticmethod(processes.test_a_task_ends_its_own_processes)
 
 
 @pytest.fixture(autouse=True)
@@ -106,11 +136,20 @@ def test_a_process_that_was_stopped_is_known_there() -> None:
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 
 
+def adds_three(one: int, other: int, third: int) -> int:
+    """The task `adds` of a newer version."""
+    return one + other + third
+
+
 @pytest.mark.parametrize("pool", ["thread", "process", "async"])
-def test_each_pool_runs_tasks_there(pool: str, start_worker: StartWorker) -> None:
+def test_each_pool_runs_tasks_there(pool: str, node: RealServer, start_worker: StartWorker) -> None:
     """U4.9 Where it has no `/proc`, the worker asks `ps` for the memory of a process, at most
     every 5 s"""
+    newer = App(node.url)
+    newer.task(queue="q", name=tasks.adds.name)(adds_three).enqueue(1, 2, 3)
+    newer.close()
     worker = start_worker("--pool", pool, "-c", "1", "--max-memory", "9000")
+    worker.says("adds does not take a call, which is given back")
     assert tasks.adds.enqueue(1, 2).result(60) == 3
     worker.signal(signal.SIGTERM)
     worker.ends(0)
