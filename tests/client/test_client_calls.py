@@ -22,6 +22,7 @@ from tuque.client.commands import (
     schedules,
     staged,
     tubes,
+    values,
     work,
 )
 from tuque.client.commands.calls import Call
@@ -446,7 +447,7 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin, dead, leases, work, operate, groups, schedules, staged)
+        for m in (calls, admin, dead, leases, work, operate, groups, schedules, staged, values)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     } | {n for n in vars(tubes) if n.startswith("tube_")}

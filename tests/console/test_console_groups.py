@@ -38,3 +38,20 @@ def test_a_dead_child_that_is_waited_for() -> None:
     assert row(one).endswith("D-1  open  1/3 ended  0 failed  1 dead: waits for a replay")
     child = ChildEnd(2, "D-2", "open", None, "dead", "no vat id")
     assert child_row(child) == "     2  D-2  dead, waits for a replay  no vat id"
+
+
+def test_values(port: int, tuque: Run) -> None:
+    """T70.9 name, kind (`value`, `ended`, `fixed` or `parts`)"""
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("results").create("tasks", if_not_exists=True)
+        client.value_set("results", "order", b"do\xffne", ttl=0, fixed=True)
+        client.value_tally("results", "pages", 0, b"first", size=2)
+    at = ("-p", port, "results")
+    first, second = tuque("tubes", "value", "list", *at).stdout.decode().splitlines()
+    assert first == "order  fixed  5 bytes  without an end"
+    assert second.startswith("pages  parts  1 parts  until ")
+    (line,) = tuque("tubes", "value", "list", *at, "--match", "o*", "--json").stdout.splitlines()
+    assert json.loads(line) == {"name": "order", "kind": "fixed", "size": 5, "end_ms": 0}
+    assert tuque("tubes", "value", "get", *at, "order").stdout == b"do\\xffne\n"
+    assert tuque("tubes", "value", "get", *at, "nosuch").returncode == 1
+    assert tuque("tubes", "value", "drop", *at, "order", "pages", "x").stdout == b"2\n"

@@ -156,6 +156,21 @@ def schedule_all(full: Full) -> None:
     full.do(("SCHEDULE", "ADD", "k", "n0", "EVERY", 9, "body"))
 
 
+def value_all(full: Full, kind: str) -> None:
+    """Names with long values, or a set with many parts."""
+    full.do(("TUBE", "CREATE", "k", "tasks"))
+    for i in range(2_100 if kind == "PARTS" else 500):
+        if kind == "PARTS":
+            full.do(("VALUE", "TALLY", "k", "set", i, "x" * 100, "SIZE", 0))
+        else:
+            full.do(("VALUE", "SET", "k", f"{i}-" * 60, "x" * 10_000, "END"))
+
+
+def names_of_values() -> list[str]:
+    """As many names as a call takes."""
+    return [f"{i}-" * 60 for i in range(500)]
+
+
 def topic_all(full: Full) -> None:
     """As many subscriptions as a node keeps, with long names and filters."""
     if not full.is_first("topics"):
@@ -344,6 +359,65 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SCHEDULE LIST": lambda f: [schedule_all(f), "SCHEDULE", "LIST", "k"][1:],
     "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
     "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
+    "VALUE": lambda f: ["VALUE", *["x"] * 63],
+    "VALUE HELP": lambda f: ["VALUE", "HELP"],
+    "VALUE SET": lambda f: [
+        "VALUE",
+        "SET",
+        "k",
+        "n" * 255,
+        "x" * 100_000,
+        "TTL",
+        9,
+        "END",
+        "FIXED",
+    ],
+    "VALUE GET": lambda f: [value_all(f, "SET"), "VALUE", "GET", "k", *names_of_values()][1:],
+    "VALUE WAIT": lambda f: [
+        value_all(f, "SET"),
+        "VALUE",
+        "WAIT",
+        "k",
+        1,
+        *names_of_values(),
+        "COUNT",
+        500,
+    ][1:],
+    "VALUE DROP": lambda f: [value_all(f, "SET"), "VALUE", "DROP", "k", *names_of_values()][1:],
+    "VALUE ADD": lambda f: ["VALUE", "ADD", "k", "n", 1 - (1 << 63), "TTL", 9],
+    "VALUE TALLY": lambda f: [
+        "VALUE",
+        "TALLY",
+        "k",
+        "t",
+        999_999,
+        "x" * 100_000,
+        "SIZE",
+        1_000_000,
+        "TTL",
+        9,
+    ],
+    "VALUE PARTS": lambda f: [
+        value_all(f, "PARTS"),
+        "VALUE",
+        "PARTS",
+        "k",
+        "set",
+        0,
+        "COUNT",
+        1_000,
+    ][1:],
+    "VALUE SCAN": lambda f: [
+        value_all(f, "SET"),
+        "VALUE",
+        "SCAN",
+        "k",
+        0,
+        "COUNT",
+        1_000,
+        "MATCH",
+        "*-" * 120,
+    ][1:],
     "LIMITS": lambda f: [wait_all(f), "LIMITS", "k", "COUNT", 1_000, "CURSOR", 2_500][1:],
     "GROUP CREATE": lambda f: [
         f.do(("TUBE", "CREATE", "g", "tasks")),

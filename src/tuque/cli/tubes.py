@@ -1,4 +1,4 @@
-"""`tuque tubes`: the tubes of a cluster, their leaders, keys that wait, and groups of jobs.
+"""`tuque tubes`: the tubes of a cluster, their leaders, keys that wait, groups of jobs, values.
 
 Decides what a line shows; the figures come from the tube's leader (TUBE LIST, INFO, HOME).
 """
@@ -22,6 +22,7 @@ from tuque.cli.jobs import (
 from tuque.client.commands.admin import execute
 from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.client.commands.operate import KeyRow
+from tuque.client.commands.values import ValueRow
 from tuque.client.transport.conn import ErrorReply
 from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.view import Board
@@ -318,6 +319,59 @@ WAITING: Final = ("waiting-takes", "waiting-puts")
 TIMES: Final = ("ttl", "ttr")
 
 
+# ---- `tuque tubes value`: what a tube keeps under names. The leader of the tube does the work
+
+
+@click.group(context_settings=HELP)
+def value() -> None:
+    """Values: results, counters and sets of parts under names, until they end."""
+
+
+@value.command("list", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--match", metavar="GLOB", help="Names that match only.")
+@click.argument("queue", shell_complete=queue_names)
+def list_values(node: NodeOptions, as_json: bool, match: str | None, queue: str) -> None:
+    """List the values of QUEUE in the order in which they were first set, one a line."""
+    with client_of(node, is_here=False) as client:
+        echo_each(
+            client.value_scan(queue, match=match),
+            lambda one: json_line(fields(one)) if as_json else value_line(one),
+            f"no values in {queue}",
+        )
+
+
+def value_line(one: ValueRow) -> str:
+    """A value on one line."""
+    size = f"{one.size:,} parts" if one.kind == "parts" else f"{one.size:,} bytes"
+    until = f"until {at(one.end_ms)}" if one.end_ms else "without an end"
+    return printable("  ".join([one.name, one.kind, size, until]))
+
+
+@value.command("get", context_settings=HELP)
+@node_options
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+def get_value(node: NodeOptions, queue: str, name: str) -> None:
+    """Print the value NAME of QUEUE; status 1 if there is none."""
+    with client_of(node, is_here=False) as client:
+        found = client.value_get(queue, name)[name]
+    if found is None:
+        raise click.ClickException(f"{printable(queue)} has no value '{printable(name)}'")
+    click.echo(printable(found.decode("utf-8", "backslashreplace")))
+
+
+@value.command("drop", context_settings=HELP)
+@node_options
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name", nargs=-1, required=True)
+def drop_values(node: NodeOptions, queue: str, name: tuple[str, ...]) -> None:
+    """Remove values, and sets with their parts; prints how many there were."""
+    with client_of(node, is_here=False) as client:
+        click.echo(client.value_drop(queue, *name))
+
+
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help"]},
@@ -349,6 +403,7 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
 
 tubes.add_command(limits)
 tubes.add_command(group)
+tubes.add_command(value)
 
 
 @tubes.command()

@@ -18,6 +18,7 @@ from tuque.client.commands import (
     staged,
     topics,
     tubes,
+    values,
     work,
 )
 from tuque.client.commands.calls import Call
@@ -137,6 +138,12 @@ class Queued:
     schedule_resume = _queued(schedules.schedule_resume)
     schedule_run = _queued(schedules.schedule_run)
     schedule_drop = _queued(schedules.schedule_drop)
+    value_set = _queued(values.value_set)
+    value_get = _queued(values.value_get)
+    value_wait = _queued(values.value_wait)
+    value_drop = _queued(values.value_drop)
+    value_add = _queued(values.value_add)
+    value_tally = _queued(values.value_tally)
     topic_subscribe = _queued(topics.topic_subscribe)
     topic_unsubscribe = _queued(topics.topic_unsubscribe)
     topic_add = _queued(topics.topic_add)

@@ -86,6 +86,7 @@ from tuque.tubes.tasks.operations import (
 )
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
+from tuque.tubes.values import next_sweep_ms, sweep
 from tuque.tubes.work import dead_letters, leader, transitions
 from tuque.tubes.work.transitions import (
     admit,
@@ -493,6 +494,8 @@ class TubePolicy(Tubes):
         operations.keys_tick(n, self)
         sessions_tick(n, self)
         idle_tick(n, self)
+        if len(self.sweeping) > 0:
+            sweep(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
             if not putter.is_over:
@@ -508,6 +511,8 @@ class TubePolicy(Tubes):
         at_ms = min(homes_next_ms(n, self), votes_next_ms(n, self))
         if 0 < self.idle_at_ms < at_ms:
             at_ms = self.idle_at_ms
+        if len(self.sweeping) > 0:
+            at_ms = min(at_ms, next_sweep_ms(n, self))
         if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
             at_ms = self.session_ends[0][0]
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:

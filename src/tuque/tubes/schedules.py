@@ -27,6 +27,7 @@ from tuque.tubes.entries.schedule import (
     Step,
     same_words,
 )
+from tuque.tubes.entries.value import OfValue
 from tuque.tubes.log.leader import copies_needed, has_lease, needs_copies, synced
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -281,14 +282,14 @@ def drop_schedule(n: Node, t: Tubes, tube: Tube, name: bytes) -> bool:
 def take_up(n: Node, tube: Tube, task: Task) -> None:
     """A task of a journal or a replica enters a tube with keys.
 
-    A schedule, or what is of a group, is DELAYED, and due now; what keeps a key is DELAYED. A job
-    that is due may be one whose copies are not there yet: it waits until those have what this node
-    has (T45.4).
+    A schedule, or what is of a group, is DELAYED, and due now; what keeps a key, and a value, is
+    DELAYED. A job that is due may be one whose copies are not there yet: it waits until those have
+    what this node has (T45.4).
     """
     if isinstance(task.entry, ScheduleEntry) or is_of_group(task):
         task.status = u8(DELAYED)
         task.qtime_ms = n.now_ms
-    elif isinstance(task.entry, HoldEntry):
+    elif isinstance(task.entry, HoldEntry | OfValue):
         task.status = u8(DELAYED)
     elif task.status == DELAYED and 0 < task.qtime_ms <= n.now_ms:
         driver_of(tube).plans.held[int(task.number)] = int(tube.seq)

@@ -22,6 +22,7 @@ from tuque.client.commands import (
     staged,
     topics,
     tubes,
+    values,
     work,
 )
 from tuque.client.commands.calls import Call
@@ -30,6 +31,7 @@ from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobG
 from tuque.client.commands.operate import KeyRow, WorkerInfo
 from tuque.client.commands.schedules import Schedule
 from tuque.client.commands.topics import Subscription, topic_page
+from tuque.client.commands.values import ValueRow
 from tuque.client.retry import Retry, own
 from tuque.client.transport.face import as_method
 from tuque.client.url import settings
@@ -205,6 +207,12 @@ class Client(Runner):
     schedule_resume = _method(schedules.schedule_resume)
     schedule_run = _method(schedules.schedule_run)
     schedule_drop = _method(schedules.schedule_drop)
+    value_set = _method(values.value_set)
+    value_get = _method(values.value_get)
+    value_wait = _method(values.value_wait)
+    value_drop = _method(values.value_drop)
+    value_add = _method(values.value_add)
+    value_tally = _method(values.value_tally)
     topic_subscribe = _method(topics.topic_subscribe)
     topic_unsubscribe = _method(topics.topic_unsubscribe)
     topic_add = _method(topics.topic_add)
@@ -339,6 +347,31 @@ class Client(Runner):
         """The schedules of a tube of type tasks, in the order in which they were added."""
         return self._scan(
             lambda cursor: schedules.schedule_page(queue, cursor, count=count, timeout=timeout)
+        )
+
+    def value_parts(
+        self, queue: Text, name: Text, *, count: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """Index and value of the parts of a set, in order."""
+        return self._scan(
+            lambda cursor: values.value_parts_page(
+                queue, name, cursor, count=count, timeout=timeout
+            )
+        )
+
+    def value_scan(
+        self,
+        queue: Text,
+        *,
+        match: Text | None = None,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[ValueRow]:
+        """The values and sets of parts of a tube of type tasks, in the order of their first SET."""
+        return self._scan(
+            lambda cursor: values.value_scan_page(
+                queue, cursor, match=match, count=count, timeout=timeout
+            )
         )
 
     def groups(

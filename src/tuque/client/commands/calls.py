@@ -226,6 +226,7 @@ SUB_READS: dict[str, frozenset[str]] = {
     "TUBE": frozenset("PEEK TASKS INFO LIST STATISTICS STATE CHANGES GRANTS DRIVERS".split()),
     "SCHEDULE": frozenset("LIST SHOW".split()),
     "GROUP": frozenset("SHOW RESULTS CHILDREN LIST".split()),
+    "VALUE": frozenset("GET WAIT PARTS SCAN".split()),
     "TOPIC": frozenset(["LIST"]),
     "WORKER": frozenset("LIST DEPLOYS".split()),
     "CLIENT": frozenset(["LIST"]),
@@ -293,6 +294,15 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     def may_block(self) -> bool:
         """True if the call occupies a connection until something happens."""
         return self.wait_arg > 0
+
+    def for_rows(self, count: int, wait_ms: int | None, at: int) -> Call[T]:
+        """The same call, which waits until its reply has so many rows; `at`: where its ms stand."""
+        return msgspec.structs.replace(
+            self,
+            wait_s=None if wait_ms is None else wait_ms / 1000,
+            wait_arg=at,
+            goes_on=lambda reply: len(reply) < count,
+        )
 
     def waiting(self, wait_s: float) -> Call[T]:
         """The same call, with a wait of `wait_s` at most."""

@@ -6,7 +6,7 @@ carry. As in calls.py, a builder makes a `Call`; times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -251,15 +251,9 @@ def waitjob(
         raise ValueError("waitjob needs at least one id")
     _check_wait(wait_ms)
     words: tuple[Arg, ...] = () if count is None else ("COUNT", whole("count", count))
-    return Call(
-        args=("WAITJOB", wait_ms or 0, *map(id_bytes, ids), *words),
-        parse=_outcomes,
-        repeat=True,
-        wait_s=None if wait_ms is None else wait_ms / 1000,
-        wait_arg=1,
-        goes_on=_has_less_than(len(ids) if count is None else count),
-        timeout_s=timeout,
-    )
+    args = ("WAITJOB", wait_ms or 0, *map(id_bytes, ids), *words)
+    call = Call(args=args, parse=_outcomes, repeat=True, timeout_s=timeout)
+    return call.for_rows(len(ids) if count is None else count, wait_ms, 1)
 
 
 def updatejob(
@@ -384,7 +378,3 @@ def _is_open(reply: Reply) -> bool:
 
 def _outcomes(reply: Reply) -> dict[str, str]:
     return {to_text(id): to_text(outcome) for id, outcome in reply}
-
-
-def _has_less_than(count: int) -> Callable[[Reply], bool]:
-    return lambda reply: len(reply) < count

@@ -141,7 +141,7 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
     if verb == "TUBE" and len(words) > 2 and _word(words[1]) not in OF_ONE_NODE:
         to_this_node = _word(words[1]) == "HOME" and _word(words[-1]) == "FORCE"
         return [] if to_this_node else [_name(words[2])]
-    if verb in ("SCHEDULE", "GROUP") and len(words) > 2:
+    if verb in ("SCHEDULE", "GROUP", "VALUE") and len(words) > 2:
         return [_name(words[2])]
     if verb == "DEAD" and len(words) > 2 and _word(words[1]) != "SHOW":
         return [_name(words[2])]

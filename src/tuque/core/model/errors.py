@@ -757,6 +757,27 @@ _is(
     b"ERR",
     b"node %s cannot be added: it has a tube of its own named '%s', drop one of the two first",
 )
+NO_VALUES: Final = 314
+_is(NO_VALUES, b"NOTUBE", b"tube '%s' has no values: they need a tube of type tasks that stays")
+VALUES_FULL: Final = 315  # about: tube, bytes
+_is(
+    VALUES_FULL,
+    b"OOM",
+    b"the values of tube '%s' would take more than %d bytes: drop some, give a shorter TTL, or "
+    b"raise values-max-bytes",
+)
+HAS_PARTS: Final = 316
+_is(HAS_PARTS, b"ERR", b"'%s' is a set of parts: use VALUE TALLY, PARTS or DROP")
+NO_PARTS: Final = 317
+_is(NO_PARTS, b"ERR", b"'%s' is a value, and no set of parts")
+NO_NUMBER: Final = 318
+_is(NO_NUMBER, b"ERR", b"the value '%s' is no number of 64 bits with a sign")
+LARGE_SUM: Final = 319
+_is(LARGE_SUM, b"ERR", b"the sum of '%s' would have more than 64 bits with a sign")
+IS_FIXED_VALUE: Final = 320
+_is(IS_FIXED_VALUE, b"ERR", b"the value '%s' is FIXED: only VALUE DROP and its TTL end it")
+IS_VALUE: Final = 321
+_is(IS_VALUE, b"WRONGTUBE", b"task %d is a named value: use VALUE DROP")
 NO_VOTE_THERE: Final = 310  # about: tube, node, node
 _is(
     NO_VOTE_THERE,

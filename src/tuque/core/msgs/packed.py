@@ -152,7 +152,8 @@ of many jobs is several records, back to back in one frame.
 """
 
 # ---- What tasks of type `tasks` carry, where others have their sub-queue (tubes/entries/keys.py).
-# ---- An i16 is first: above 0 of a job, 0 of a schedule, -1 of a group or a child, -2 of a keeper
+# ---- An i16 is first: above 0 of a job, 0 of a schedule, -1 of a group or a child, -2 of a keeper,
+# ---- -3 of a value
 
 KEY_MAX: Final = 255
 WEIGHT_MAX: Final = 1_000
@@ -187,4 +188,20 @@ three; [result].
 KEEPER_FIXED: Final = 3
 """keeper of a unique key that outlives its task (tubes/entries/schedule.py): i16 -2, size u8 of an
 id, 1 to JOB_ID_MAX; the id of the task that had the key first; the key, of 1 to KEY_MAX bytes.
+"""
+
+VALUE_NAME_MAX: Final = 255
+SET_PARTS_MAX: Final = 1_000_000
+A_VALUE: Final = 1
+A_SET: Final = 2
+A_PART: Final = 3
+VALUE_BITS: Final = 3
+
+VALUE_FIXED: Final = 4
+SET_FIXED: Final = 12
+PART_FIXED: Final = 16
+"""named value (tubes/entries/value.py): i16 -3, kind u8 A_VALUE, bits u8 to VALUE_BITS (1: it was
+set with END, 2: with FIXED), its name, of 1 to VALUE_NAME_MAX bytes. Set of parts: i16 -3, kind u8
+A_SET, u8 0, size i32 to SET_PARTS_MAX, last i32 from -2 and below SET_PARTS_MAX, its name. Part:
+i16 -3, kind u8 A_PART, u8 0, number of its set, index i32 below SET_PARTS_MAX.
 """

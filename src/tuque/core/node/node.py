@@ -205,6 +205,7 @@ class Limits:
         self.crashes_max: i64 = 3  # W6.7
         self.results_bytes: i64 = 64 << 20  # W7.4
         self.dead_bytes: i64 = 256 << 20  # W6.6
+        self.values_bytes: i64 = 0  # of one tube (T70.7); 0: no limit
         self.dead_keep_ms: i64 = 30 * 86_400_000
         self.quota_bytes: dict[bytes, int] = {}  # of tenants that have one (N11.1)
 

@@ -265,7 +265,7 @@ def look_again(n: Node, id: bytes) -> None:
     """[W9, W14] Who waits for the job, if anybody does, looks again: it has another outcome
     (W9.2), or a holder has confirmed its end (W14.14).
     """
-    if len(n.life.watchers) > 0 and id in n.life.watchers:
+    if id in n.life.watchers:
         wake_waiters(n, id)
 
 

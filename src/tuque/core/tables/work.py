@@ -561,6 +561,16 @@ class Lives:
         if until_ms > 0:
             heappush(self.deadlines, (until_ms, client))
 
+    def waiting_for(self, id: bytes, is_prefix: bool) -> list[int]:
+        """Clients that wait for this id, or for any that begins so."""
+        if not is_prefix:
+            return list(self.watchers.get(id, ()))
+        found: list[int] = []
+        for other, clients in self.watchers.items():
+            if other.startswith(id):
+                found.extend(clients)
+        return found
+
     def watch_size(self, client: i64) -> i64:
         """Bytes of the client's wait."""
         watch = self.watches.get(client)

@@ -51,6 +51,7 @@ from tuque.server.commands.session import (
 from tuque.server.commands.staged import cmd_publish, cmd_stage
 from tuque.server.commands.topics import cmd_topic
 from tuque.server.commands.tubes import cmd_tube
+from tuque.server.commands.values import cmd_value
 from tuque.server.commands.work import (
     cmd_done,
     cmd_fail,
@@ -89,6 +90,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "publish": cmd_publish,
     "tube": cmd_tube,
     "schedule": cmd_schedule,
+    "value": cmd_value,
     "limits": cmd_limits,
     "group": cmd_group,
     "topic": cmd_topic,

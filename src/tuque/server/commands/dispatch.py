@@ -60,6 +60,7 @@ from tuque.server.commands.jobs import (
     put_more,
 )
 from tuque.server.commands.results import tell_ended
+from tuque.server.commands.values import reply_values
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
@@ -97,6 +98,7 @@ from tuque.server.state.client import (
     REPLY_SKIPPING,
     TURN_BYTES,
     Client,
+    Wanted,
     memory_of,
     weigh,
 )
@@ -525,8 +527,8 @@ def tell_wakes(s: Server) -> None:
             reply_take_iproto(s, wake)
         if c is None or not c.is_blocked:
             continue
-        if wake.why >= JOB_ENDED and (c.wanted is None or not tell_ended(s, c, wake)):
-            continue  # W9.2
+        if wake.why >= JOB_ENDED and (c.wanted is None or not reply_waiting(s, c, c.wanted, wake)):
+            continue  # W9.2, T72.1
         c.is_blocked = False
         s.blocked -= 1
         c.last_ms = s.n.now_ms
@@ -536,6 +538,15 @@ def tell_wakes(s: Server) -> None:
         s.touch(c)
         if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)
+
+
+def reply_waiting(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
+    """What the client waits for has news; whether its wait is over."""
+    is_of_value = len(wanted.tube) > 0
+    is_over = reply_values(s, c, wanted, wake) if is_of_value else tell_ended(s, c, wake)
+    if is_over:
+        s.n.life.unwatch(c.number)
+    return is_over
 
 
 def put_off(s: Server, wake: Wake) -> None:

@@ -278,7 +278,7 @@ def value_of(n: Node, sort: i64, name: bytes, tally: Tally, q: Queue | None) -> 
         tally.look(n.now_ms)
         return tally.in_rate(n.now_ms) if sort == IN else tally.out_rate(n.now_ms)
     if sort == DELAYED:
-        return tally.delayed + q.delayed if isinstance(q, Tube) else tally.delayed
+        return tally.delayed + q.delayed_count() if isinstance(q, Tube) else tally.delayed
     if sort == AT_WORK:
         return tally.at_work + q.taken if isinstance(q, Tube) else tally.at_work
     return 0 if q is None else len(q.waiters)

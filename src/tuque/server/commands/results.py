@@ -281,7 +281,6 @@ def tell_ended(s: Server, c: Client, wake: Wake) -> bool:
         put_result(s, c, wanted.ids[0])
     else:
         put_ended(s, c, wanted)
-    s.n.life.unwatch(c.number)
     return True
 
 

@@ -402,7 +402,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "on-task-change": tube.on_task_change,
         "ready": int(tube.ready_count()),
         "taken": int(tube.taken),
-        "delayed": int(tube.delayed),
+        "delayed": int(tube.delayed_count()),
         "buried": int(tube.buried),
         "next-id": int(tube.next_number),
         "waiting-takes": len(tube.waiters),
@@ -459,12 +459,14 @@ def tube_figures(s: Server) -> dict[str, object]:
 
 
 def task_figures(t: Tubes | None, found: Totals) -> dict[str, object]:
-    """Schedules, groups of jobs and keys of tubes of type tasks (T11.5)."""
+    """Schedules, values, groups of jobs and keys of tubes of type tasks (T11.5)."""
     keys = found.keys
     return {
         "tubes_schedules": int(found.schedules),
         "tubes_schedules_fired": 0 if t is None else int(t.schedules_fired),
         "tubes_schedules_late": 0 if t is None else int(t.schedules_late),
+        "tubes_values": int(found.values),
+        "tubes_values_bytes": int(found.values_bytes),
         "tubes_groups": int(found.groups),
         "tubes_groups_made": 0 if t is None else int(t.groups_made),
         "tubes_groups_done": 0 if t is None else int(t.groups_done),

@@ -427,6 +427,15 @@ class Config(AccessOptions, kw_only=True):
             runtime=True,
         ),
     ] = 64 * MB
+    values_max_bytes: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "values of one tube at most, with what each costs; 0 = an eighth of maxmemory",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 0
     dead_max_bytes: Annotated[
         int,
         Opt(

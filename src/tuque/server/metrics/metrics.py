@@ -78,6 +78,8 @@ GAUGES: Final = {
     "tube_sessions": "Sessions that may hold tasks",
     "tubes_homeless": "Tubes whose leader this node does not reach, or that has no right to lead",
     "schedules": "Schedules that this node leads",
+    "values": "Named values, sets of parts and parts that this node leads",
+    "values_bytes": "What these take",
     "groups": "Groups of jobs that this node leads and that are not their callback",
     "keys": "Keys of tasks that this node leads",
     "keys_waited": "Limits and rates that tasks wait for",
@@ -295,7 +297,7 @@ def add_parts(s: Server, shot: Snapshot) -> None:
 def add_tubes(s: Server, t: Tubes, shot: Snapshot) -> None:
     """[O1] Tubes, and what those of type tasks have, as in INFO (O1.8)."""
     keys = KeyTotals()
-    led = schedules = groups = 0
+    led = schedules = groups = values = values_bytes = 0
     for tube in t.by_name.values():
         if not tube.is_mine:
             continue
@@ -303,6 +305,8 @@ def add_tubes(s: Server, t: Tubes, shot: Snapshot) -> None:
         if isinstance(tube.driver, Tasks):
             schedules += len(tube.driver.plans.by_name)
             groups += len(tube.driver.plans.members.open)
+            values += int(tube.driver.apart)
+            values_bytes += int(tube.driver.plans.values.bytes)
             keys.add(tube.driver, s.n.now_ms)
     shot.gauges |= {
         "tubes": len(t.by_name),
@@ -310,6 +314,8 @@ def add_tubes(s: Server, t: Tubes, shot: Snapshot) -> None:
         "tube_sessions": len(t.sessions),
         "tubes_homeless": len(homeless(s.n, t)),
         "schedules": schedules,
+        "values": values,
+        "values_bytes": values_bytes,
         "groups": groups,
         "keys": int(keys.known),
         "keys_waited": int(keys.waited),

@@ -176,7 +176,7 @@ class QueueWalk:
         tally.look(n.now_ms)
         sums.ready += q.length
         if isinstance(q, Tube):
-            sums.delayed += q.delayed
+            sums.delayed += q.delayed_count()
             sums.at_work += q.taken
         if q.length > 0:
             sums.oldest_ms = max(sums.oldest_ms, oldest_ms(n, q))
@@ -332,7 +332,7 @@ def level_of(n: Node, name: bytes, tally: Tally) -> Level:
     if q is not None:
         level.ready = q.length
         if isinstance(q, Tube):
-            level.delayed += q.delayed
+            level.delayed += q.delayed_count()
             level.at_work += q.taken
         if q.length > 0:
             level.oldest_ms = oldest_ms(n, q)

@@ -182,6 +182,8 @@ def must_wait(s: Server, c: Client, args: list[bytes]) -> bool:
 
 def runs_beside(args: list[bytes]) -> bool:
     """[T15] Whether it may run while others wait for copies: a change in a tube (T15.11)."""
+    if len(args) >= 4 and args[0].upper() == b"VALUE":
+        return args[1].upper() != b"WAIT"
     if len(args) < 4 or args[0].upper() != b"TUBE":
         return False
     word = args[1].upper()

@@ -477,7 +477,7 @@ class Client(Connection):
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
         self.stalled_ms: i64 = 0  # since when it lacks room on the links
         self.is_monitor = False
-        self.wanted: Wanted | None = None  # blocked in RESULT or WAITJOB
+        self.wanted: Wanted | None = None  # blocked in RESULT, WAITJOB or VALUE WAIT
         self.said: dict[bytes, bytes] | None = None  # of WAITJOB: ids as they came (N10.3)
         self.is_taking = False  # blocked in a take of a tube
         self.is_putting = False  # blocked in a put to a full tube
@@ -667,7 +667,7 @@ class ClientCheck:
 
 @final
 class Wanted:
-    """What a client waits for in RESULT or WAITJOB (W9)."""
+    """What a client waits for in RESULT, WAITJOB (W9) or VALUE WAIT (T72)."""
 
     def __init__(self, ids: list[bytes], needed: i64, is_now: bool = False) -> None:
         self.ids = ids
@@ -679,6 +679,10 @@ class Wanted:
         self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
         self.changes: dict[bytes, Change] = {}  # by id: UPDATEJOB and CANCEL with copies (W16)
         self.asked: dict[bytes, Asking] = {}  # by id: CANCEL of jobs that are not here (W15)
+        # of VALUE WAIT (T72), whose ids are those of `wait_key`
+        self.tube = b""
+        self.names: list[bytes] = []
+        self.met: dict[bytes, None] = {}  # names that there were since it began
 
 
 def weigh(n: Node, c: Connection) -> None:

@@ -377,6 +377,7 @@ def apply_settings(s: Server) -> None:
     limits.crashes_max = cfg.crashes_max
     limits.results_bytes = min(cfg.results_max_bytes, FAR_OFF)
     limits.dead_bytes = min(cfg.dead_max_bytes, FAR_OFF)
+    limits.values_bytes = cfg.values_max_bytes or limits.memory_bytes // 8
     limits.dead_keep_ms = cfg.dead_keep_days * 86_400_000
     s.watch.limit = max(cfg.rings_queues, cfg.metrics_queues)
     s.n.idle_level = -1  # check idle queues against the new time

@@ -30,6 +30,7 @@ from tuque.core.msgs.packed import (
 )
 from tuque.tubes.entries.group import child_in, group_in, is_group, is_member
 from tuque.tubes.entries.schedule import is_apart, is_kept, is_plan, kept_in, plan_in
+from tuque.tubes.entries.value import is_of_value, value_in
 from tuque.tubes.entries.work import (
     is_sound_work,
     pack_death,
@@ -294,11 +295,13 @@ def entry_in(packed: bytes) -> Entry | None:
         return group if group is not None and is_sound(group.keys) else None
     if is_member(packed):
         return child_in(packed)
+    if is_of_value(packed):
+        return value_in(packed)
     return kept_in(packed) if is_kept(packed) else None
 
 
 def is_job(task: Task) -> bool:
-    """Whether the task is a job: no schedule, no group, no child of one, and it keeps no key."""
+    """Whether the task is a job: no schedule, group, child of one, keeper of a key or value."""
     return task.entry is None or isinstance(task.entry, JobEntry)
 
 

@@ -14,6 +14,7 @@ from tuque.core.msgs.entries import ENTRIES, SCHEDULE, ScheduleRow
 from tuque.core.msgs.layout import BadRow
 from tuque.core.msgs.packed import JOB_ID_MAX, KEEPER_FIXED, KEY_MAX
 from tuque.tubes.entries.group import ChildEntry, GroupEntry, Members
+from tuque.tubes.entries.value import OfValue, Values
 
 MARK: Final = 254  # the first byte; 255 is the second
 
@@ -150,6 +151,8 @@ def what_is(entry: Entry | None) -> bytes:
         return b"the record of a child: use GROUP CANCEL of its group"
     if isinstance(entry, HoldEntry):
         return b"the keeper of a UNIQUE key: DELJOB frees the key"
+    if isinstance(entry, OfValue):
+        return b"a named value: use VALUE DROP"
     return b""
 
 
@@ -205,17 +208,20 @@ def same_words(one: ScheduleEntry, other: ScheduleEntry) -> bool:
 
 @final
 class Plans:
-    """The schedules of one tube, by name, jobs that wait for copies (T45.4), and groups."""
+    """The schedules of one tube, by name, jobs that wait for copies (T45.4), groups and values."""
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, int] = {}  # numbers of tasks
         self.held: dict[int, int] = {}  # number of a job: the change that added it
         self.members = Members()
+        self.values = Values()
         self.caught: dict[int, int] = {}  # by number: no instant up to then counts as missed
 
     def joined(self, task: Task) -> i64:
-        """The task, a schedule or of a group, is in the tube; returns the bytes that this takes."""
+        """A task that is no job is in the tube; returns the bytes that this takes."""
         plan = task.entry
+        if isinstance(task.entry, OfValue):
+            return self.values.joined(task)
         if not isinstance(plan, ScheduleEntry):
             return self.members.joined(task)
         name = plan.name
@@ -224,8 +230,10 @@ class Plans:
         return PLAN_BYTES + len(name) if is_new else i64(0)
 
     def ended(self, task: Task) -> i64:
-        """The schedule, or what is of a group, is gone; returns the bytes that are free."""
+        """The task, which is no job, is gone; returns the bytes that are free."""
         plan = task.entry
+        if isinstance(task.entry, OfValue):
+            return self.values.ended(task)
         if not isinstance(plan, ScheduleEntry):
             return self.members.ended(task)
         self.caught.pop(int(task.number), None)

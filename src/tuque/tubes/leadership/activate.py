@@ -35,7 +35,7 @@ from tuque.tubes.model.tube import (
 )
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.tasks.operations import keys_loaded
-from tuque.tubes.work.transitions import give_back
+from tuque.tubes.work.transitions import give_back, wake_waits
 
 
 def set_home_state(tube: Tube, to: i64) -> None:
@@ -148,6 +148,7 @@ def wait_here(n: Node, t: Tubes, tube: Tube) -> None:
 
 def send_away(n: Node, t: Tubes, tube: Tube) -> None:
     """Redirect clients that wait here for the tube with -TUBEHOME (T17.3, T20.2)."""
+    wake_waits(n, tube, b"")  # T72.2
     for client in list(tube.waiters):
         stop_waiting(n, client)
         wake = Wake(client, HOME_MOVED, [], 0)

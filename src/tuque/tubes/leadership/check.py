@@ -10,6 +10,7 @@ from tuque.tubes.log.receive import HELD_BYTES, copy_bytes
 from tuque.tubes.model.tube import RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.tasks.operations import check_unique
+from tuque.tubes.values import check_values
 from tuque.tubes.work.dead_letters import check_letters
 
 
@@ -100,6 +101,7 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
     assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
     tube.driver.check(taken)
     check_unique(tube)
+    check_values(tube)
     check_letters(n, tube)
     calls = tube.calls
     gone = calls.done + calls.truncated + calls.moved

@@ -325,6 +325,10 @@ class Tube(Queue):
         """READY tasks, including those of busy sub-queues."""
         return self.length - self.plain
 
+    def delayed_count(self) -> i64:
+        """DELAYED tasks that are no values (T70.1)."""
+        return self.delayed - self.driver.apart
+
     def bytes_used(self) -> i64:
         """Memory of the tube without its tasks (M1)."""
         used = TUBE_BYTES + CHANGE_BYTES * self.notices() + TRAIL_BYTES * len(self.trail)

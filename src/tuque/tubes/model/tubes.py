@@ -141,6 +141,8 @@ class Tubes(Policy):
         self.watched_tasks: dict[int, bytes] = {}  # the reverse
         self.watcher_serial: i64 = 0
         self.letters_due: list[tuple[int, int, bytes]] = []  # to load: serial, task and tube
+        self.sweeping: dict[bytes, None] = {}  # tubes with parts whose set is gone (T71.6)
+        self.sweep_ms: i64 = 0
         self.groups_made: i64 = 0
         self.groups_done: i64 = 0
         self.groups_failed: i64 = 0  # or cancelled

@@ -181,6 +181,7 @@ class Tasks(KeyTables):
                 return
         elif not isinstance(entry, HoldEntry):
             self.bytes_used += self.plans.joined(task)
+            self.apart = self.plans.values.tasks
             return
         uniques = self.uniques
         used = uniques.bytes_used
@@ -197,6 +198,7 @@ class Tasks(KeyTables):
                 self.give_up_key(entry.key, task.number)
             else:
                 self.bytes_used -= self.plans.ended(task)
+                self.apart = self.plans.values.tasks
             return
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
@@ -643,6 +645,7 @@ class Tasks(KeyTables):
         Buckets are empty of what they hold now (T42.4), and lanes that were let go too early wait
         again (T41.4).
         """
+        self.plans.values.loaded()
         slower: list[bytes] = []
         for key, rate in self.rates.items():
             full_ns = self.empty_ns + rate.burst * rate.gap_ns

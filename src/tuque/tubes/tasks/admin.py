@@ -51,6 +51,7 @@ from tuque.tubes.work.transitions import (
     give_back,
     record_tube,
     reserve_tokens,
+    wake_waits,
 )
 
 TASKS: Final = b"tasks"  # the type whose tasks have keys
@@ -306,6 +307,7 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
     """Remove the tube from the tables; its tasks are gone already."""
     forget_rights(t, tube.name)
     del t.by_name[tube.name]
+    wake_waits(n, tube, b"")  # T72.2
     n.ids.drop_tube(tube.name)
     n.keys.of_tubes.pop(tube.name, None)
     t.charge(tube, -tube.bytes_used())
@@ -411,7 +413,7 @@ def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
         "taken": int(tube.taken),
         "ready": int(tube.ready_count()),
         "buried": int(tube.buried),
-        "delayed": int(tube.delayed),
+        "delayed": int(tube.delayed_count()),
         "done": int(calls.done),
         "total": len(tube.tasks),
     }
@@ -526,6 +528,8 @@ class Totals:
         self.buried: i64 = 0
         self.schedules: i64 = 0
         self.groups: i64 = 0
+        self.values: i64 = 0  # with sets of parts, and parts
+        self.values_bytes: i64 = 0
         self.keys = KeyTotals()
         self.waiting_takes: i64 = 0
         self.waiting_puts: i64 = 0
@@ -544,7 +548,7 @@ def totals_of(n: Node, t: Tubes) -> Totals:
         found.tasks += len(tube.tasks)
         found.ready += tube.ready_count()
         found.taken += tube.taken
-        found.delayed += tube.delayed
+        found.delayed += tube.delayed_count()
         found.buried += tube.buried
         found.waiting_takes += len(tube.waiters)
         found.waiting_puts += tube.waiting_puts
@@ -557,6 +561,8 @@ def totals_of(n: Node, t: Tubes) -> Totals:
         if isinstance(tube.driver, Tasks):
             found.schedules += len(tube.driver.plans.by_name)
             found.groups += len(tube.driver.plans.members.open)
+            found.values += tube.driver.apart
+            found.values_bytes += tube.driver.plans.values.bytes
             found.keys.add(tube.driver, n.now_ms)
         if len(why_stopped(tube.type, tube.driver)) > 0:
             found.stopped += 1

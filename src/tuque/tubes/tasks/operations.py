@@ -19,6 +19,7 @@ from tuque.core.model.errors import (
     IS_KEY,
     IS_MEMBER,
     IS_SCHEDULE,
+    IS_VALUE,
     NO_KEYS,
     NO_TOUCH,
     NOT_FOUND,
@@ -49,6 +50,7 @@ from tuque.tubes.entries.keys import (
     unpack,
 )
 from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
+from tuque.tubes.entries.value import OfValue, name_in
 from tuque.tubes.log.leader import needs_copies, needs_home
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
@@ -181,6 +183,8 @@ def keys_loaded(t: Tubes, tube: Tube) -> None:
         used = driver.bytes_used
         driver.loaded()
         t.charge(tube, driver.bytes_used - used)
+        if len(driver.plans.values.orphans) > 0:
+            t.sweeping[tube.name] = None  # T71.6
 
 
 def keys_tick(n: Node, t: Tubes) -> None:
@@ -354,6 +358,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(IS_MEMBER, (number,))  # T50.9
     if tube.driver.has_keys and isinstance(task.entry, HoldEntry):
         raise TubeError(IS_KEY, (number,))  # T44.8
+    if tube.driver.has_keys and isinstance(task.entry, OfValue):
+        raise TubeError(IS_VALUE, (number,))  # T70.8
     if ends_cancelled(n, t, tube, task):
         return task
     if tube.driver.has_keys:
@@ -495,7 +501,7 @@ def held_count(tube: Tube) -> i64:
 
 def is_waiting(task: Task) -> bool:
     """Whether nobody has the task: it may get another body (T44.7)."""
-    keeps = isinstance(task.entry, HoldEntry)
+    keeps = isinstance(task.entry, HoldEntry | OfValue)
     return not keeps and (task.status == READY or task.status == DELAYED)
 
 
@@ -517,6 +523,8 @@ def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:
         return {"children": int(entry.size)}  # T50.9
     if isinstance(entry, ChildEntry):
         return {"child": entry.id}
+    if isinstance(entry, OfValue):  # T70.8
+        return {"value": name_in(entry)}
     if isinstance(entry, HoldEntry):  # T44.8
         return {"unique": entry.key, "until-ms": int(task.qtime_ms), "key-of": entry.id}
     keys = unpack(keys_of(task))

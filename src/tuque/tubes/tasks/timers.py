@@ -1,7 +1,7 @@
-"""Timers of tasks: ttl, ttr and delay; schedules, groups and held keys (SPEC T6, T44, T45, T50).
+"""Timers of tasks: ttl, ttr, delay; schedules, groups, keys, values (SPEC T6, T44, T45, T50, T70).
 
-A DELAYED task may also wait on: a schedule, a group, a job without its copies, or a key that is
-taken for a time.
+A DELAYED task may also wait on: a schedule, a group, a job without its copies, a key that is taken
+for a time, or a value.
 """
 
 from typing import Final
@@ -16,11 +16,13 @@ from tuque.core.node.node import Node
 from tuque.core.records.events import REQUEUE_TIMEOUT
 from tuque.tubes.entries.group import is_of_group
 from tuque.tubes.entries.schedule import HoldEntry, ScheduleEntry
+from tuque.tubes.entries.value import OfValue
 from tuque.tubes.log.leader import synced
 from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.values import on_value_timer
 from tuque.tubes.work.dead_letters import run_out
 from tuque.tubes.work.transitions import (
     arm,
@@ -78,6 +80,9 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             end_take(n, t, tube, task)
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7
+        elif tube.driver.has_keys and isinstance(task.entry, OfValue):
+            on_value_timer(n, t, tube, task)
+            return
         elif tube.driver.has_keys and isinstance(task.entry, HoldEntry):
             tube.calls.delete += 1
             tube.calls.done += 1

@@ -157,6 +157,7 @@ class Driver:
         self.bytes_used: i64 = 0  # without the tasks (M1)
         # of the type `tasks` alone
         self.has_keys = False  # supports UNIQUE, LIMIT, RATE and GROUP
+        self.apart: i64 = 0  # tasks that are values: DELAYED, and in no length (T70.1)
         self.now_ms: i64 = 0  # set before each call
         self.alarm_ms: i64 = FAR  # when it wants to be called without a change
         self.ready = Order()

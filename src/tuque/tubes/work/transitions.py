@@ -39,7 +39,7 @@ from tuque.core.model.work import (
     run_of,
 )
 from tuque.core.msgs.records import TubeCfg, TubeImplicit, TubeRow
-from tuque.core.node.node import Node
+from tuque.core.node.node import JOB_ENDED, Node, Wake
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.tables import swap_job
 from tuque.core.queues.ends import life_of
@@ -53,6 +53,7 @@ from tuque.core.records.tubes import (
 from tuque.core.work import rules
 from tuque.tubes.entries.keys import JobEntry, carry, drop_work, keys_of, unique_of
 from tuque.tubes.entries.schedule import HoldEntry
+from tuque.tubes.entries.value import SetEntry, ValueEntry, wait_key
 from tuque.tubes.entries.work import is_empty
 from tuque.tubes.log.results import note_end
 from tuque.tubes.log.send import ALL, STATE, trace
@@ -336,6 +337,8 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> No
         tube.seq += 1
         if driver.has_keys and n.has_lives:
             note_end(n, tube, task)  # T48.6
+            if isinstance(task.entry, ValueEntry | SetEntry):
+                wake_waits(n, tube, task.entry.name)
         if n.others != 0:
             trace(n, tube, task.number, STATE)
     tell(n, t, tube, task, event)
@@ -512,6 +515,15 @@ def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         n.events.requeued(n.now_ms, task, REQUEUE_COMMAND)
 
 
+def wake_waits(n: Node, tube: Tube, name: bytes) -> None:
+    """[T72] Who waits for the value of that name, if any does, looks whether it is over (T72.1).
+
+    With an empty name for any value: the tube is gone, or led elsewhere (T72.2).
+    """
+    for client in n.life.waiting_for(wait_key(tube.name, name), len(name) == 0):
+        n.wakes.append(Wake(client, JOB_ENDED, [], 0))
+
+
 # ---- New tasks (SPEC T5, T7)
 
 
@@ -585,6 +597,8 @@ def end_keys(t: Tubes, tube: Tube, task: Task) -> None:
     used = driver.bytes_used
     driver.ended(task)
     t.charge(tube, driver.bytes_used - used)
+    if len(driver.plans.values.orphans) > 0:
+        t.sweeping[tube.name] = None  # T71.6
 
 
 def clamp(asked_ms: i64, default_ms: i64) -> i64:

@@ -86,6 +86,9 @@ ADDING: Final = [
     "SCHEDULE ADD",
     "SCHEDULE RUN",
     "GROUP CREATE",
+    "VALUE SET",
+    "VALUE ADD",
+    "VALUE TALLY",
 ]
 # options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]

@@ -1,4 +1,4 @@
-"""The rules of single commands: keys and work of tasks, schedules, groups, topics (SPEC T).
+"""The rules of single commands: keys and work of tasks, schedules, values, groups, topics (SPEC T).
 
 In the form of details.py.
 """
@@ -262,6 +262,43 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 - T46.5 RUN replies with the id of the job, null if its unique key is taken; what refuses an
   ADDJOB refuses it. PAUSE and RESUME reply 1 if that changed something, DROP if there was one,
   else 0.
+""",
+    b"VALUE": """
+- T70.6 A name has 1 to 255 bytes, a value at most `max-body-bytes`. TTL takes 0 to 100 years, with
+  decimals. The tube must exist: `-NOTUBE Tube '<name>' not found`. [Values](../spec/values.md) has
+  the rules.
+""",
+    b"VALUE GET": """
+- T73.1 GET replies with the value of each name, a null for one that has none. The reply ends before
+  the value that would make it longer than 4 MiB: ask for the other names again.
+- T73.2 Of a set of parts: `-ERR '<name>' is a set of parts: use VALUE TALLY, PARTS or DROP`.
+""",
+    b"VALUE WAIT": """
+- T73.3 It takes 1 to 500 names; ms 0 is for ever. A reply is cut as that of GET. The order is that
+  of the names.
+""",
+    b"VALUE DROP": """
+- T73.4 It replies how many of the names had a value or were a set of parts.
+""",
+    b"VALUE ADD": """
+- T73.5 `-ERR the value '<name>' is no number of 64 bits with a sign`, `-ERR the sum of '<name>'
+  would have more than 64 bits with a sign` and `-ERR the value '<name>' is FIXED: only VALUE DROP
+  and its TTL end it` change nothing.
+""",
+    b"VALUE TALLY": """
+- T73.6 An index is 0 to 999,999, SIZE at most 1,000,000. With the index `-` the value is empty:
+  `-ERR the index - says the size alone: its value must be empty`. Of a value:
+  `-ERR '<name>' is a value, and no set of parts`.
+""",
+    b"VALUE PARTS": """
+- T71.4 PARTS replies with the index to go on with, 0 at the end, and up to n (100, at most 1000)
+  parts from that index on, each with index and value, in order. One call looks at 2,000 indexes,
+  and its reply ends as that of GET. A name without a set has no parts.
+""",
+    b"VALUE SCAN": """
+- T70.9 SCAN replies with the next cursor, 0 at the end, and up to n (100, at most 1000) rows, in
+  the order in which names were first set: name, kind (`value`, `ended`, `fixed` or `parts`), bytes
+  (of a set: its parts) and end (ms since 1970, 0: none). One call looks at 2,000 names.
 """,
     b"LIMITS": """
 - T47.1 It replies with the next cursor, 0 at the end, and up to n (100, at most 1000) rows: the

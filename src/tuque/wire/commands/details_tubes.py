@@ -17,6 +17,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     `tubes_homeless_names`: the first 20, percent-encoded, with commas between.
   - `tubes_schedules`: led here; `tubes_schedules_fired`: the jobs that they made here;
     `tubes_schedules_late`: how often instants had been missed (T45.5).
+  - `tubes_values`: values, sets of parts and parts (T70) led here; `tubes_values_bytes`: what they
+    take.
   - `tubes_groups`: groups of jobs (T50) led here that are not their callback; `tubes_groups_made`
     here; `tubes_groups_done`: whose children ended well, or that became their callback;
     `tubes_groups_failed` or cancelled.

@@ -40,6 +40,7 @@ from tuque.wire.commands.bound import (
     OF_ROWS,
     OF_TASKS,
     OF_USERS,
+    OF_VALUES,
     OF_WORDS,
     ONE,
     OPERATES,
@@ -295,6 +296,31 @@ ROWS: Final[list[Row]] = [
     Row("SCHEDULE RESUME", "admin", "2 queue", WORK, None),
     Row("SCHEDULE RUN", "produce", "2 queue", JOBS, None),
     Row("SCHEDULE DROP", "produce", "2 queue", WORK, None),
+    Row("VALUE", "dangerous", "", VIEW, FEW_OPTIONS,
+        -2, "write", "queues",
+        "SET queue name value [TTL sec] [END] [FIXED] [NEW] | GET queue name [name ...] | WAIT "
+        "queue ms name [name ...] [COUNT n] | DROP queue name [name ...] | ADD queue name n [TTL "
+        "sec] | TALLY queue name index|- value SIZE n [TTL sec] | PARTS queue name [from] [COUNT "
+        "n] | SCAN queue [cursor] [MATCH glob] [COUNT n]",
+        "Named values that end: set, read and waited for; counters, and parts that are counted "
+        "once."),
+    Row("VALUE HELP", "connection", "", VIEW, Bound(2, 64, SMALL, ONE, OF_WORDS, least=64)),
+    Row("VALUE SET", "produce consume", "2 queue", GROWS,
+        Bound(10, 10, SMALL, REFUSED, OF_VALUES)),
+    Row("VALUE GET", "produce consume inspect", "2 queue", VIEW,
+        Bound(503, 510, REPLY_BYTES + 131_072, CUT, OF_VALUES, True)),
+    Row("VALUE WAIT", "produce consume inspect", "2 queue", VIEW,
+        Bound(506, 510, REPLY_BYTES + 131_072, CUT, OF_VALUES, True)),
+    Row("VALUE DROP", "produce consume", "2 queue", WORK,
+        Bound(503, 510, SMALL, REFUSED, OF_VALUES)),
+    Row("VALUE ADD", "produce consume", "2 queue", GROWS,
+        Bound(7, 10, SMALL, REFUSED, OF_VALUES)),
+    Row("VALUE TALLY", "produce consume", "2 queue", GROWS,
+        Bound(10, 10, SMALL, REFUSED, OF_VALUES)),
+    Row("VALUE PARTS", "produce consume inspect", "2 queue", VIEW,
+        Bound(7, 1_210, REPLY_BYTES + 131_072, CUT, OF_VALUES, True)),
+    Row("VALUE SCAN", "inspect", "2 queue", VIEW,
+        Bound(8, 4_000, 524_288, CUT, OF_VALUES, least=10)),
     Row("LIMITS", "inspect", "1 queue", VIEW, Bound(6, 20_100, 524_288, CUT, OF_KEYS, least=10),
         -2, "readonly", "queues", "queue [COUNT n] [CURSOR c]",
         "Keys of a tube of type tasks for which tasks wait, and its groups with their shares."),
@@ -509,6 +535,8 @@ BODIES: Final[dict[str, i64]] = {
     "PING": 1,
     "ECHO": 1,
     "DONE": 4,
+    "VALUE SET": 4,
+    "VALUE TALLY": 5,
 }
 
 
@@ -517,10 +545,8 @@ BODY_OPTIONS: Final = ("DEADLETTER", "UPDATEJOB", "FAIL")
 
 def long_word(name: str, args: list[bytes]) -> i64:
     """[L2] The first word that is too long for its position, -1 if there is none (L2.9)."""
-    if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
-        name = "TUBE PUT"
-    elif name == "TOPIC" and len(args) > 1 and args[1].upper() == b"ADD":
-        name = "TOPIC ADD"
+    if name in ("TUBE", "TOPIC", "VALUE") and len(args) > 1:
+        name += " " + args[1][:WORD_BYTES].decode("ascii", "replace").upper()
     body: i64 = BODIES.get(name, -1)
     if name == "SCHEDULE":
         body = len(args) - 1  # of ADD; no other one has a body
