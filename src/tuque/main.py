@@ -46,6 +46,7 @@ SUBCOMMANDS: Final = {
     "topics": Entry(
         "tuque.cli.topics", "topics", "", "Jobs for many queues: subscribe, list, add."
     ),
+    "outbox": Entry("tuque.outbox.main", "outbox", "", ""),
     "cancel": Entry("tuque.cli.jobs", "cancel", "", "Cancel jobs and groups."),
     "result": Entry("tuque.cli.jobs", "result", "", "Show a job's state and result."),
     "audit": Entry("tuque.cli.audit", "audit", "", "What administrators did."),

@@ -21,15 +21,16 @@ else:
 
 
 @pytest.fixture(scope="session")
-def _project() -> None:
+def _project(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Django is set up, with the tasks of shop_tasks.py."""
     import django
     from django.conf import settings
     from shop_app.configured import tasks_of
 
     if not settings.configured:
+        place = str(tmp_path_factory.mktemp("django") / "shop.db")
         settings.configure(
-            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": place}},
             INSTALLED_APPS=[
                 "django.contrib.contenttypes",
                 "django.contrib.auth",
@@ -38,6 +39,7 @@ def _project() -> None:
                 "django.contrib.sessions",
                 "django_tasks",
                 "tuque.django",
+                "tuque.django.outbox",
                 "shop_app",
             ],
             TASKS={"default": tasks_of()},

@@ -18,7 +18,12 @@ from until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-READY = {"tuque dev": "ready after", "uvicorn": "Uvicorn running on"}
+READY = {
+    "tuque dev": "ready after",
+    "uvicorn": "Uvicorn running on",
+    "tuque outbox relay": "of the outbox is relayed",
+    "python manage.py tuque_relay": "of the outbox is relayed",
+}
 
 
 def blocks(*pages: str) -> list[tuple[str, str]]:
@@ -128,6 +133,8 @@ class Page:
                 self._start(line + ports, READY["tuque dev"])
             elif line.startswith("uvicorn"):
                 self._start(f"{line} --port {self._web}", READY["uvicorn"])
+            elif line.startswith(tuple(READY)) and "--check" not in line:
+                self._start(line, next(READY[word] for word in READY if line.startswith(word)))
             else:
                 rest.append(line.replace("8000", self._web))
         self._shown = self._tour.sh("\n".join(rest)) if rest else self._shown

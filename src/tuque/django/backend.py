@@ -29,6 +29,7 @@ from tuque.django.tasks_api import (
 )
 from tuque.errors import Error
 from tuque.worker.app.app import App
+from tuque.worker.app.enqueue import Call
 from tuque.worker.app.options import RETRY_S, TaskOptions
 from tuque.worker.app.task import Prepared
 
@@ -118,6 +119,11 @@ class TuqueBackend(BaseTaskBackend):
         header, prepared, (args, kwargs) = self._prepared(task, args, kwargs)
         handle = await prepared.enqueue_async(*args, **kwargs)
         return self._enqueued(task, header, handle.url_id, args, kwargs)
+
+    def call(self, task: Any, args: Any, kwargs: Any) -> Call[Any]:
+        """A call that is not enqueued yet, for an outbox."""
+        _, prepared, (args, kwargs) = self._prepared(task, args, kwargs)
+        return prepared.call(*args, **kwargs)
 
     def _prepared(
         self, task: Any, args: Any, kwargs: Any

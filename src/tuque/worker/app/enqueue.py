@@ -6,6 +6,7 @@ functions of a task (task.py) send.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tuque.errors import (
     Timeout,
 )
 from tuque.worker.app.codec import Envelope, encode
+from tuque.worker.app.decisions import SECONDS_MAX
 from tuque.worker.app.encryption import Keys
 from tuque.worker.app.handle import Handle
 from tuque.worker.app.hooks import NOT_FOLLOWED, TASK_HEADER, Follower, Outgoing
@@ -59,6 +61,8 @@ BIG: Final = (
     "the job has a body of {} bytes, and a broker takes max-body-bytes, 67108864 by default; bytes "
     "grow by a third in JSON, and not with codec='msgpack'"
 )
+STAGED: Final = ("retry", "ttl", "replicate", "maxlen")  # options of STAGE
+NOT_STAGED: Final = ("key", "pri", "utube", "expires")
 NOT_SENT: Final = "not sent: the broker was away"
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
@@ -221,6 +225,30 @@ class Adding(Generic[R]):
     def for_topic(self) -> tuple[bytes, Asked]:
         """Body and options for TOPIC ADD: those of a queue."""
         return self._sealed(self._body), self._asked()
+
+    def for_stage(self) -> tuple[bytes, dict[str, int | None]]:
+        """Body and options for STAGE, which has no place for headers but the body.
+
+        TypeError for an option that only ADDJOB has.
+        """
+        options, name = self.options, self.task.name
+        given = [word for word in NOT_STAGED if getattr(options, word) is not None]
+        if options.policies is not None or self.options.queue in self.task.app.tubes:
+            given.append("a tube, as limit, rate, group and unique need it,")
+        if options.retry_s == 0:
+            given.append("retry_s=0")
+        if given:
+            raise TypeError(f"task {name}: {', '.join(given)} is not for an outbox")
+        body, headers = self._body, {**self.headers}
+        if headers:
+            call = self._call
+            body = self.task.body(options, call.args, call.kwargs, headers)
+        asked = asked_of_queue(self.task, options, {})
+        found = {word: asked[word] for word in STAGED if asked.get(word) is not None}
+        found["ttl"] = found["ttl"] or SECONDS_MAX  # STAGE has no 0
+        if options.delay_s:
+            found["delay"] = math.ceil(options.delay_s)
+        return self._sealed(body), found
 
     def _sealed(self, body: bytes) -> bytes:
         """[U8] The body under the app's keys, if it has some (U8.1)."""
