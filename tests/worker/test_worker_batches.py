@@ -125,12 +125,16 @@ def test_a_batch_is_a_list_of_one_argument() -> None:
         (takes_any, {"batch": "5"}, "batch is a whole number of jobs, not '5'"),
         (takes_any, {"batch": 5, "batch_wait_s": -1}, "batch_wait_s is 0 seconds or more"),
         (takes_any, {"batch_wait_s": 1}, "batch_wait_s needs batch"),
+        (takes_any, {"batch": 5, "time_limit_s": 1}, "time_limit_s 1 is not more than batch_wait"),
+        (takes_any, {"batch": 5, "soft_limit_s": 0.5}, "soft_limit_s 0.5 is not more than batch_"),
     )
     for function, options, words in wrong:
         with pytest.raises((TypeError, ValueError), match=re.escape(words)):
             App().task(name="t", **options)(function)
     task: Task[..., Any] = App().task(name="t", batch=2)(takes_any)
     assert task.call({"any": 1}).args == ({"any": 1},)
+    with pytest.raises(ValueError, match="its batch is called"):
+        task.options(time_limit_s=0.5)
 
 
 def takes_one(row: int) -> None:
@@ -139,6 +143,18 @@ def takes_one(row: int) -> None:
 
 def takes_any(rows) -> None:  # type: ignore[no-untyped-def]  # that is the case under test
     """Takes plain data."""
+
+
+def test_a_function_that_empties_its_list_fails_its_jobs() -> None:
+    """U15.2 If the function raises, or returns another thing, all of them have failed with that."""
+
+    def empties(rows: list[int]) -> list[int]:
+        rows.clear()
+        return rows
+
+    made: Task[..., Any] = App().task(name="t", batch=1)(empties)
+    with pytest.raises(ValueError, match="a batch of 1 jobs needs a list of 1, not 0 results"):
+        made.function(1)
 
 
 def test_the_first_of_a_batch_waits_in_its_thread() -> None:

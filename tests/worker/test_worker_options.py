@@ -100,7 +100,7 @@ def test_wrong_options_of_an_app_are_refused(
 
 
 def test_wrong_options_of_a_group_are_refused_where_they_are_written() -> None:
-    with pytest.raises(ValueError, match="attempts is 1 or more"):
+    with pytest.raises(ValueError, match="attempts is from 1 to 65535"):
         Tasks(attempts=0)
     group = Tasks(queue="q")
     with pytest.raises(ValueError, match="dead is another queue than 'q'"):

@@ -648,6 +648,8 @@ def test_limits_that_are_none() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             App().task(name="t", **options)(pool_tasks.fine.function)
+    with pytest.raises(TypeError, match="cancel_grace_s is a number of seconds, not None"):
+        App().task(name="t", cancel_grace_s=None)  # type: ignore[call-overload]  # the mistake
     with pytest.raises(TypeError, match="soft_limit_s is an option of the task"):
         pool_tasks.fine.options(soft_limit_s=3)
     with pytest.raises(TypeError, match="no task option soft_limit; there are .*soft_limit_s"):

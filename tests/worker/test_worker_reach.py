@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 import e2e_tasks as tasks
@@ -192,10 +192,10 @@ def test_the_limit_of_an_enqueue_is_a_time() -> None:
     assert KEEP_ALIVE_S == 30
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_handles_come_as_jobs_are_added(is_async: bool, world: World) -> None:
+@pytest.mark.parametrize("is_async", ["", "of an iterable", "of an asynchronous one"])
+def test_handles_come_as_jobs_are_added(is_async: str, world: World) -> None:
     """U1.20 `enqueue_iter` takes 500 calls at a time from an iterable, adds their jobs, and yields
-    the handles in the same order.
+    the handles in the same order. `enqueue_iter_async` takes an asynchronous iterable, too.
     """
     app = App()
     task = of(app)
@@ -209,8 +209,13 @@ def test_handles_come_as_jobs_are_added(is_async: bool, world: World) -> None:
 
     seen: list[tuple[int, int]] = []
 
+    async def rows() -> AsyncIterator[Call[int]]:
+        for one in calls():
+            yield one
+
     async def many() -> None:
-        async for handle in task.enqueue_iter_async(calls()):
+        given = rows() if is_async == "of an asynchronous one" else calls()
+        async for handle in task.enqueue_iter_async(given):
             assert handle.id
             seen.append((len(made), world.qlen()))
 

@@ -117,7 +117,7 @@ def test_options_of_one_job_travel_in_its_envelope() -> None:
 def test_wrong_options_say_which_there_are() -> None:
     with pytest.raises(TypeError, match="no task option retries; there are queue, codec"):
         add.options(retries=3)  # type: ignore[call-arg]  # the mistake under test
-    with pytest.raises(ValueError, match="attempts is 1 or more"):
+    with pytest.raises(ValueError, match="attempts is from 1 to 65535"):
         app.task(max_deliveries=0, name="zero")(lambda: None)
     with pytest.raises(ValueError, match="codec is one of json, msgpack"):
         add.options(codec="pickle")  # type: ignore[arg-type]  # the mistake under test
@@ -130,7 +130,12 @@ def test_wrong_options_say_which_there_are() -> None:
     [
         ({"max_deliveries": 1.5}, TypeError, "attempts is a whole number, not 1.5"),
         ({"max_deliveries": True}, TypeError, "attempts is a whole number, not True"),
-        ({"max_deliveries": 2**64}, ValueError, "attempts is 1 or more, up to 65535"),
+        ({"max_deliveries": 2**64}, ValueError, "attempts is from 1 to 65535"),
+        ({"ttl_s": -1}, ValueError, "ttl_s is from 0 to 2147483647, not -1"),
+        ({"retry_s": 2**31}, ValueError, "retry_s is from 0 to 2147483647, not 2147483648"),
+        ({"replicate": 0}, ValueError, "replicate is from 1 to 65535, not 0"),
+        ({"maxlen": 0}, ValueError, "maxlen is from 1 to"),
+        ({"unknown_keep_s": None}, TypeError, "unknown_keep_s is a number of seconds, not None"),
         ({"retry_s": 1.5}, TypeError, "retry_s is a whole number, not 1.5"),
         ({"time_limit_s": float("nan")}, ValueError, "time_limit_s is more than 0 seconds"),
         ({"time_limit_s": float("inf")}, ValueError, "time_limit_s is more than 0 seconds"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuque.worker.app.decisions import SECONDS_MAX
-from tuque.worker.app.options import check_number
+from tuque.worker.app.options import Options, check_number
 
 BATCH_MAX: Final = 10_000
 WAIT_S: Final = 1.0
@@ -68,6 +68,16 @@ class Batches:
         """How many runs fill a batch: no more can come."""
         return min(self.most, self.places)
 
+    def check(self, options: Options) -> None:
+        """ValueError for a limit that ends each run before its batch is called (U15.1)."""
+        for name in ("soft_limit_s", "time_limit_s"):
+            limit_s = getattr(options, name)
+            if limit_s is not None and limit_s <= self._wait_s:
+                raise ValueError(
+                    f"{name} {limit_s:g} is not more than batch_wait_s {self._wait_s:g}: a run "
+                    "would be over before its batch is called"
+                )
+
     def run(self, item: Any) -> Any:
         """The result for one job, in its thread; the first of a batch calls the function."""
         with self._lock:
@@ -83,7 +93,7 @@ class Batches:
                 if self._open is batch:
                     self._open = None
             try:
-                batch.take(self.function(batch.items))
+                batch.take(self.function(list(batch.items)))
             except BaseException as err:
                 batch.fail(err)
             finally:

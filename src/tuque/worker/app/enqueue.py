@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
@@ -431,7 +431,7 @@ class Batch(Generic[R]):
     def __init__(self, task: Task[..., R], first: int = 0) -> None:
         """`first`: how many calls were added before, by batches of the same iterator."""
         self._task = task
-        self._first = first
+        self.first = first
         self._addings: list[Adding[R]] = []
         self._tried_as_tube: set[int] = set()
         self._left: list[int] = []
@@ -440,7 +440,7 @@ class Batch(Generic[R]):
 
     def add(self, calls: Iterable[Call[R]]) -> Iterator[None]:
         """[U1] In steps. Nothing is sent yet: raises if one of them cannot be."""
-        for at, call in enumerate(check_calls(calls), self._first):
+        for at, call in enumerate(check_calls(calls), self.first):
             if not isinstance(call, Call):
                 raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
             if call.task is not self._task:
@@ -448,7 +448,7 @@ class Batch(Generic[R]):
             try:
                 self._addings.append(Adding(call))
             except Exception as err:
-                before = f"calls before {self._first} were" if self._first else "nothing was"
+                before = f"calls before {self.first} were" if self.first else "nothing was"
                 err.add_note(f"call {at} of enqueue_many: {before} added")  # U1.2
                 raise
             yield
@@ -521,11 +521,11 @@ class Batch(Generic[R]):
                     follower.refused(at, one)
                 else:
                     follower.added(at, one)
-        answers = enumerate(self._answers, self._first)
+        answers = enumerate(self._answers, self.first)
         failed = {at: one for at, one in answers if isinstance(one, Error)}
         if not failed:
             return self._answers
-        answers = enumerate(self._answers, self._first)
+        answers = enumerate(self._answers, self.first)
         added = {at: one for at, one in answers if at not in failed}
         raise failure(added, failed)  # U1.3
 
@@ -545,6 +545,24 @@ def in_batches(task: Task[..., R], calls: Iterable[Call[R]]) -> Iterator[tuple[B
         if not some:
             return
         yield Batch(task, first), some
+
+
+async def in_batches_async(
+    task: Task[..., R], calls: Iterable[Call[R]] | AsyncIterable[Call[R]]
+) -> AsyncIterator[tuple[Batch[R], list[Call[R]]]]:
+    """Like `in_batches`, also of an asynchronous iterable."""
+    if not isinstance(calls, AsyncIterable):
+        for found in in_batches(task, check_calls(calls)):
+            yield found
+        return
+    batch, some = Batch(task), list[Call[R]]()
+    async for call in calls:
+        some.append(call)
+        if len(some) == AT_ONCE:
+            yield batch, some
+            batch, some = Batch(task, batch.first + AT_ONCE), []
+    if some:
+        yield batch, some
 
 
 def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:

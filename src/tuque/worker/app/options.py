@@ -37,6 +37,16 @@ TEXTS: Final = ("queue", "utube", "key", "dead")
 ENDS: Final = ("ttl_s", "expires_s", "expires")  # of a job that waits
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
+# those of the broker; a tube has its own for `pri`
+RANGES: Final = {
+    "attempts": (1, ATTEMPTS_MAX),
+    "retry_s": (0, SECONDS_MAX),
+    "ttl_s": (0, SECONDS_MAX),
+    "key_ttl_s": (0, SECONDS_MAX),
+    "replicate": (1, ATTEMPTS_MAX),
+    "maxlen": (1, 2**63 - 1),
+}
+
 # no job brings its own to a worker
 OF_TASKS: Final = ("give_up_on", "retry_on", "retry_if", "soft_limit_s", "cancel_grace_s")
 POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
@@ -143,11 +153,9 @@ class Options:
         check_headers(self.headers)
         check_causes(self)
         check_delay(self.delay_s)
-        if not 1 <= self.attempts <= ATTEMPTS_MAX:
-            raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
         for name in ("keep_s", "unknown_keep_s", "cancel_grace_s"):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or name != "keep_s":
                 check_number(name, value)
                 if not 0 <= value < math.inf:
                     raise ValueError(f"{name} is 0 seconds or more, not {value}")
@@ -270,13 +278,16 @@ def ttl_of(expires_s: float) -> int:
 
 
 def check_whole_numbers(options: Options) -> None:
-    """TypeError for an option that must be a whole number and is not."""
+    """TypeError or ValueError for an option that must be a whole number, and is not."""
     for name in WHOLE_NUMBERS:
         value: object = getattr(options, name)
         if value is None and name != "attempts":
             continue
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is a whole number, not {value!r}")
+        least, most = RANGES.get(name, (value, value))
+        if not least <= value <= most:
+            raise ValueError(f"{name} is from {least} to {most}, not {value}")
 
 
 def check_limits(options: Options) -> None:

@@ -9,7 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
@@ -28,6 +36,7 @@ from tuque.worker.app.enqueue import (
     check_calls,
     envelope_of,
     in_batches,
+    in_batches_async,
     new_tube,
 )
 from tuque.worker.app.handle import Handle
@@ -233,10 +242,15 @@ class Task(Step[P, R]):
         return Prepared(self, options)
 
     def check_policies(self, options: Options) -> None:
-        """TypeError for a policy by what is no argument and no header."""
+        """TypeError for a policy by what is no argument and no header.
+
+        ValueError for a limit within which no batch is called.
+        """
         policies = options.policies
         if policies is not None:
             policies.check(self.name, self._arguments.signature, options.headers)
+        if self.batches is not None:
+            self.batches.check(options)
 
     def check_step(self, returned: Any) -> None:
         """TypeError unless the task can get a result of that type, and nothing else (U11.1)."""
@@ -278,9 +292,11 @@ class Task(Step[P, R]):
         batches = in_batches(self, check_calls(calls))
         return (one for batch, some in batches for one in self._add_all(batch, some))
 
-    async def enqueue_iter_async(self, calls: Iterable[Call[R]]) -> AsyncIterator[Handle[R]]:
-        """Like `enqueue_iter`, for asyncio programs."""
-        for batch, some in in_batches(self, check_calls(calls)):
+    async def enqueue_iter_async(
+        self, calls: Iterable[Call[R]] | AsyncIterable[Call[R]]
+    ) -> AsyncIterator[Handle[R]]:
+        """Like `enqueue_iter`, for asyncio programs; takes an asynchronous iterable, too."""
+        async for batch, some in in_batches_async(self, calls):
             for one in await self._add_all_async(batch, some):
                 yield one
 
