@@ -19,7 +19,7 @@ from tuque.errors import ConfigError
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
-from tuque.worker.app.options import TaskOptions
+from tuque.worker.app.options import Options, TaskOptions
 from tuque.worker.main import URL_OPTION, arguments, environment, worker
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import Pool, ThreadPool
@@ -649,7 +649,7 @@ def test_limits_that_are_none() -> None:
         with pytest.raises(ValueError, match=words):
             App().task(name="t", **options)(pool_tasks.fine.function)
     with pytest.raises(TypeError, match="cancel_grace_s is a number of seconds, not None"):
-        App().task(name="t", cancel_grace_s=None)  # type: ignore[call-overload]  # the mistake
+        Options(cancel_grace_s=None)  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(TypeError, match="soft_limit_s is an option of the task"):
         pool_tasks.fine.options(soft_limit_s=3)
     with pytest.raises(TypeError, match="no task option soft_limit; there are .*soft_limit_s"):
