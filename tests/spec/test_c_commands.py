@@ -21,9 +21,9 @@ def test_ping(world: World) -> None:
 
 
 def test_client(world: World) -> None:
-    """C7.2 LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF, NO-EVICT
-    and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST | KILL
-    ip:port | GETNAME | SETNAME connection-name)`.
+    """C7.2 LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, UNBLOCK, PAUSE, REPLY, TRACKING OFF,
+    NO-EVICT and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST |
+    KILL ip:port | GETNAME | SETNAME connection-name)`.
     """
     assert world.run("CLIENT", "SETNAME", "me") == b"OK"
     assert b"name=me " in world.run("CLIENT", "LIST")
@@ -148,7 +148,7 @@ def test_first_words(world: World) -> None:
     replies = words & known
     assert words - replies <= set(
         "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START WORKER DONE GETJOB LEASE "
-        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER TUBE".split()
+        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER TUBE VALUE TTL COUNT".split()
     ), words - known  # an ERR goes before these
 
 
@@ -163,3 +163,46 @@ def test_pipelined_replies_leave_together(world: World) -> None:
     world.settle()
     assert line.hear() == b"+PONG\r\n" * 500
     assert set(came) <= {0, 7 * 500}
+
+
+def test_a_wait_is_ended_by_another_client(world: World) -> None:
+    """C7.12 UNBLOCK ends the wait of the client with that id in GETJOB, TUBE TAKE, RESULT, WAITJOB
+    or VALUE WAIT: it gets its reply as at its timeout.
+    """
+    world.run("TUBE", "CREATE", "t", "tasks")
+    job_id = world.add()
+    ends: list[tuple[list[str | int], bytes]] = [
+        (["GETJOB", "FROM", "none"], b"*-1\r\n"),
+        (["TUBE", "TAKE", "t", "TIMEOUT", 60], b"*-1\r\n"),
+        (["WAITJOB", 0, job_id.decode()], b"*0\r\n"),
+        (["VALUE", "WAIT", "t", 0, "v"], b"*0\r\n"),
+    ]
+    for words, reply in ends:
+        wire = world.wire()
+        number = wire("CLIENT", "ID")
+        assert world.run("CLIENT", "UNBLOCK", number) == 0
+        wire.send(*words)
+        assert wire.hear() == b""
+        assert world.run("CLIENT", "UNBLOCK", number) == 1, words
+        assert wire.hear() == reply, words
+        assert world.run("CLIENT", "UNBLOCK", number) == 0
+        assert wire("PING") == b"PONG"
+    assert world.run("CLIENT", "UNBLOCK", 999) == 0
+    assert str(world.run("CLIENT", "UNBLOCK", "x")) == "ERR the id of a client is a number"
+    world.run("DEBUG", "CHECK")
+
+
+def test_only_a_user_ends_its_own_waits(world: World) -> None:
+    """C7.12 or 0 if that client did not wait for these, is not there, or has another user."""
+    for name in ("ann", "bob"):
+        world.run("ACL", "SETUSER", name, "on", "nopass", "~*", "+@all")
+    ann, bob = world.wire(), world.wire()
+    ann("AUTH", "ann", "pw")
+    bob("AUTH", "bob", "pw")
+    number = ann("CLIENT", "ID")
+    ann.send("GETJOB", "FROM", "q")
+    assert bob("CLIENT", "UNBLOCK", number) == 0
+    assert world.run("CLIENT", "UNBLOCK", number) == 0
+    other = world.wire()
+    other("AUTH", "ann", "pw")
+    assert other("CLIENT", "UNBLOCK", number) == 1

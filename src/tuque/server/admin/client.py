@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tuque.core.node.node import TIMED_OUT, WAIT_OVER, Wake
+from tuque.core.queues.procedures import stop_waiting
 from tuque.server.commands.session import BAD_NAME, checked_name
 from tuque.server.replies.errors import reply_help
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client, Connection, Wired
@@ -21,6 +23,7 @@ SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
 PARTS_COUNTED: Final = 32  # parts of unsent replies that a line counts, for a unit
 LINE_WORK: Final = 5  # units for a line of CLIENT LIST
 SHOWN_MAX: Final = 200  # bytes of a function's name
+BAD_ID: Final = b"ERR the id of a client is a number"
 BAD_CLIENT: Final = (
     b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 )
@@ -51,6 +54,8 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
         kill_address(s, c, args[2])
     elif word == b"KILL" and count > 3:
         kill_matching(s, c, args)
+    elif word == b"UNBLOCK" and count == 3:
+        unblock(s, c, args[2])
     elif word == b"PAUSE" and (count == 3 or (count == 4 and args[3].upper() == b"ALL")):
         pause(s, c, args[2])
     elif word == b"UNPAUSE" and count == 2:
@@ -69,6 +74,34 @@ def other_word(s: Server, c: Client, word: bytes) -> None:
         reply_help(s, c, b"CLIENT")
     else:
         raise ArgError(BAD_CLIENT)
+
+
+def unblock(s: Server, c: Client, word: bytes) -> None:
+    """[C7] UNBLOCK id: the wait of another client of this user ends as at its timeout (C7.12)."""
+    number = strict_int(word)
+    if number is None:
+        raise ArgError(BAD_ID)
+    other = s.by_number.get(number)
+    is_over = other is not None and user_of(other) == user_of(c) and end_wait(s, other)
+    c.reply(int(is_over))
+
+
+def user_of(c: Client) -> bytes:
+    """The user's name; empty: it needs none."""
+    return b"" if c.user is None else c.user.name
+
+
+def end_wait(s: Server, c: Client) -> bool:
+    """Whether the client waited for jobs, ends of jobs or values; it gets its reply soon."""
+    wanted = c.wanted
+    if wanted is not None and not wanted.is_now:
+        s.n.wakes.append(Wake(c.number, WAIT_OVER, [], 0))
+        return True
+    if not c.is_blocked or c.number not in s.n.waiters:
+        return False
+    stop_waiting(s.n, c.number)
+    s.n.wakes.append(Wake(c.number, TIMED_OUT, [], 0))
+    return True
 
 
 def client_line(s: Server, c: Client) -> bytes:

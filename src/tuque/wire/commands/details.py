@@ -259,9 +259,12 @@ DETAILS: Final[dict[bytes, str]] = {
   arguments for 'ping' command`. ECHO replies with its argument as a bulk.
 """,
     b"CLIENT": """
-- C7.2 LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF, NO-EVICT and
-  NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST | KILL ip:port
-  | GETNAME | SETNAME connection-name)`.
+- C7.2 LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, UNBLOCK, PAUSE, REPLY, TRACKING OFF,
+  NO-EVICT and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST |
+  KILL ip:port | GETNAME | SETNAME connection-name)`.
+- C7.12 UNBLOCK ends the wait of the client with that id in GETJOB, TUBE TAKE, RESULT, WAITJOB or
+  VALUE WAIT: it gets its reply as at its timeout. The reply is 1, or 0 if that client did not wait
+  for these, is not there, or has another user.
 - C7.3 After CLIENT REPLY OFF commands run without replies. GETJOB then takes nothing, because
   its jobs would be lost.
 """,

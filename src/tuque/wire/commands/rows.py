@@ -426,15 +426,16 @@ ROWS: Final[list[Row]] = [
         "There is one database, number 0."),
     Row("CLIENT", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "readonly admin", "connection",
-        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | GETNAME | "
-        "SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | SETINFO key value | TRACKING "
-        "OFF | NO-EVICT ON|OFF",
+        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | UNBLOCK id "
+        "| GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | SETINFO key value | "
+        "TRACKING OFF | NO-EVICT ON|OFF",
         "Show and change client connections."),
     Row("CLIENT HELP", "connection", "", VIEW, None),
     Row("CLIENT LIST", "admin", "", VIEW,
         Bound(2, 10 * TURN_WORK, REPLY_BYTES, ONE, OF_CLIENTS, least=10)),
     Row("CLIENT KILL", "admin", "", OPERATES,
         Bound(FEW_WORDS, 2 * TURN_WORK, SMALL, ONE, OF_CLIENTS, least=10)),
+    Row("CLIENT UNBLOCK", "connection", "", OPERATES, None),
     Row("CLIENT GETNAME", "connection", "", VIEW, None),
     Row("CLIENT SETNAME", "connection", "", OWN, None),
     Row("CLIENT ID", "connection", "", VIEW, None),
