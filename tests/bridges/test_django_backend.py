@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import sys
 from typing import Any
 
 import msgspec
@@ -158,6 +159,46 @@ def test_priorities_need_queues_that_know_them_and_are_exact_there(
     assert order == [100, 50, 0, -100]
 
 
+def test_with_on_commit_a_task_is_a_job_once_its_transaction_is_committed(
+    shop: Any, tuque_app: TestApp
+) -> None:
+    from django.db import transaction
+
+    from tuque.django.tasks_api import TaskResultDoesNotExist, signals
+
+    ids: list[str] = []
+
+    def hook(sender: Any, task_result: Any, **more: Any) -> None:
+        ids.append(task_result.id)
+
+    signals.task_enqueued.connect(hook)
+    with of_options(on_commit=True, prefix="eu."):
+        with transaction.atomic():
+            result = shop.add.enqueue(1, b=2)
+            assert result.id.startswith("t-") and result.enqueued_at is None
+            assert tuque_app.jobs() == [] and ids == []
+            with pytest.raises(TaskResultDoesNotExist):
+                shop.add.get_result(result.id)
+        assert ids == [result.id] and result.enqueued_at is not None
+        assert [job.task for job in tuque_app.jobs()] == ["shop_app.tasks.add"]
+        assert shop.add.get_result(result.id) == result
+        tuque_app.run_until_idle()
+        result.refresh()
+        assert (result.status, result.return_value) == (SUCCESSFUL, 3)
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            rolled_back = shop.add.enqueue(5)
+            raise ZeroDivisionError
+        assert len(tuque_app.jobs()) == 1
+        with pytest.raises(TaskResultDoesNotExist):
+            shop.add.get_result(rolled_back.id)
+        assert shop.add.enqueue(1).id.startswith("D")  # there is no transaction
+        with transaction.atomic():
+            seen = shop.seen_id.enqueue()
+        tuque_app.run_until_idle()
+        assert seen.task.get_result(seen.id).return_value == seen.id
+    signals.task_enqueued.disconnect(hook)
+
+
 def test_an_unknown_id_and_a_result_that_is_no_longer_kept_do_not_exist(
     shop: Any, tuque_app: TestApp
 ) -> None:
@@ -181,8 +222,16 @@ def test_a_job_names_tasks_of_installed_apps_alone(shop: Any, tuque_app: TestApp
     app = App()
     found = ByPath(app)
     assert found.get("shop_app.tasks.add") is not None
-    for path in ("os.system", "shop_app.tasks.OutOfStock", "shop_app.none", "", "shop_app"):
+    for path in (
+        "stray_tasks.stray",
+        "os.system",
+        "shop_app.tasks.OutOfStock",
+        "shop_app.none",
+        "",
+        "shop_app",
+    ):
         assert found.get(path) is None
+    assert "stray_tasks" not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ results.py.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,25 +15,38 @@ from typing import Any, Final, cast
 from django.conf import settings as project
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
 
-from tuque.django.options import NOT_HERE, OF_TASKS, Settings, app_of, no_url, problems, read
-from tuque.django.results import Header, Record, from_django, result_of
+from tuque.django.options import (
+    KEEP_S,
+    NOT_HERE,
+    OF_TASKS,
+    Settings,
+    app_of,
+    no_url,
+    problems,
+    read,
+)
+from tuque.django.results import Header, Record, from_django, in_django, result_of
 from tuque.django.running import own_task
 from tuque.django.tasks_api import (
     BaseTaskBackend,
     InvalidTask,
     Task,
+    TaskResultDoesNotExist,
     TaskResultStatus,
     normalize_json,
     signals,
     task_api,
 )
-from tuque.errors import Error
+from tuque.errors import Error, NoTube
 from tuque.worker.app.app import App
 from tuque.worker.app.enqueue import Call
 from tuque.worker.app.options import RETRY_S, TaskOptions
 from tuque.worker.app.task import Prepared
 
+TICKET: Final = "t-"
+TICKETS: Final = "django.tickets"
 DEFAULT_QUEUE: Final = "default"
 PRIORITIES: Final = 10  # of the broker: 0 goes first
 PRIORITY_MAX: Final = 100
@@ -110,15 +124,50 @@ class TuqueBackend(BaseTaskBackend):
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Adds a job for the task; what the client raises if the broker is away."""
+        if self.settings.on_commit and transaction.get_connection().in_atomic_block:
+            return self._enqueue_at_commit(task, args, kwargs)
         header, prepared, (args, kwargs) = self._prepared(task, args, kwargs)
         handle = prepared.enqueue(*args, **kwargs)
         return self._enqueued(task, header, handle.url_id, args, kwargs)
 
     async def aenqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Like `enqueue`, for coroutines."""
+        if self.settings.on_commit:  # the transaction is one of a thread
+            return await super().aenqueue(task, args, kwargs)
         header, prepared, (args, kwargs) = self._prepared(task, args, kwargs)
         handle = await prepared.enqueue_async(*args, **kwargs)
         return self._enqueued(task, header, handle.url_id, args, kwargs)
+
+    def _enqueue_at_commit(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """The result has a ticket for its id, since it may be stored in the same transaction."""
+        ticket = f"{TICKET}{uuid.uuid4()}"
+        header, prepared, (args, kwargs) = self._prepared(task, args, kwargs, ticket)
+        made = Record(header, task.module_path, args, kwargs).result(ticket, TaskResultStatus.READY)
+        object.__setattr__(made, "task", task)
+        object.__setattr__(made, "enqueued_at", None)
+
+        def commit() -> None:
+            handle = prepared.enqueue(*args, **kwargs)
+            self._keep_ticket(ticket, handle.url_id)
+            object.__setattr__(made, "enqueued_at", in_django(header.enqueued_at))
+            signals.task_enqueued.send(type(self), task_result=made)
+
+        transaction.on_commit(commit)
+        return made
+
+    @property
+    def _tickets(self) -> str:
+        """The tube whose values are the jobs of tickets."""
+        return f"{self.settings.prefix}{TICKETS}"
+
+    def _keep_ticket(self, ticket: str, job_id: str) -> None:
+        """The broker knows from now on which job the ticket is of."""
+        client, ttl = self.app.client, max(self.settings.keep_s, KEEP_S)
+        try:
+            client.value_set(self._tickets, ticket, job_id, ttl=ttl)
+        except NoTube:
+            client.tube(self._tickets).create("tasks", if_not_exists=True, ttr=RETRY_S)
+            client.value_set(self._tickets, ticket, job_id, ttl=ttl)
 
     def call(self, task: Any, args: Any, kwargs: Any) -> Call[Any]:
         """A call that is not enqueued yet, for an outbox."""
@@ -126,15 +175,14 @@ class TuqueBackend(BaseTaskBackend):
         return prepared.call(*args, **kwargs)
 
     def _prepared(
-        self, task: Any, args: Any, kwargs: Any
+        self, task: Any, args: Any, kwargs: Any, ticket: str = ""
     ) -> tuple[Header, Prepared[..., Any], tuple[list[Any], dict[str, Any]]]:
         """What the job says of the task, what adds it, and its arguments as JSON has them."""
         self.validate_task(task)
         arguments = normalize_json(args), normalize_json(kwargs)
         path, now = task.module_path, self.app.now
-        header = Header(
-            self.alias, now, task.queue_name, task.priority, from_django(task.run_after)
-        )
+        run_after = from_django(task.run_after)
+        header = Header(self.alias, now, task.queue_name, task.priority, run_after, ticket)
         options: TaskOptions = {**self.settings.of_task(path)}
         own = getattr(task, "own_options", None)
         if own is not None:
@@ -168,7 +216,16 @@ class TuqueBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> Any:
         """The result of a task by its id; TaskResultDoesNotExist if there is none."""
-        return result_of(self.app, str(result_id))
+        id = job_id = str(result_id)
+        if id.startswith(TICKET):
+            try:
+                found = self.app.client.value_get(self._tickets, id)[id]
+            except NoTube:
+                found = None
+            if found is None:
+                raise TaskResultDoesNotExist(id)  # or its transaction is not committed yet
+            job_id = found.decode()
+        return result_of(self.app, id, job_id)
 
     def check(self, **more: Any) -> Iterator[Any]:
         """What is wrong with the settings, for `manage.py check`."""

@@ -34,8 +34,9 @@ class Settings:
     `url` is the broker, by default TUQUE_URL. `app`, "shop.jobs:app", is an App with tasks of its
     own, which the same worker runs, and has the broker. `prefix` goes before the names of all
     queues. Results are kept for `keep_s`. `attempts` is that of tasks without their own. With
-    `exact_priorities` the queues are tubes, which know priorities. `tasks` has options of tasks by
-    their paths. `console` is the address of the console, for links.
+    `exact_priorities` the queues are tubes, which know priorities. With `on_commit` what a
+    transaction of the default database enqueues is added at its commit. `tasks` has options of
+    tasks by their paths. `console` is the address of the console, for links.
     """
 
     url: str = ""
@@ -44,6 +45,7 @@ class Settings:
     keep_s: float = KEEP_S
     attempts: int = 1
     exact_priorities: bool = False
+    on_commit: bool = False
     tasks: dict[str, TaskOptions] = field(default_factory=dict)
     console: str = ""
 
@@ -68,6 +70,7 @@ TYPES: Final[dict[str, tuple[type, ...]]] = {
     "keep_s": (int, float),
     "attempts": (int,),
     "exact_priorities": (bool,),
+    "on_commit": (bool,),
     "tasks": (dict,),
     "console": (str,),
 }

@@ -57,6 +57,7 @@ class Header(msgspec.Struct, omit_defaults=True):
     queue_name: str = "default"
     priority: int = 0
     run_after: dt.datetime | None = None
+    ticket: str = ""  # the id that the producer has, if it had to have one before the commit
 
     def as_headers(self) -> dict[str, str]:
         """As a header of the job."""
@@ -234,17 +235,20 @@ def first_start(info: JobInfo | None) -> dt.datetime | None:
 # ---- Asked of the broker
 
 
-def result_of(app: App, id: str) -> Any:
-    """The result of a task, as Django has it.
+def result_of(app: App, id: str, job_id: str) -> Any:
+    """The result of a task, as Django has it, under the id by which it was asked for.
 
     Raises TaskResultDoesNotExist for a job that is not known, is of no task of Django, or of which
     nothing is kept any more; what the client raises if the broker is away.
     """
     try:
-        found = app.client.result(id)
+        found = app.client.result(job_id)
     except (NoJob, BadId):
         raise TaskResultDoesNotExist(id) from None
-    record = done_record(app, found) if found.state == SUCCESSFUL else open_record(app, id, found)
+    if found.state == SUCCESSFUL:
+        record = done_record(app, found)
+    else:
+        record = open_record(app, job_id, found)
     if record is None:
         raise TaskResultDoesNotExist(id)
     return record.result(id, status_of(found))

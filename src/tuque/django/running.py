@@ -123,7 +123,7 @@ class Running:
         self.record.attempted_at = app.now
         self.record.started_at = first_start(info) or self.record.attempted_at
         self.record.workers.append(f"{socket.gethostname()}/{os.getpid()}")
-        self.result = self.record.result(job.url_id, TaskResultStatus.RUNNING)
+        self.result = self.record.result(header.ticket or job.url_id, TaskResultStatus.RUNNING)
         context = (TaskContext(task_result=self.result),) if self.task.takes_context else ()
         self.args = (*context, *args)
         self._sender = type(task_api.task_backends[header.backend])

@@ -38,6 +38,11 @@ def flaky(context: TaskContext, good_at: int) -> int:
     return context.attempt
 
 
+@task_api.task(takes_context=True)
+def seen_id(context: TaskContext) -> str:
+    return context.task_result.id
+
+
 @task_api.task
 def odd() -> Any:
     return object()
