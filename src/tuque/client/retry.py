@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import random
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from tuque.client.url import Address
 
 E = TypeVar("E", bound=BaseException)
+CO_VARARGS: Final = 4  # as in `inspect`, whose import takes a fifth of that of the client
 
 # ---- Whose failure it is
 
@@ -52,9 +52,11 @@ def _is_handler(frame: FrameType) -> bool:
     """Whether it is that of a signal handler: it has got the frame that it interrupted."""
     if frame.f_back is None:
         return False
-    names, rest, _, found = inspect.getargvalues(frame)
-    given = [found.get(name) for name in names]
-    given += found.get(rest, ()) if rest else ()
+    code, found = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    given = [found.get(name) for name in code.co_varnames[:count]]
+    if code.co_flags & CO_VARARGS:
+        given += found.get(code.co_varnames[count], ())
     return any(one is frame.f_back for one in given)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import random
 import time
@@ -42,6 +41,7 @@ from tuque.smallfile import Renewed
 
 if TYPE_CHECKING:
     import ssl
+    from inspect import Signature
 
 # ---- TLS of the client's end; `ssl` is loaded by those who use it
 
@@ -567,12 +567,26 @@ def as_method(
     `skips` first arguments of the builder are hidden.
     """
     functools.update_wrapper(method, build)
-    del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`
-    signature = inspect.signature(build)
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
-        parameters=[own, *list(signature.parameters.values())[skips:]], return_annotation=returns
-    )
+    method.__wrapped__ = Shown(build, returns, skips)  # type: ignore[attr-defined]  # for inspect
+
+
+class Shown:
+    """What `inspect` asks for the signature of a generated method: that of the builder has no self.
+
+    It is made when it is asked for: `inspect` is large, and a client has a hundred methods.
+    """
+
+    def __init__(self, build: Callable[..., Any], returns: str, skips: int) -> None:
+        self._build, self._returns, self._skips = build, returns, skips
+
+    @property
+    def __signature__(self) -> Signature:
+        from inspect import Parameter, signature
+
+        found = signature(self._build)
+        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        shown = [own, *list(found.parameters.values())[self._skips :]]
+        return found.replace(parameters=shown, return_annotation=self._returns)
 
 
 # ---- Counts the connections of a client: who may have one, and who is next.
