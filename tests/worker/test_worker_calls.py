@@ -17,7 +17,7 @@ from until import until
 JOBS: Final = 200
 TASKS: Final = 1000
 ENQUEUE_CALLS: Final = 80  # a job
-TASK_CALLS: Final = 150  # a job
+TASK_CALLS: Final = 140  # a job
 
 
 def calls_of(function: Any) -> int:

@@ -401,7 +401,7 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
     token = _current.set(job)
     try:
         waits = held_back(app, job) if AFTER_HEADER in job.headers else None
-        is_callback = call.is_callback
+        is_callback = call.envelope.headers is not None and call.is_callback
         if waits is None and not is_callback:
             waits = misfit(task, call)
         if waits is not None:

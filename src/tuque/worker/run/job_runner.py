@@ -430,7 +430,9 @@ class JobRunner:
             self._reporter.send_latest(held)  # progress of its last moment
         if held.call is not None and held.call.control.is_cancelled:
             outcome = held.call.control.judge(outcome)
-        self._reporter.judged(held, outcome)
+        held.outcome = outcome
+        if outcome.kind != "done":
+            self._reporter.judged(held, outcome)
         shown = outcome
         if self._keys is not None and held.call is not None:
             shown = sealed(outcome, held.job.id, self._keys)
@@ -439,7 +441,7 @@ class JobRunner:
         if outcome.kind == "cancelled":
             self.story.counts[GONE] += 1
         elif isinstance(report, Done):
-            self.story.done(held.about, held.took_s)
+            self.story.done(held.about, time.monotonic() - held.since)
         elif isinstance(report, Release):
             self.story.again(held.about, outcome, report.delay_s, held.took_s)
         self._report(held, report)

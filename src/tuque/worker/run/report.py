@@ -64,7 +64,6 @@ from tuque.worker.workflow.create import is_too_big
 log: Final = logging.getLogger("tuque.worker")
 
 AT_ONCE: Final = 500
-GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
 # the broker did nothing, and will do it later
 NOT_YET: Final = (
@@ -158,8 +157,7 @@ class Sender:
         """Sends what there is, until it is cancelled."""
         while True:
             await self._work.wait()
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other runs end, and what is next takes their places
             try:
                 await self.send()
             except Error as err:
@@ -197,7 +195,8 @@ class Sender:
         ended: list[Report] = []
         size = 0
         for one in islice(self._ended, AT_ONCE):
-            size += _weight(one)
+            if not isinstance(one, Done) or one.result is not None:
+                size += _weight(one)
             if ended and size > AT_ONCE_BYTES:
                 break
             ended.append(one)
@@ -494,8 +493,7 @@ class Reporter:
     def judged(self, held: InFlight, outcome: Outcome) -> None:
         """What the run came to, for hooks."""
         held.outcome = outcome
-        if outcome.kind != "done":
-            self._aside.ended(held.about, held.call, outcome)
+        self._aside.ended(held.about, held.call, outcome)
 
     def _comes_again(self, held: InFlight, outcome: Outcome, wait_s: float | None) -> None:
         self._story.again(held.about, outcome, wait_s, held.took_s)

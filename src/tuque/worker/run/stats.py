@@ -70,7 +70,8 @@ class JobLog:
 
     def done(self, job: Job, took_s: float) -> None:
         """Counts and logs a run that is done."""
-        self._count(job.task or "?", "done", took_s)
+        task = job.task or "?"
+        (self.tasks.get(task) or self._figures_of(task)).add("done", took_s)
         self.counts[DONE] += 1
         self.unwell.discard(job.job_id)
         if log.isEnabledFor(logging.DEBUG):
@@ -91,7 +92,7 @@ class JobLog:
         self._failed(job, outcome, f"no more tries, it goes to {queue}", took_s)
 
     def _failed(self, job: Job, outcome: Outcome, after: str, took_s: float) -> None:
-        self._count(job.task or "?", outcome.kind, took_s)
+        self._figures_of(job.task or "?").add(outcome.kind, took_s)
         what = "asked to run later" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
         if outcome.kind != "retry":
@@ -115,14 +116,11 @@ class JobLog:
         if len(self.unwell) < UNWELL_KEPT:
             self.unwell.add(job_id)
 
-    def _count(self, task: str, outcome: str, took_s: float) -> None:
-        """Counts a run of that task."""
-        figures = self.tasks.get(task)
-        if figures is None:
-            if len(self.tasks) >= TASKS_KEPT:
-                task = OTHER
-            figures = self.tasks.setdefault(task, TaskFigures())
-        figures.add(outcome, took_s)
+    def _figures_of(self, task: str) -> TaskFigures:
+        """Where the runs of that task are counted."""
+        if task not in self.tasks and len(self.tasks) >= TASKS_KEPT:
+            task = OTHER
+        return self.tasks.setdefault(task, TaskFigures())
 
     def _is_new(self, trace: str) -> bool:
         """False for a traceback that was shown a short time ago."""
