@@ -21,6 +21,7 @@ from tuque.worker.app.codec import Envelope
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.options import Options, TaskOptions
 from tuque.worker.main import URL_OPTION, arguments, environment, worker
+from tuque.worker.pools import process_pool
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
@@ -637,6 +638,41 @@ def test_a_task_is_warned_at_its_soft_limit(run_in: RunCalls, kind: str, heeds: 
     for outcome in run_in(kind, *calls):
         assert outcome.kind == ("done" if heeds else "timeout")
         assert text in (str(outcome.result) if heeds else outcome.text)
+
+
+def test_a_child_that_ended_idle_costs_no_run() -> None:
+    async def main() -> Outcome:
+        pool = MAKERS["process"](1)
+        await pool.start()
+        assert isinstance(pool, ProcessPool)
+        (pid,) = pool.pids
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        try:
+            return await ended_in(pool, call("fine", 1))
+        finally:
+            await pool.stop()
+
+    assert asyncio.run(main()).kind == "done"
+
+
+def test_a_run_without_a_child_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while the lifespans of others fail: no run waits for a process for ever."""
+    monkeypatch.setattr(process_pool, "NO_CHILD_S", 0.05)
+
+    async def main() -> list[Outcome]:
+        pool = MAKERS["process"](1)
+        await pool.start()
+        first = ended_in(pool, call("sleeps_async", 0.5))
+        await asyncio.sleep(0)
+        try:
+            return [await ended_in(pool, call("fine", 1)), await first]
+        finally:
+            await pool.stop()
+
+    late, first = asyncio.run(main())
+    assert (late.kind, late.text) == ("retry", "no process is ready to run it")
+    assert first.kind == "done"
 
 
 def test_limits_that_are_none() -> None:

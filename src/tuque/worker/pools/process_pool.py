@@ -241,15 +241,15 @@ class ProcessPool:
 
     async def _next_idle(self) -> Child | None:
         """A child that lives; None if there is none, as while the lifespans of others fail."""
-        try:
-            async with asyncio.timeout(NO_CHILD_S):
-                child = await self._idle.get()
-                while child.process.poll() is not None:  # it ended while it had nothing to do
-                    await self._replace(child)
+        while True:
+            try:
+                async with asyncio.timeout(NO_CHILD_S):
                     child = await self._idle.get()
+            except TimeoutError:
+                return None
+            if child.process.poll() is None:
                 return child
-        except TimeoutError:
-            return None
+            await self._replace(child)  # it ended while it had nothing to do
 
     async def stop(self) -> bool:
         self._stopping = True
