@@ -387,6 +387,55 @@ def test_a_holder_that_does_not_answer(make_world: Make) -> None:
     assert bodies(world, id) == [b"new"] * 3
 
 
+def test_a_node_that_has_just_started_has_no_links(make_world: Make) -> None:
+    """W16.9 A holder without a link that Q11.2 waits for counts as one that has not answered, and
+    is asked once it is linked. Until then this node decides about no UPDATEJOB.
+    """
+    world = make_world(3)
+    id, other = add(world), add(world)
+    world.restart(1)
+    cancelling, updating = world.wire(1), world.wire(1)
+    cancelling.send("CANCEL", id)
+    updating.send("UPDATEJOB", other, "BODY", "new")
+    world.pass_ms(400)
+    world.link(1, 2)
+    world.settle()
+    assert cancelling.take() is None and updating.take() is None
+    world.link()
+    world.settle()
+    assert cancelling.take() == [b"ended"] and updating.take() == b"OK"
+    assert bodies(world, other) == [b"new"] * 3 and world.at(0).get() == [other]
+
+    id = add(world)
+    world.restart(1)
+    cancelling = world.wire(1)
+    cancelling.send("CANCEL", id)
+    assert world.at(0).get() == [id]
+    world.link()
+    world.settle()
+    assert cancelling.take() == [b"flagged"]
+
+    id, other = add(world), add(world)
+    world.restart(1)
+    cancelling, updating = world.wire(1), world.wire(1)
+    cancelling.send("CANCEL", id)
+    updating.send("UPDATEJOB", other, "BODY", "new")
+    world.pass_ms(810)
+    assert cancelling.take() == [b"flagged"] and "NOREPL" in str(updating.take())
+    assert bodies(world, other) == [b"body"] * 3
+
+    world = make_world(3)
+    id = world.at(0).add(replicate=3, retry=30, delay=600)
+    highest = max(range(3), key=lambda i: rank(id, at(world, i).node_id))
+    asker = (highest + 1) % 3
+    world.restart(highest)
+    world.link(asker, highest)
+    assert update(world, asker, id) == NOT_ASKED
+    assert len(set(bodies(world, id))) == 1
+    world.link()
+    assert update(world, asker, id) == -1 and bodies(world, id) == [b"new"] * 3
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_the_node_that_decides_does_not_answer(make_world: Make, is_cut: bool) -> None:
     """W16.5 If the node that decides does not answer, UPDATEJOB gets an error of its own: the

@@ -33,7 +33,7 @@ from tuque.core.copies.requeue_messages import (
     on_willqueue,
     on_working_message,
 )
-from tuque.core.life.cancel_update import changes_tick
+from tuque.core.life.cancel_update import changes_link_up, changes_tick
 from tuque.core.life.lookup import life_link_up, on_job_ask, on_job_told, on_life
 from tuque.core.msgs.bus import (
     AnyMessage,
@@ -200,6 +200,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     drain_link_up(n, slot)
     collect_link_up(n, slot)
     life_link_up(n, slot)
+    changes_link_up(n)
     federate_link_up(n, slot)
     topics_link_up(n, slot)
     begin_settling(n, slot)

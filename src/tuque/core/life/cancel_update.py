@@ -9,6 +9,7 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from tuque.core.copies.holders import hear_holders
+from tuque.core.copies.requeue_messages import is_awaited
 from tuque.core.life.holders import is_out_at, make_life, new_life, place_of
 from tuque.core.life.start import end_cancelled, open_job, without_runs
 from tuque.core.model.errors import (
@@ -316,7 +317,7 @@ def on_flagged(n: Node, slot: i64, m: JobTold) -> None:
 
 def conclude_cancel(n: Node, change: Change) -> None:
     """[W16] All holders in reach have flagged the job: it ends (W16.8)."""
-    if change.waiting != 0:
+    if is_asking(n, change):
         return
     job = n.jobs.get(change.id)
     if job is None or job.state == ACKED:
@@ -424,7 +425,7 @@ def choose(n: Node, change: Change) -> None:
     highest rank (W16.1).
     """
     job, update = n.jobs.get(change.id), change.update
-    if change.waiting != 0 or update is None:
+    if update is None or is_asking(n, change):
         return
     if job is None or job.state == ACKED:
         refuse(n, change, refusal_of(n, change, IS_OVER, b"", 0))
@@ -454,6 +455,8 @@ def decide(n: Node, job: Job, change: Change, update: Update) -> None:
     refused = why_not(n, job, life_of(n, job.id), update)
     if refused is None and has_worker_away(n, job):
         refused = Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))  # W16.4
+    if refused is None and is_awaited(n, job):
+        refused = Refusal(NOT_ASKED)  # W16.9
     if refused is not None:
         refuse(n, change, refused)
         return
@@ -585,6 +588,23 @@ def ask_more(n: Node, job: Job, change: Change) -> None:
             change.waiting |= 1 << slot
 
 
+def is_asking(n: Node, change: Change) -> bool:
+    """Whether an answer is missing, or a holder is not linked yet since the start (W16.9)."""
+    job = n.jobs.get(change.id)
+    if change.waiting != 0 or job is None or job.state == ACKED:
+        return change.waiting != 0
+    return is_awaited(n, job)
+
+
+def changes_link_up(n: Node) -> None:
+    """[W16] A link came up: what is not decided yet is asked there, too (W16.9)."""
+    tables = n.life
+    for change in list(tables.cancels.values()) + list(tables.updates.values()):
+        job = n.jobs.get(change.id)
+        if job is not None and job.state != ACKED and change.decider == 0:
+            ask_more(n, job, change)
+
+
 def note_answer(n: Node, slot: i64, change: Change, holders: i64) -> None:
     """[W16] A holder has answered; those that it knows are asked as well (W16.7)."""
     change.waiting &= ~(1 << slot)
@@ -597,13 +617,14 @@ def note_answer(n: Node, slot: i64, change: Change, holders: i64) -> None:
 
 def changes_tick(n: Node) -> None:
     """[W16] TIMER: holders that do not answer, and links that broke (W16.4)."""
-    for change in list(n.life.cancels.values()):
+    tables = n.life
+    for change in list(tables.cancels.values()):
         change.waiting &= n.linked
-        if change.waiting == 0:
+        if not is_asking(n, change):
             conclude_cancel(n, change)
         elif change.until_ms <= n.now_ms:
             finish_cancel(n, change, FLAGGED)
-    for change in list(n.life.updates.values()):
+    for change in list(tables.updates.values()):
         change.waiting &= n.linked
         if n.linked >> change.asker & 1 == 0:
             change.asker = 0
@@ -614,7 +635,7 @@ def changes_tick(n: Node) -> None:
         elif change.decider != 0:
             if change.waiting == 0 or is_late:
                 refuse(n, change, Refusal(UNDECIDED))  # W16.5
-        elif is_late and change.waiting != 0:
+        elif is_late and is_asking(n, change):
             refuse(n, change, Refusal(NOT_ASKED))
         else:
             choose(n, change)
