@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.tables.staged import FAR, Steps
+from tuque.core.model.timers import NEVER_MS, Steps
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=40))
@@ -20,10 +20,10 @@ def test_all_are_taken_in_order_and_none_early(moves: list[tuple[int, int]]) -> 
             steps.put(now_ms + 50, id)
             waiting.append((now_ms + 50, id))
         now_ms += pass_ms
-        assert steps.next_ms() == (waiting[0][0] if waiting else FAR)
+        assert steps.next_ms() == (waiting[0][0] if waiting else NEVER_MS)
         taken: list[bytes] = []
         while ids := steps.take(now_ms):
             taken += ids
         assert taken == [id for at_ms, id in waiting if at_ms <= now_ms]
         waiting = [one for one in waiting if one[0] > now_ms]
-    assert steps.next_ms() == (waiting[0][0] if waiting else FAR)
+    assert steps.next_ms() == (waiting[0][0] if waiting else NEVER_MS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tuque.core.model.task import Task
-from tuque.server.state.caches import KEPT_MAX
 from tuque.server.state.client import HANDED_BYTES, HANDED_MAX
 from tuque.tubes.entries.keys import keys_of as keys_in
+from tuque.wire.commands.add_options import KEPT_MAX
 from world import World
 from world_wires import Wire
 

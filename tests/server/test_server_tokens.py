@@ -14,8 +14,8 @@ from tuque.core.model.work import (
     run_of,
     run_text,
 )
-from tuque.server.state import caches
-from tuque.server.state.caches import Tokens
+from tuque.server.state import workers
+from tuque.server.state.workers import Tokens
 
 BAD = (
     b"",
@@ -71,13 +71,13 @@ def test_tokens_come_back_from_their_text() -> None:
             assert known.token(run).text == text
         else:
             assert known.run_in(text) == run
-        assert len(known.by_run) == len(known.by_text) <= caches.TOKENS_MAX
+        assert len(known.by_run) == len(known.by_text) <= workers.TOKENS_MAX
 
 
 def test_the_table_forgets() -> None:
     """It never has more tokens than its bound."""
     known = Tokens()
-    for starts in range(1, 2 * caches.TOKENS_MAX + 100):
+    for starts in range(1, 2 * workers.TOKENS_MAX + 100):
         known.token(run_of(1, starts, 7))
     assert len(known.by_run) == len(known.by_text) == 99
     assert known.run_in(b"1.1.000007") == run_of(1, 1, 7)

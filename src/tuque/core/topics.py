@@ -25,6 +25,7 @@ from tuque.core.msgs.bus import SubscriptionAt, TopicsTold
 from tuque.core.msgs.records import TopicRow, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
+from tuque.core.node.tables import record_job
 from tuque.core.queues.dedupe import (
     keep_key,
     kept_key,
@@ -32,7 +33,6 @@ from tuque.core.queues.dedupe import (
     must_wait,
     on_copies,
 )
-from tuque.core.queues.ends import record_job
 from tuque.core.staged.publish import COPIES_MS, await_copies, send_some
 from tuque.core.tables.dedupe_keys import full_key
 from tuque.core.tables.staged import Publishing, share_of

@@ -22,7 +22,8 @@ from tuque.core.model.stats import set_why
 from tuque.core.model.task import Task
 from tuque.core.model.work import LETTERED, Life
 from tuque.core.node.node import Node
-from tuque.core.queues.ends import conclude, record_job, running
+from tuque.core.node.tables import record_job
+from tuque.core.queues.ends import conclude, running
 from tuque.core.queues.procedures import policy_of, remove
 from tuque.core.queues.work_copies import drop_letters, report_death
 from tuque.core.work import rules

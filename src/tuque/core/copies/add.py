@@ -29,7 +29,7 @@ from tuque.core.model.work import NEVER_S, NO_TERMS, Life
 from tuque.core.node.node import Node
 from tuque.core.node.peers import are_expected, count_of, may_reach
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.queues.ends import record_job
+from tuque.core.node.tables import record_job
 from tuque.core.queues.procedures import (
     in_way_text,
     is_room_without,

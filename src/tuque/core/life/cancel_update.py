@@ -56,8 +56,8 @@ from tuque.core.node.peers import (
     translate,
 )
 from tuque.core.node.queue import CHANGE, FLAG, SAME_FLAG
-from tuque.core.node.tables import fitting_reason
-from tuque.core.queues.ends import life_of, record_job, wake_waiters
+from tuque.core.node.tables import fitting_reason, record_job
+from tuque.core.queues.ends import life_of, wake_waiters
 from tuque.core.queues.procedures import dequeue, policy_of
 from tuque.core.queues.work_copies import (
     edit_message,

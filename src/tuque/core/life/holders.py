@@ -35,7 +35,8 @@ from tuque.core.model.work import GONE, LIVE, NO_TERMS, Life, hash_of, run_of
 from tuque.core.node.node import Node
 from tuque.core.node.peers import send_resting, set_due, slots_of
 from tuque.core.node.queue import CHANGE, COUNT, Placement
-from tuque.core.queues.ends import conclude, life_of, record_job
+from tuque.core.node.tables import record_job
+from tuque.core.queues.ends import conclude, life_of
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     REQUEUE_RELEASE,

@@ -44,8 +44,8 @@ from tuque.core.model.work import (
 from tuque.core.msgs.bus import JobAsk, JobTold, LifeAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, set_due
-from tuque.core.node.tables import rehouse
-from tuque.core.queues.ends import look_again, reach_changed, record_job, wake_waiters
+from tuque.core.node.tables import record_job, rehouse
+from tuque.core.queues.ends import look_again, reach_changed, wake_waiters
 from tuque.core.queues.procedures import dequeue, get_queue, retry_due_ms
 from tuque.core.queues.work_copies import (
     edit_message,

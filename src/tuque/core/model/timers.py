@@ -6,6 +6,7 @@ stay in memory for their TTL. When a coarse slot begins, its jobs move to finer 
 fires early, and at most two fine slots (16 ms) late.
 """
 
+from collections import deque
 from heapq import heappop, heappush
 from typing import Final, final
 
@@ -223,3 +224,57 @@ class Alarms:
                     least = at_ms
             self.least_ms = least
         return self.least_ms
+
+
+# ---- When producers that wait for copies are due for a check (SPEC R4)
+#
+# Knows ids and instants only.
+
+
+@final
+class Batch:
+    """The jobs of one instant."""
+
+    def __init__(self, at_ms: i64) -> None:
+        self.at_ms = at_ms
+        self.ids: list[bytes] = []
+
+
+@final
+class Steps:
+    """Ids of jobs by the instant of their next step; instants only grow.
+
+    The jobs of a turn share theirs, so that one costs an append.
+    """
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch] = deque()
+        self.last: Batch | None = None  # of them
+        self.first_ms: i64 = NEVER_MS  # of the first; each turn asks several times
+
+    def put(self, at_ms: i64, id: bytes) -> None:
+        """Look at the job at that instant, which is no earlier than those before."""
+        last = self.last
+        if last is None or last.at_ms != at_ms:
+            last = Batch(at_ms)
+            self.batches.append(last)
+            self.last = last
+            if at_ms < self.first_ms:
+                self.first_ms = at_ms
+        last.ids.append(id)
+
+    def next_ms(self) -> i64:
+        """The first instant; NEVER_MS: there is none."""
+        return self.first_ms
+
+    def take(self, now_ms: i64) -> list[bytes]:
+        """The jobs of the first instant that has come, which leave; none: it has not."""
+        if self.first_ms > now_ms:
+            return []
+        first = self.batches.popleft()
+        if first is self.last:
+            self.last = None
+            self.first_ms = NEVER_MS
+        else:
+            self.first_ms = self.batches[0].at_ms
+        return first.ids

@@ -12,7 +12,7 @@ from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import Chance, IdMaker
 from tuque.core.model.stats import Book, Ledger
-from tuque.core.model.timers import Wheel
+from tuque.core.model.timers import Steps, Wheel
 from tuque.core.model.tombstones import Tombs
 from tuque.core.model.work import Life, attempt_of
 from tuque.core.msgs.bus import (
@@ -28,7 +28,7 @@ from tuque.core.records.jobs import Records
 from tuque.core.tables.dedupe_keys import Keys
 from tuque.core.tables.leases import Leases
 from tuque.core.tables.repair import Demand, Held, Losses, Recent
-from tuque.core.tables.staged import Publishing, Staging, Steps
+from tuque.core.tables.staged import Publishing, Staging
 from tuque.core.tables.topics import Topics
 from tuque.core.tables.work import Lives
 

@@ -283,6 +283,15 @@ def held_by(n: Node, tenant: bytes) -> tuple[i64, i64]:
     return jobs, size
 
 
+def record_job(n: Node, job: Job) -> None:
+    """Record all of a job, with its work if it has some."""
+    if n.records is not None:
+        n.records.add(job)
+        work = n.life.by_id.get(job.id)
+        if work is not None:
+            n.records.life(job.id, work)
+
+
 def headers_bytes(n: Node, id: bytes) -> i64:
     """The bytes of the headers of the job."""
     work = n.life.by_id.get(id)

@@ -18,7 +18,7 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import ACKED, EXTERNAL, Job
 from tuque.core.node.node import Added, Adding, Node
 from tuque.core.node.peers import count_of
-from tuque.core.queues.ends import record_job
+from tuque.core.node.tables import record_job
 from tuque.core.records.staged import record_key
 from tuque.core.tables.dedupe_keys import KEY_BYTES, Follower, Kept, full_key
 from tuque.core.tables.staged import FAIR, Publishing, repl_of, share_of

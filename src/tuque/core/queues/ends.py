@@ -224,15 +224,6 @@ def running(n: Node, job: Job) -> i64:
     return work.run if work is not None and work.run_state == LIVE else 0
 
 
-def record_job(n: Node, job: Job) -> None:
-    """Record all of a job, with its life if it has one."""
-    if n.records is not None:
-        n.records.add(job)
-        life = life_of(n, job.id)
-        if life is not None:
-            n.records.life(job.id, life)
-
-
 def leave_life(n: Node, job: Job, is_over: bool = True) -> Life | None:
     """Take the life out of the tables; None if the job has none.
 

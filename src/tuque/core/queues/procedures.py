@@ -110,7 +110,7 @@ def register(n: Node, job: Job, cause: i64) -> None:
     if cause == stats.CREATED:
         tally.added += 1
         n.book.total.added += 1
-    if n.denied.count() > 0 and cause != stats.CREATED:
+    if len(n.denied.entries) > 0 and cause != stats.CREATED:
         take_back(n, job)
 
 

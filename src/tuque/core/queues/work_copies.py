@@ -27,14 +27,8 @@ from tuque.core.msgs.bus import EditAt, LifeAt, SetAck
 from tuque.core.msgs.packed import SPAN_MAX_MS
 from tuque.core.node.node import Node
 from tuque.core.node.peers import PATIENT_S, say, say_holders, slots_of
-from tuque.core.node.tables import put_body, rehouse
-from tuque.core.queues.ends import (
-    conclude_as,
-    life_of,
-    look_again,
-    record_job,
-    wake_waiters,
-)
+from tuque.core.node.tables import put_body, record_job, rehouse
+from tuque.core.queues.ends import conclude_as, life_of, look_again, wake_waiters
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
     get_queue,

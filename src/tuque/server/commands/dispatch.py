@@ -114,8 +114,8 @@ from tuque.wire.commands.arguments import (
     getjob_options,
     timeout_ms,
 )
-from tuque.wire.commands.commands import Command, unit_of
-from tuque.wire.commands.rows import LIGHT_WORK, LONG_WORD, bound_of, long_word
+from tuque.wire.commands.commands import Command, bound_of, unit_of
+from tuque.wire.commands.rows import LIGHT_WORK, LONG_WORD, long_word
 from tuque.wire.proto.resp import array_head, bulk_head
 
 Handler = Callable[[Server, Client, list[bytes]], None]

@@ -33,9 +33,9 @@ from tuque.server.access.tenant import hide_ids
 from tuque.server.replies.errors import error_words
 from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_strange, check_tasks
-from tuque.server.state.caches import run_field
 from tuque.server.state.client import LARGE_BYTES, NONE_HANDED, Client, LongCommand
 from tuque.server.state.server import Server
+from tuque.server.state.workers import run_field
 from tuque.wire.commands.arguments import (
     HEADER_MAX,
     ArgError,

@@ -11,7 +11,7 @@ from tuque.server.access.login import host_of
 from tuque.server.access.rights import FULL
 from tuque.server.access.tenant import no_room
 from tuque.server.log.log import say_once
-from tuque.server.loop.housekeeping import is_stranger
+from tuque.server.loop.fairness import is_stranger
 from tuque.server.net.listen import name_peer
 from tuque.server.net.system import IN, Poller
 from tuque.server.state.client import ORDINARY, SPARE, Client, Connection, Wired

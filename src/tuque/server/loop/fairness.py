@@ -4,12 +4,25 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.server.log.log import warn_once
 from tuque.server.net.system import OUT
-from tuque.server.state.client import NEW, READ_BYTES, THRIFTY, Connection
+from tuque.server.state.client import (
+    GUEST,
+    LIGHT,
+    NEW,
+    READ_BYTES,
+    THRIFTY,
+    Client,
+    Connection,
+    Wired,
+    weigh,
+)
 from tuque.server.state.server import Server
+from tuque.tubes.policy import tubes_of
 
 TURN_READ: Final = 512 << 10  # bytes
 TURN_WRITE: Final = 4 << 20  # bytes of replies that sockets had refused
+UNRUN_MAX: Final = 1 << 20  # bytes of pending commands of a client that has not logged in (C2.9)
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn
 STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
 COMMAND_COST: Final = 50  # a command counts as so many bytes
@@ -169,3 +182,44 @@ class Share:
             else:
                 much.append(one)
         return thrifty + new + unsent + much
+
+
+# ---- What a client has sent and no turn has run yet (SPEC C2.9)
+
+
+def leaves_unrun(s: Server, c: Client) -> bool:
+    """[C2.9] Weigh what was read; whether it is more than the client may have, which is noted."""
+    most = unread_limit(s, c)
+    held = c.todo_bytes + c.reader.held_bytes()
+    if held + c.weight > LIGHT:
+        weigh(s.n, c)
+    if held <= most:
+        return False
+    note_unrun(s, c, most)
+    c.reader.error = f"the command is over client-query-buffer-limit ({most})"
+    return True
+
+
+def unread_limit(s: Server, c: Client) -> int:
+    """Bytes of pending commands that a client may have (C2.9)."""
+    if s.is_nobody(c):
+        return UNRUN_MAX
+    return s.query_limit
+
+
+def is_stranger(s: Server, c: Connection) -> bool:
+    """Whether the client must log in first, or as a guest may call nothing (C2.9)."""
+    if isinstance(c, Client):
+        return s.is_nobody(c)
+    if not isinstance(c, Wired) or c.user.name != GUEST:
+        return False
+    if c.user.is_admin or c.user.account is not None:
+        return False
+    return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
+
+
+def note_unrun(s: Server, c: Connection, most: int) -> None:
+    """[C2.9] Log that the client is closed: its pending commands exceed `most` bytes."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
+    if is_stranger(s, c):
+        s.figures.strangers_closed += 1

@@ -17,16 +17,16 @@ from tuque.server.commands.tube_leaders import reply_leaders, send_watchers_away
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
+from tuque.server.loop.fairness import is_stranger
 from tuque.server.replies.tubes import tell_puts, tell_puts_resp
 from tuque.server.replies.waiting import tell_synced
-from tuque.server.state.client import GUEST, LIGHT, Client, Connection, Wired, weigh
+from tuque.server.state.client import Client, Connection, Wired, weigh
 from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import EVENTS, Server, log
 from tuque.tubes.policy import tubes_of
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth shrinking
 EVENT_BYTES = 200  # per buffered event
-STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged in (C2.9)
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
@@ -307,48 +307,10 @@ def by_size(row: tuple[int, int, Connection]) -> tuple[int, int]:
     return row[:2]
 
 
-def note_unrun(s: Server, c: Connection, most: int) -> None:
-    """[C2.9] Log that the client is closed: its pending commands exceed `most` bytes."""
-    warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
-    if is_stranger(s, c):
-        s.figures.strangers_closed += 1
-
-
 def note_many(s: Server, c: Connection, most: int) -> None:
     """[N6.6] Log that the client is closed: it has sent more commands than that."""
     warn_once(s.n.now_ms, c.address, f"more than {most} commands before its log-in")
     s.figures.strangers_closed += 1
-
-
-def leaves_unrun(s: Server, c: Client) -> bool:
-    """[C2.9] Weigh what was read; whether it is more than the client may have, which is noted."""
-    most = unread_limit(s, c)
-    held = c.todo_bytes + c.reader.held_bytes()
-    if held + c.weight > LIGHT:
-        weigh(s.n, c)
-    if held <= most:
-        return False
-    note_unrun(s, c, most)
-    c.reader.error = f"the command is over client-query-buffer-limit ({most})"
-    return True
-
-
-def unread_limit(s: Server, c: Client) -> int:
-    """Bytes of pending commands that a client may have (C2.9)."""
-    if s.is_nobody(c):
-        return STRANGER_BYTES
-    return s.query_limit
-
-
-def is_stranger(s: Server, c: Connection) -> bool:
-    """Whether the client must log in first, or as a guest may call nothing (C2.9)."""
-    if isinstance(c, Client):
-        return s.is_nobody(c)
-    if not isinstance(c, Wired) or c.user.name != GUEST:
-        return False
-    if c.user.is_admin or c.user.account is not None:
-        return False
-    return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
 
 
 def overdue(s: Server, c: Connection, now_ms: int) -> str:

@@ -11,12 +11,8 @@ from mypy_extensions import i64
 from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.server.access.login import STRANGE_MAX
 from tuque.server.commands.iproto import answer
-from tuque.server.loop.housekeeping import (
-    STRANGER_BYTES,
-    is_stranger,
-    note_many,
-    note_unrun,
-)
+from tuque.server.loop.fairness import UNRUN_MAX, is_stranger, note_unrun
+from tuque.server.loop.housekeeping import note_many
 from tuque.server.loop.output import Output
 from tuque.server.state.client import LIGHT, TURN_BYTES, Wired, weigh
 from tuque.server.state.server import Server
@@ -76,8 +72,8 @@ class IprotoDoor:
             s.figures.much_bytes += w.take_much()
             if w.reader.held_bytes + w.weight > LIGHT:
                 weigh(s.n, w)
-        elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
-            note_unrun(s, w, STRANGER_BYTES)
+        elif w.reader.held_bytes > UNRUN_MAX and is_stranger(s, w):
+            note_unrun(s, w, UNRUN_MAX)
             self.output.close(w)
         elif w.reader.held_bytes > UNRUN_BYTES and not w.is_full:
             w.is_full = True

@@ -22,13 +22,12 @@ from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.loop.accept import Acceptors
-from tuque.server.loop.fairness import Share
+from tuque.server.loop.fairness import Share, leaves_unrun
 from tuque.server.loop.gate import Gate, ReadBatch
 from tuque.server.loop.housekeeping import (
     end_turn,
     evict_clients,
     has_left,
-    leaves_unrun,
     next_turn_ms,
     run_housekeeping,
     tell_events,

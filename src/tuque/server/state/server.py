@@ -33,7 +33,6 @@ from tuque.server.log.slowlog import Latency, SlowLog
 from tuque.server.net.system import System
 from tuque.server.net.tls_acceptor import Handshakes
 from tuque.server.observe.queue_walk import QueueWalk
-from tuque.server.state.caches import Specs, Tokens
 from tuque.server.state.client import (
     GUEST,
     NOT_HELD,
@@ -49,11 +48,12 @@ from tuque.server.state.client import (
     Wired,
 )
 from tuque.server.state.notices import Notices
-from tuque.server.state.workers import WorkerRegistry
+from tuque.server.state.workers import Tokens, WorkerRegistry
 from tuque.server.users.users import Acl
 from tuque.tubes.election.lease import set_timeout
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
+from tuque.wire.commands.add_options import Specs
 from tuque.wire.commands.commands import Command, table
 
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]

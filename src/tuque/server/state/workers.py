@@ -1,4 +1,4 @@
-"""The workers that announced themselves to this node, in memory only (SPEC O11).
+"""Workers that announced themselves to this node, in memory only, and run tokens (SPEC O11, W1).
 
 A worker's runs are remembered by the ids of their jobs. The outcome of a run is read from the core
 when a client asks: nothing is done here when it ends.
@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.life.start import standing_of
 from tuque.core.model.stats import tenant_of
+from tuque.core.model.work import NO_TERMS, Life, attempt_of, decimal, run_from, run_text
 from tuque.core.node.node import Node
 from tuque.core.tables.staged import share_of
 
@@ -25,6 +26,10 @@ ENTRY_BYTES: Final = 900  # of one worker, without its words
 ID_BYTES: Final = 150  # of an id that it has begun
 SPARE_IDS: Final = 64  # of ended runs, kept before a clean-up
 LIVE_MAX: Final = 500  # ids of live runs that are kept, the newest
+
+TOKENS_MAX: Final = 1_000  # remembered at once
+START_REPLY: Final = b"*6\r\n$%s\r\n%s\r\n%s"
+START_NUMBERS: Final = b":%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 NO_ORDER: Final = 0
 QUIET: Final = 1
@@ -262,3 +267,109 @@ class WorkerRegistry:
         self.by_name[name] = info
         self.count(info, info.size(), 1)
         return info
+
+
+# ---- Run tokens as clients see them, kept while they are useful (SPEC W1.2)
+#
+# A worker's first runs of all its jobs in queues have the same token: most replies to START, and
+# most words of DONE, come from here. In a tube each take has its own token, which is not kept; the
+# numbers after it in the reply are mostly those of the reply before.
+
+
+@final
+class Token:
+    """One token, and the latest reply to a START that gave it."""
+
+    def __init__(self, run: i64) -> None:
+        self.run = run
+        self.text = run_text(run)
+        self.field = b""
+        self.reply = b""
+        self.numbers = b""  # of the run in that reply
+
+    def field_of(self) -> bytes:
+        """[W17] The field `run` of a delivered job, with its name (W17.2)."""
+        if len(self.field) == 0:
+            self.field = run_field(self.text)
+        return self.field
+
+
+def run_field(text: bytes) -> bytes:
+    """[W17] That field with this token."""
+    return b"\r\n$3\r\nrun\r\n$%s\r\n%s\r\n" % (decimal(len(text)), text)
+
+
+@final
+class Tokens:
+    """The tokens that were given out of late, by number and by text."""
+
+    def __init__(self) -> None:
+        self.by_run: dict[int, Token] = {}
+        self.by_text: dict[bytes, Token] = {}
+        self.last = Token(0)
+        self.numbers = b""  # of the run in the last reply to START; and what they are made of:
+        self.terms = NO_TERMS
+        self.attempt: i64 = 0
+        self.starts: i64 = 0
+        self.retry_s: i64 = 0
+
+    def token(self, run: i64) -> Token:
+        """The token of a run."""
+        last = self.last
+        if last.run == run:
+            return last
+        token = self.by_run.get(run)
+        if token is None:
+            if len(self.by_run) >= TOKENS_MAX:
+                self.by_run = {}
+                self.by_text = {}
+            token = Token(run)
+            self.by_run[int(run)] = token
+            self.by_text[token.text] = token
+        self.last = token
+        return token
+
+    def run_in(self, word: bytes) -> i64:
+        """The run token in a word; 0 for `-`, -1 if it is none."""
+        last = self.last
+        if word == last.text:
+            return last.run
+        token = self.by_text.get(word)
+        if token is None:
+            return run_from(word)
+        self.last = token
+        return token.run
+
+    def start_reply(self, work: Life, retry_s: i64, is_task: bool) -> bytes:
+        """[W2] The reply to the START that began this run, or gave it again (W2.6).
+
+        `is_task`: of a task in a tube.
+        """
+        numbers = self.numbers_of(work, retry_s)
+        if is_task:
+            text = run_text(work.run)
+            return START_REPLY % (decimal(len(text)), text, numbers)
+        token = self.token(work.run)
+        if token.numbers is not numbers:
+            token.numbers = numbers
+            token.reply = START_REPLY % (decimal(len(token.text)), token.text, numbers)
+        return token.reply
+
+    def numbers_of(self, work: Life, retry_s: i64) -> bytes:
+        """Attempt, attempts, starts, retry in ms and time limit in ms, as the reply has them."""
+        terms = work.terms
+        attempt = attempt_of(work.run)
+        is_same = self.terms is terms and self.attempt == attempt
+        if not is_same or self.starts != work.starts or self.retry_s != retry_s:
+            self.terms = terms
+            self.attempt = attempt
+            self.starts = work.starts
+            self.retry_s = retry_s
+            self.numbers = START_NUMBERS % (
+                attempt,
+                terms.attempts,
+                work.starts,
+                retry_s * 1000,
+                terms.limit_ms,
+            )
+        return self.numbers

@@ -9,7 +9,7 @@ from tuque.core.model.work import ATTEMPTS_MAX, NO_TERMS, Terms
 from tuque.core.msgs.packed import BURST_MAX, FILL_MAX_NS, PLACES_MAX, UNTIL_MAX_MS, WEIGHT_MAX
 from tuque.core.msgs.packed import KEY_MAX as TASK_KEY_MAX
 from tuque.core.tables.dedupe_keys import KEY_MAX
-from tuque.tubes.entries.keys import UNTIL_DONE, UNTIL_START, Keys, pack
+from tuque.tubes.entries.keys import UNTIL_DONE, UNTIL_START, Keys, has_unique, pack
 from tuque.wire.commands.arguments import (
     HEADER_MAX,
     OF_SECONDS,
@@ -27,6 +27,10 @@ from tuque.wire.commands.arguments import (
     wrong_option,
 )
 from tuque.wire.proto.resp import one_line, strict_int
+
+FIRST_OPTION: Final = 4  # where options begin in ADDJOB
+KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten
+WORDS_MAX: Final = 10  # of such options
 
 KEY_WORDS: Final = (b"UNIQUE", b"UNTIL", b"ON", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT")
 UNITS_NS: Final = {b"S": 1_000_000_000, b"M": 60_000_000_000, b"H": 3_600_000_000_000}
@@ -350,3 +354,74 @@ class WorkOptions:
             if terms.limit_ms < 1:
                 raise refused(word, SOME_SECONDS, value)
         return at + 1
+
+
+# ---- The options of the last ADDJOBs by their words, parsed once (SPEC R1.1)
+#
+# Producers send the same options again and again. Those with DEDUPE, UNIQUE or HEADERS differ from
+# job to job and are not kept.
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Settled:
+    """Parsed options with their defaults, and their words."""
+
+    def __init__(self, words: list[bytes], spec: AddSpec) -> None:
+        self.words = words
+        self.spec = spec
+
+    def fits(self, args: list[bytes]) -> bool:
+        """Whether the ADDJOB has these words for options."""
+        words = self.words
+        size: i64 = len(words)
+        if len(args) != size + FIRST_OPTION:
+            return False
+        i: i64 = 0
+        while i < size:
+            if args[i + FIRST_OPTION] != words[i]:
+                return False
+            i += 1
+        return True
+
+
+@final
+class Specs:
+    """Parsed options: of the last ADDJOB without keys, and of many with keys."""
+
+    def __init__(self) -> None:
+        self.last: Settled | None = None
+        self.keyed: dict[bytes, Settled] = {}
+
+    def find(self, args: list[bytes]) -> AddSpec | None:
+        """The settled options of an ADDJOB; None: not known."""
+        last = self.last
+        if last is not None and last.fits(args):
+            return last.spec
+        if len(self.keyed) == 0 or len(args) > FIRST_OPTION + WORDS_MAX:
+            return None
+        found = self.keyed.get(name_of(args))
+        return found.spec if found is not None and found.fits(args) else None
+
+    def keep(self, args: list[bytes], spec: AddSpec) -> None:
+        """Keep the options for the next ADDJOB, unless they differ from job to job."""
+        if len(spec.key) + len(spec.headers) > 0:
+            return
+        if len(spec.keys) == 0:
+            self.last = Settled(args[FIRST_OPTION:], spec)
+        elif len(args) <= FIRST_OPTION + WORDS_MAX and not has_unique(spec.keys):
+            if len(self.keyed) >= KEPT_MAX:
+                self.keyed.clear()
+            self.keyed[name_of(args)] = Settled(args[FIRST_OPTION:], spec)
+
+    def forget(self) -> None:
+        """Defaults have changed: drop all."""
+        self.last = None
+        self.keyed.clear()
+
+
+def name_of(args: list[bytes]) -> bytes:
+    """The key in the cache: the value of a single option, else all words, joined."""
+    if FIRST_OPTION + 1 < len(args) <= FIRST_OPTION + 3:
+        return args[FIRST_OPTION + 1]
+    return b" ".join(args[FIRST_OPTION:])

@@ -27,12 +27,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.commands.bound import ALL_WORDS
+from tuque.wire.commands.bound import ALL_WORDS, Bound
 from tuque.wire.commands.rows import (
     BOUNDS,
     COMMAND_ROWS,
     CONTAINERS,
     MOST_WORDS,
+    NO_SUB,
     ROWS,
     WORD_BYTES,
     Row,
@@ -345,3 +346,12 @@ class Command:
 def table() -> dict[bytes, Command]:
     """A fresh table by upper-case name, codes set to the numbers of the commands."""
     return {row.name.encode(): Command(row, code) for code, row in enumerate(COMMAND_ROWS)}
+
+
+def bound_of(name: str, args: list[bytes]) -> Bound:
+    """The row of a command, or of its subcommand."""
+    bound = BOUNDS.get(name)
+    if len(args) > 1 and name in CONTAINERS:
+        word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()
+        bound = BOUNDS.get(name + " " + word, bound)
+    return NO_SUB if bound is None else bound

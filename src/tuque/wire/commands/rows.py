@@ -561,15 +561,6 @@ def long_word(name: str, args: list[bytes]) -> i64:
     return -1
 
 
-def bound_of(name: str, args: list[bytes]) -> Bound:
-    """The row of a command, or of its subcommand."""
-    bound = BOUNDS.get(name)
-    if len(args) > 1 and name in CONTAINERS:
-        word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()
-        bound = BOUNDS.get(name + " " + word, bound)
-    return NO_SUB if bound is None else bound
-
-
 def most_words() -> dict[str, int]:
     """The most words of each command, or of any of its subcommands."""
     most: dict[str, int] = {}
