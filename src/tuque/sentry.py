@@ -5,7 +5,6 @@ Decides which failures of jobs are events, and what an event shows of a job. Nee
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from tuque.worker.app.enqueue import SCHEDULE_HEADER
 from tuque.worker.app.hooks import NOT_FOLLOWED, Failure, Follower, Hooks, Middleware, Outgoing
 from tuque.worker.app.task import Reject, RetryLater
 from tuque.worker.pools.execute import Job, came_to
+from tuque.worker.pools.middleware import is_halted
 
 try:
     import sentry_sdk
@@ -35,7 +35,7 @@ JOB_ID: Final = "messaging.message.id"
 RETRIES: Final = "messaging.message.retry.count"
 WAITED: Final = "messaging.message.receive.latency"  # ms
 FLUSH_S: Final = 2.0
-NO_FAULT: Final = (Reject, RetryLater, Cancelled, asyncio.CancelledError)
+NO_FAULT: Final = (Reject, RetryLater, Cancelled)
 OUTSIDE: Final = ("timeout", "crashed", "unfit")  # no exception of the task shows these
 
 
@@ -127,6 +127,8 @@ class Reporter(Middleware):
         if outcome.kind == "timeout":
             return "error"  # `failure` or `dead` reports it
         if outcome.kind not in ("failed", "rejected") or isinstance(err, NO_FAULT):
+            return None
+        if is_halted(err):
             return None
         if options.every_attempt or outcome.kind == "rejected" or 0 < job.of <= job.attempt:
             event, hint = event_from_exception(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -69,9 +70,21 @@ def ends(how: str) -> None:
         raise ValueError("final")
 
 
+@app.task(queue="q", retry_s=0)
+def fails_once() -> None:
+    raise OSError(f"attempt {current_job().attempt} of {current_job().of}")
+
+
 @app.task(queue="q", attempts=1, keep_s=60)
 async def fails_async() -> None:
     raise OSError("in a coroutine")
+
+
+@app.task(queue="q", attempts=1)
+async def awaits_what_was_cancelled() -> None:
+    other = asyncio.create_task(asyncio.sleep(60))
+    other.cancel()
+    await other
 
 
 @app.task(queue="q", attempts=1, retry_s=5, keep_s=60)

@@ -65,6 +65,13 @@ def test_a_job_is_an_event_once_it_has_failed_for_good(tuque_app: TestApp, tasks
     assert "a secret" not in json.dumps(event["extra"])
 
 
+def test_the_only_attempt_of_a_job_is_its_last(tuque_app: TestApp, tasks: Any) -> None:
+    tasks.fails_once.enqueue()
+    run_all(tuque_app)
+    (event,) = of("event")
+    assert event["exception"]["values"][0]["value"] == "attempt 1 of 1"
+
+
 def test_each_attempt_may_be_one(tuque_app: TestApp, tasks: Any) -> None:
     tasks.begin(every_attempt=True, send_default_pii=True)
     tasks.fails.enqueue("a secret")
@@ -86,6 +93,13 @@ def test_a_coroutine_is_as_any_other_task(tuque_app: TestApp, tasks: Any) -> Non
     run_all(tuque_app)
     (event,) = of("event")
     assert event["exception"]["values"][0]["value"] == "in a coroutine"
+
+
+def test_a_cancel_of_another_task_is_a_fault(tuque_app: TestApp, tasks: Any) -> None:
+    tasks.awaits_what_was_cancelled.enqueue()
+    run_all(tuque_app)
+    (event,) = of("event")
+    assert event["exception"]["values"][0]["type"] == "CancelledError"
 
 
 def test_a_run_is_a_transaction_of_the_trace_of_its_enqueue(tuque_app: TestApp, tasks: Any) -> None:

@@ -61,8 +61,13 @@ async def tell_async(hook: Hook[Any], job: Job, *more: Any) -> None:
 
 def is_halted(err: BaseException) -> bool:
     """Whether the pool has cancelled this coroutine: others may raise CancelledError, too."""
-    this = asyncio.current_task()
-    return isinstance(err, asyncio.CancelledError) and (this is None or this.cancelling() > 0)
+    if not isinstance(err, asyncio.CancelledError):
+        return False
+    try:
+        this = asyncio.current_task()
+    except RuntimeError:  # a plain function: no loop runs
+        return False
+    return this is None or this.cancelling() > 0
 
 
 async def _awaited(app: Hooks, found: Awaitable[object]) -> None:

@@ -232,7 +232,7 @@ class InFlight:
         self.about.number = number_of(self.job, run.attempt)
         self.about.starts = run.starts
         if self.call is not None:
-            self.about.max_deliveries = run.of or self.limits.max_deliveries
+            self.about.max_deliveries = run.of or attempts_of(self.job.id, self.limits)
             self.call.time_limit_s = run.time_limit_s or self.call.time_limit_s
 
     def lose_result(self, outcome: Outcome, ended: str) -> None:
@@ -329,6 +329,11 @@ def log_jobs(running: Collection[InFlight], waiting: int, text: str) -> None:
 # ---- What is to be done with a delivery
 
 
+def attempts_of(job_id: str, limits: Limits) -> int:
+    """How many attempts a job has that the broker does not count."""
+    return 1 if is_at_most_once(job_id) else limits.max_deliveries
+
+
 class Unknown(NamedTuple):
     """A task that a job needs and this worker does not know; how long the job may wait for it."""
 
@@ -378,7 +383,7 @@ def _fit(
     following = None if steps is None else _following(held, tasks, steps)
     if following is not None:
         return Unknown(f"{NOT_RUN} '{following}'", following, envelope.unknown_keep_s)
-    held.about.max_deliveries = job.of or held.limits.max_deliveries
+    held.about.max_deliveries = job.of or attempts_of(job.id, held.limits)
     held.about.headers = headers
     reason = None if job.of else spent(held.about.number, held.limits)
     if reason is not None:
