@@ -461,6 +461,7 @@ def win(n: Node, t: Tubes, tube: Tube, seat: Seat) -> None:
     epoch = seat.asked_epoch
     seat.asked_epoch = 0
     seat.settling = 0
+    seat.covering_seq = tube.seq
     seat.silent_ms = 0
     if seat.given_seq != tube.seq or seat.given_epoch != epoch - 1:
         tube.next_number += NUMBER_GAP

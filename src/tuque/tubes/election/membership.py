@@ -32,8 +32,10 @@ from tuque.tubes.election.voters import (
     voters_message,
     voters_open,
 )
-from tuque.tubes.log.vote_state import record_next, shortest_ms
+from tuque.tubes.log.leader import had_by
+from tuque.tubes.log.vote_state import record_next, seat_of, shortest_ms
 from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
     ASKED,
@@ -44,6 +46,7 @@ from tuque.tubes.model.voter_state import (
     OFFERED,
     PROMISED_NEXT,
     REFUSED,
+    VOTERS_LEAST,
     WRITTEN,
     Change,
     NextList,
@@ -193,6 +196,8 @@ def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
         late = TubeError(why.UNSETTLED, (change.tube,)) if len(change.tube) > 0 else None
         own = TubeError(why.OWN_JOURNAL) if journal_fails(n, OWN) else None
         end_change(t, change, own or late or TubeError(why.LIST_LATE))
+    elif len(change.second) > 0 and not may_both_join(n, t, change):
+        end_change(t, change, None)
     elif change.again_ms <= n.now_ms:
         attempt(n, t, voters, change)
 
@@ -206,6 +211,8 @@ def changes_next_ms(t: Tubes) -> i64:
 def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
     """Reply to the client that waits, if one does."""
     t.voter_state.change = None
+    t.voter_state.growing = None  # nobody has learned of that list (T28.9)
+    t.synced_changed = True
     if change.client >= 0:
         done = HomeDone(change.client, change.serial, None)
         done.error = error
@@ -268,10 +275,12 @@ def silent_voter(n: Node, t: Tubes, voters: Voters) -> bytes:
 def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] Add a node that has all; if there is none, invite one to get copies (T28.4)."""
     b = t.voter_state
+    if len(voters.rights) == 1:
+        return growth(n, t)
     guest: i64 = 0
-    for slot in slots_of(b.outside & b.willing & n.linked & ~(n.leavers | b.no_journal)):
+    for slot in slots_of(b.outside):
         node_id = n.peers[slot].node_id
-        if node_id in voters.rights or journal_fails(n, slot) or len(name_apart(t, slot)) > 0:
+        if node_id in voters.rights or not may_join(n, t, slot):
             continue
         if b.whole >> i64(slot) & 1:
             return change_of(n, b, node_id, True)
@@ -282,6 +291,72 @@ def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
         b.guest = n.peers[guest].node_id
         invite(n, voters, b.guest)
     return None
+
+
+def may_join(n: Node, t: Tubes, slot: i64) -> bool:
+    """[T28] Whether that node, which has no vote, could be a voter (T28.1, T28.4)."""
+    b = t.voter_state
+    able = b.outside & b.willing & n.linked & ~(n.leavers | b.no_journal)
+    return (
+        able >> i64(slot) & 1 == 1 and not journal_fails(n, slot) and len(name_apart(t, slot)) == 0
+    )
+
+
+# ---- One voter becomes three in one step (SPEC T28.9)
+
+
+def growth(n: Node, t: Tubes) -> Change | None:
+    """[T28] The change that adds two nodes which have all to the only voter (T28.9)."""
+    b = t.voter_state
+    ready: list[bytes] = []
+    for slot in slots_of(b.outside & b.whole):
+        if may_join(n, t, slot):
+            ready.append(n.peers[slot].node_id)
+    if len(ready) < VOTERS_LEAST - 1:
+        return None
+    ready.sort()
+    change = change_of(n, b, ready[0], True)
+    change.second = ready[1]
+    change.second_disk = b.disks.get(n.slot_of[change.second], NO_DISK)
+    return change
+
+
+def may_both_join(n: Node, t: Tubes, change: Change) -> bool:
+    """[T28] Whether both still can, with the disks that they had (T28.9)."""
+    b = t.voter_state
+    for node_id, disk in ((change.node, change.disk), (change.second, change.second_disk)):
+        slot = n.slot_of.get(node_id)
+        if slot is None or not may_join(n, t, slot) or b.disks.get(slot, NO_DISK) != disk:
+            return False
+    return True
+
+
+def is_covered(n: Node, t: Tubes, voters: Voters, change: Change) -> bool:
+    """[T28] Whether a majority of the list that is offered has all that was answered (T28.9).
+
+    From the first call on this node counts under both lists, so what is answered later is there.
+    A list with one voter more needs no such thing: its majorities have a voter of this one.
+    """
+    b = t.voter_state
+    if len(change.offered) - len(voters.rights) < VOTERS_LEAST - 1:
+        return True
+    if b.growing is None or b.growing.rows() != change.offered:
+        b.growing = voters_in(change.number, voters.origin, change.offered, IN_FORCE)
+        for tube in t.by_name.values():
+            if b.list_of(tube) is voters:
+                seat_of(tube).covering_seq = tube.seq
+    for tube in t.by_name.values():
+        if b.list_of(tube) is voters and not has_majority(n, b, b.growing, tube):
+            change.tube = tube.name
+            return False
+    return True
+
+
+def has_majority(n: Node, b: VoterState, growing: Voters, tube: Tube) -> bool:
+    """Whether this node leads the tube, and a majority of that list has what was answered."""
+    if not tube.is_mine or not tube.is_won or tube.state != RUNNING or tube.vote_wish != 0:
+        return False
+    return had_by(n, b, tube, growing, growing.majority()) >= seat_of(tube).covering_seq
 
 
 def invite(n: Node, voters: Voters, node: bytes) -> None:
@@ -380,7 +455,7 @@ def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> No
             offer(n, t, voters, change)
     elif m.step == WRITTEN and change.step == OFFERED:
         change.answered |= 1 << slot
-        if count_of(change.answered) >= voters.majority():
+        if count_of(change.answered) >= voters.majority() and is_covered(n, t, voters, change):
             change.again_ms = n.now_ms
             adopt(n, t, voters_in(change.number, voters.origin, change.offered, IN_FORCE))
 
@@ -401,6 +476,10 @@ def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
         change.offered = [row for row in voters.rows() if row[0] != change.node]
         if change.is_added:
             change.offered.append((change.node, int(change.number), change.disk))
+        if len(change.second) > 0:
+            change.offered.append((change.second, int(change.number), change.second_disk))
+    if not is_covered(n, t, voters, change):
+        return
     change.step = OFFERED
     change.answered = 0
     known.written_attempt = change.attempt

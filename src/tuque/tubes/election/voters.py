@@ -10,7 +10,7 @@ from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slots_of
 from tuque.tubes.log.catalog import at_of
-from tuque.tubes.log.leader import others_of
+from tuque.tubes.log.leader import had_by, others_of
 from tuque.tubes.log.send import mark_changed
 from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
 from tuque.tubes.model.errors import shown
@@ -44,22 +44,26 @@ def settle(n: Node, t: Tubes, voters: Voters, tube: Tube) -> None:
 
     All is what was changed before this node went by the list, or led the tube.
     """
-    seat = seat_of(tube)
-    if seat.settled == voters.number and seat.settled_epoch == tube.epoch:
+    vote = seat_of(tube)
+    if vote.settled == voters.number and vote.settled_epoch == tube.epoch:
         return
-    if seat.settling != voters.number:
-        seat.settling = voters.number
-        seat.settling_seq = tube.seq
+    if vote.settling != voters.number:
+        vote.settling = voters.number
+        vote.settling_seq = tube.seq
     count: i64 = 1 if n.node_id in voters.rights else 0
     for slot, follower in tube.followers.items():
-        if follower.is_complete and follower.got >= seat.settling_seq:
+        if follower.is_complete and follower.got >= vote.settling_seq:
             if n.peers[slot].node_id in voters.rights:
                 count += 1
     if count < voters.majority():
         return
-    seat.settled = voters.number
-    seat.settled_epoch = tube.epoch
-    seat.settled_node = n.node_id
+    growing = t.voter_state.growing
+    if growing is not None and voters is t.voter_state.voters:
+        if had_by(n, t.voter_state, tube, growing, growing.majority()) < vote.settling_seq:
+            return  # T28.9
+    vote.settled = voters.number
+    vote.settled_epoch = tube.epoch
+    vote.settled_node = n.node_id
     t.voter_state.moved.append(tube)
 
 
@@ -357,6 +361,7 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     b.must_sort = True
     voters.step = IN_FORCE
     b.voters = voters
+    b.growing = None
     b.outside = 0
     b.whole = 0
     b.lame = 0

@@ -41,8 +41,8 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
     """[T18] Like `needs_home`, for a change that `sync` nodes must have (T18.5)."""
     if tube.state != RUNNING or not has_lease(n.now_ms, t, tube):
         raise refusal_of(n, t, tube)
-    if tube.sync > 1 or tube.by_majority:
-        others = copies_needed(n, t, tube) - 1
+    others = copies_needed(n, t, tube) - 1
+    if others > 0:
         if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
         voters = t.voter_state.list_of(tube)
@@ -166,6 +166,20 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
         return tube.seq
     b = t.voter_state
     voters = b.list_of(tube)
+    if voters is not None:
+        needed = votes_needed(tube, voters)
+    had = had_by(n, b, tube, voters, needed)
+    growing = b.growing
+    if growing is not None and voters is b.voters:
+        had = min(had, had_by(n, b, tube, growing, growing.majority()))  # T28.9
+    return max(had, 0)
+
+
+def had_by(n: Node, b: VoterState, tube: Tube, voters: Voters | None, needed: i64) -> i64:
+    """[T27] The last change that so many of the voters have; None: so many nodes (T27.7).
+
+    -1: too few have the tube.
+    """
     got: list[int] = []
     for slot, follower in tube.followers.items():
         if voters is not None and not is_counted(n, b, voters, slot):
@@ -174,8 +188,10 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
             got.append(follower.got)
     if voters is None or has_own(n, b, voters):
         needed -= 1
+    if needed <= 0:
+        return tube.seq
     if len(got) < needed:
-        return 0
+        return -1
     got.sort(reverse=True)
     return got[needed - 1]
 
@@ -203,18 +219,33 @@ def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
 
 
 def is_counted(n: Node, b: VoterState, voters: Voters, slot: i64) -> bool:
-    """[T27] Whether the node there is a voter that may vote, by its last pulse (T27.7)."""
-    right = voters.rights.get(n.peers[slot].node_id, 0)
+    """[T27] Whether the node there is a voter that may vote, by its last pulse (T27.7).
+
+    One that is to be a voter counts by its disk (T28.9).
+    """
+    node_id = n.peers[slot].node_id
+    if voters is b.growing:
+        return node_id in voters.rights and b.disks.get(slot) == voters.disks.get(node_id)
+    right = voters.rights.get(node_id, 0)
     return right > 0 and b.vouching.get(slot, 0) == right
+
+
+def votes_needed(tube: Tube, voters: Voters) -> i64:
+    """[T18] How many voters must have a change of the tube before its reply (T18.5)."""
+    return max(tube.sync, voters.majority()) if tube.by_majority else tube.sync
 
 
 def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T18] How many nodes must have a change of the tube before its reply (T18.5)."""
     if not tube.by_majority:
         return tube.sync
-    voters = t.voter_state.list_of(tube)
+    b = t.voter_state
+    voters = b.list_of(tube)
     if voters is not None:
-        return max(tube.sync, voters.majority())
+        is_growing = b.growing is not None and voters is b.voters  # T28.9
+        if is_growing or (tube.is_mine and n.node_id not in voters.rights):
+            return max(votes_needed(tube, voters), 2)  # itself, and another node
+        return votes_needed(tube, voters)
     return max(tube.sync, (1 + count_of(others_of(n))) // 2 + 1)
 
 

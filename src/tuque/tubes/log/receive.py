@@ -108,6 +108,9 @@ def takes_copies(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T18] Whether this node has a copy of the tube, or gets one (T18.1)."""
     if n.now_ms < t.voter_state.keeps_until_ms:
         return True
+    voters = t.voter_state.list_of(tube)
+    if voters is not None and len(voters.rights) == 1:
+        return True
     return may_vote_about(n, t, tube, n.node_id)
 
 

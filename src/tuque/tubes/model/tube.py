@@ -162,6 +162,7 @@ class Seat:
         self.settled_node = b""
         self.settling: i64 = 0  # the leader: under which list it settles the tube now
         self.settling_seq: i64 = 0  # the change that a majority must have for that
+        self.covering_seq: i64 = 0  # the same for the list to which one voter grows (T28.9)
 
 
 # ---- The tube itself

@@ -162,6 +162,8 @@ class Change:
         self.node = node
         self.is_added = is_added
         self.disk = NO_DISK  # of a node that is added, as heard
+        self.second = b""  # another node that is added with it (T28.9)
+        self.second_disk = NO_DISK
         self.until_ms = until_ms
         self.client: i64 = -1  # that waits for it
         self.serial: i64 = 0
@@ -257,6 +259,7 @@ class VoterState:
         self.long_until_ms: i64 = 0  # they last until then
         self.ticked_ms: i64 = 0  # when this node last did what is due about votes
         self.late_ms: i64 = 0  # it did not for long: it asks for no votes until then (T27.2)
+        self.growing: Voters | None = None  # the only voter counts by this next list, too (T28.9)
         self.is_renewed = False  # leases are to be computed again
         self.is_short = False  # one of them ends soon, or there is none
         self.lease_ms: i64 = 0  # the first lease here that ends; 0: none

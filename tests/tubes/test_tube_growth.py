@@ -1,0 +1,164 @@
+"""One voter: all nodes have copies, and the list becomes one of three in one step (SPEC T28.9)."""
+
+from __future__ import annotations
+
+from test_tube_voters import change, force, is_willing, voters_at
+from test_tube_voters_few import lab_of, tasks_at
+from tubes_world import TIMEOUT_MS, VotesWorld
+
+from tuque.core.model.task import FAR
+from tuque.tubes.log.leader import synced
+
+TASKS = 2
+
+
+def names(world: VotesWorld, i: int = 2) -> tuple[int, ...]:
+    """The voters as node i knows them."""
+    return tuple(k for k in range(3) if world.id(k) in voters_at(world, i).rights)
+
+
+def one_left() -> VotesWorld:
+    """Three nodes; the last one is the only voter by force, and sees nobody."""
+    world = lab_of(3)
+    world.restart(0)
+    world.restart(1)
+    world.pass_ms(2 * TIMEOUT_MS)
+    force(world, 2, [2])
+    assert tasks_at(world, 2) == TASKS
+    return world
+
+
+def growing() -> VotesWorld:
+    """The only voter counts by the next list, too, and makes no further step."""
+    world = one_left()
+    world.link()
+    b = world.t(2).voter_state
+    world.step_until(lambda: b.growing is not None)
+    assert b.change is not None
+    b.change.again_ms = FAR
+    b.due.clear()
+    world.settle()
+    assert names(world) == (2,)
+    return world
+
+
+def go_on(world: VotesWorld) -> None:
+    """It makes the next step."""
+    change = world.t(2).voter_state.change
+    if change is not None:
+        change.again_ms = 0
+
+
+def lists_of(world: VotesWorld, span_ms: int) -> list[tuple[int, ...]]:
+    """The lists of node 2 in that time."""
+    found = [names(world)]
+    for _ in range(span_ms // 10):
+        world.pass_ms(10)
+        now = names(world)
+        if now != found[-1]:
+            found.append(now)
+    return found
+
+
+def test_one_voter_becomes_three_at_once() -> None:
+    """T28.9 One voter becomes three in one step"""
+    world = one_left()
+    world.link()
+    assert lists_of(world, 3 * TIMEOUT_MS) == [(2,), (0, 1, 2)]
+    assert world.watch(TIMEOUT_MS) == [2]
+    world.put(2)
+    world.pass_ms(500)
+    assert world.answered(2) == world.tube(2).seq
+    world.restart(2)
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert len(world.picture(home)) == TASKS + 1
+
+
+def test_with_one_other_node_there_is_one_voter() -> None:
+    """T28.9 While one node votes it adds no second voter: the loss of either would stop both."""
+    world = one_left()
+    world.link(0, 2)
+    assert lists_of(world, 4 * TIMEOUT_MS) == [(2,)]
+    assert tasks_at(world, 2) == TASKS + 1
+    world.end(2)
+    assert world.watch(4 * TIMEOUT_MS) == []
+    force(world, 0, [0])
+    assert tasks_at(world, 0) == TASKS + 2
+
+
+def test_meanwhile_it_counts_under_both_lists() -> None:
+    """T28.9 From then on the voter answers what two of the three have, too"""
+    world = growing()
+    world.claim(2, name=b"new")
+    world.step_until(lambda: b"new" in world.t(2).by_name)
+    world.hold(0, 2)
+    world.hold(1, 2)
+    world.put(2)
+    world.pass_ms(500)
+    assert world.answered(2) == world.tube(2).seq - 1
+    assert world.answers(2) == []
+    world.release(1, 2)
+    world.pass_ms(500)
+    assert world.answered(2) == world.tube(2).seq
+    assert world.said(2) == b""
+    world.release(0, 2)
+    go_on(world)
+    assert lists_of(world, TIMEOUT_MS) == [(2,), (0, 1, 2)]
+
+
+def test_a_node_lost_meanwhile() -> None:
+    """T28.9 If one of the two is lost before the list is used, it counts under the old list
+    again"""
+    world = growing()
+    world.end(0)
+    world.hold(1, 2)
+    world.put(2)
+    world.pass_ms(TIMEOUT_MS)
+    assert world.t(2).voter_state.growing is None
+    assert world.answered(2) == world.tube(2).seq
+    world.release(1, 2)
+    go_on(world)
+    assert lists_of(world, TIMEOUT_MS) == [(2,)]
+    world.begin(0)
+    world.rejoin(0)
+    assert lists_of(world, 4 * TIMEOUT_MS)[-1] == (0, 1, 2)
+
+
+def test_a_crash_before_the_list_is_used() -> None:
+    """T28.9 and two of the three have all that was answered before"""
+    world = one_left()
+    world.link()
+    b = world.t(2).voter_state
+    world.step_until(lambda: b.next is not None and b.next.written_attempt > 0)
+    b.due.clear()
+    records = world.node(2).core.records
+    assert records is not None
+    world.step_until(lambda: records.granted >= records.wish)
+    assert names(world) == (2,)
+    world.restart(2)
+    restored = world.t(2).voter_state.next
+    assert restored is not None and len(restored.voters) == 3
+    assert tasks_at(world, 2) == TASKS + 1
+    world.link()
+    world.step_until(lambda: names(world, 0) == names(world, 1) == (0, 1, 2))
+    world.end(2)
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert len(world.picture(home)) == TASKS + 1
+
+
+def test_a_leader_without_a_vote_needs_the_voter() -> None:
+    """T27.7 SYNC of such a tube counts only voters that may vote"""
+    world = lab_of(3)
+    for i in range(3):
+        is_willing(world, i, False)
+    for k in (0, 1):
+        change(world, 2, k, is_added=False)
+        world.pass_ms(2 * TIMEOUT_MS)
+        assert world.said(2) == b""
+    assert names(world, 0) == (2,)
+    world.claim(0, name=b"new")
+    world.step_until(lambda: b"new" in world.t(0).by_name and world.runs_at(b"new") == [0])
+    world.hold(2, 0)
+    seq = world.tube(0, b"new").seq
+    world.put(0, name=b"new")
+    assert synced(world.node(0).core, world.t(0), world.tube(0, b"new")) == seq
