@@ -7,6 +7,7 @@ from test_tube_voters_few import lab_of, tasks_at
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.model.task import FAR
+from tuque.tubes.election.membership import force_voters
 from tuque.tubes.log.leader import synced
 
 TASKS = 2
@@ -144,6 +145,45 @@ def test_a_crash_before_the_list_is_used() -> None:
     world.end(2)
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert len(world.picture(home)) == TASKS + 1
+
+
+def test_a_newer_copy_elsewhere_is_not_lost_by_force() -> None:
+    """T28.8 It asks all nodes that it reaches what they have of each tube, and is refused if one
+    that is not named has newer changes"""
+    world = one_left()
+    is_willing(world, 0, False)
+    is_willing(world, 1, False)
+    world.link()
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.hold(2, 1)
+    world.put(2)
+    world.pass_ms(300)
+    assert world.answered(2) == world.tube(2).seq, "one voter is a majority"
+    world.end(2)
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.ask(1, force_voters, [world.id(1)])
+    world.settle()
+    assert world.said(1).startswith(b"node %s has newer changes of tube 't'" % world.id(0))
+    assert names(world, 1) == (2,)
+    force(world, 1, [1, 0])
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert home == 0 and len(world.picture(0)) == TASKS + 1
+
+
+def test_who_does_not_answer_in_time_is_not_here() -> None:
+    """T28.8 Who has not answered within `cluster-node-timeout` is not here."""
+    world = one_left()
+    is_willing(world, 0, False)
+    world.link()
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.end(2)
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.hold(0, 1)
+    world.ask(1, force_voters, [world.id(1)])
+    world.settle()
+    assert world.answers(1) == [] and names(world, 1) == (2,)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert world.said(1) == b"" and names(world, 1) == (1,)
 
 
 def test_a_leader_without_a_vote_needs_the_voter() -> None:

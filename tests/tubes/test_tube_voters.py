@@ -323,9 +323,9 @@ def test_a_maker_that_dies_leaves_its_list_to_others() -> None:
 
 def force(world: VotesWorld, i: int, nodes: list[int]) -> None:
     """CLUSTER VOTERS FORCE at node i."""
-    n = world.nodes[i].core
-    force_voters(n, world.t(i), [world.id(k) for k in nodes])
+    world.ask(i, force_voters, [world.id(k) for k in nodes])
     world.settle()
+    assert world.said(i) == b""
 
 
 def test_a_lost_majority_is_given_up_by_command() -> None:

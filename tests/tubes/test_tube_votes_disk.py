@@ -144,7 +144,7 @@ def test_the_only_voter_waits_for_its_journal() -> None:
     for k in (1, 2):
         world.restart(k)
     n = world.nodes[0].core
-    force_voters(n, world.t(0), [n.node_id])
+    force_voters(n, world.t(0), [n.node_id], -1, 0)
     for k in (1, 2):
         n.forgotten |= 1 << world.slot(0, k)
     assert world.watch(3 * TIMEOUT_MS) == [0]
@@ -202,7 +202,7 @@ def test_a_change_of_voters_names_the_journal_that_fails() -> None:
             world.ask(0, change_voters, other, is_added)
         assert refused.value.code == why.OWN_JOURNAL
     with pytest.raises(TubeError) as refused:
-        force_voters(n, t, [n.node_id])
+        force_voters(n, t, [n.node_id], -1, 0)
     assert text_of(refused.value) == (
         b"the journal of this node cannot be written, so that other nodes may not get its "
         b"messages: see journal_error in INFO; try again when it works"

@@ -784,3 +784,9 @@ _is(
     b"ERR",
     b"tube '%s': node %s does not vote, so it cannot lead: CLUSTER VOTERS ADD %s first",
 )
+NEWER_THERE: Final = 322  # about: node, tube
+_is(
+    NEWER_THERE,
+    b"ERR",
+    b"node %s has newer changes of tube '%s' than the nodes that you name: name it too, or stop it",
+)

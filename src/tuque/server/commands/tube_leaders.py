@@ -205,19 +205,16 @@ def cmd_voters(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(voters_of(s, t, c))
         return
     word = args[2].upper()
-    if word == b"FORCE" and len(args) > 3:
-        nodes = [node_named(s, one) for one in args[3:]]
-        try:
-            force_voters(s.n, t, nodes)
-        except TubeError as error:
-            raise ArgError(refusal_text(s, error)) from None
-        c.ok()
-        return
-    if len(args) != 4 or word not in (b"ADD", b"REMOVE"):
+    if len(args) < 4 or word not in (b"ADD", b"REMOVE", b"FORCE"):
         raise Misuse(args[2])
-    node_id = node_named(s, args[3])
+    if len(args) > 4 and word != b"FORCE":
+        raise Misuse(args[2])
+    nodes = [node_named(s, one) for one in args[3:]]
     try:
-        change_voters(s.n, t, node_id, word == b"ADD", c.number, c.put_serial + 1)
+        if word == b"FORCE":
+            force_voters(s.n, t, nodes, c.number, c.put_serial + 1)
+        else:
+            change_voters(s.n, t, nodes[0], word == b"ADD", c.number, c.put_serial + 1)
     except TubeError as error:
         raise ArgError(refusal_text(s, error)) from None
     await_home(s, c)

@@ -309,17 +309,23 @@ def client_check(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
     if voters.majority() == 1:
         ask_votes(n, t, voters, tubes)
         return
-    asked: list[VoteAt] = []
     for tube in tubes:
         seat = seat_of(tube)
         seat.surveyed_ms = n.now_ms
         seat.answered = 0
         seat.has_better = False
+    later(t, n.now_ms + shortest_ms(n, t) // 8)
+    survey(n, voters, tubes, voters_open(n, t, voters))
+
+
+def survey(n: Node, voters: Voters, tubes: list[Tube], slots: list[int]) -> None:
+    """[T26] Ask these nodes who would vote, and what they have; it changes nothing (T26.4)."""
+    asked: list[VoteAt] = []
+    for tube in tubes:
         epoch, _ = stand_of(tube)
         asked.append(vote_at(tube, epoch + 1))
-    later(t, n.now_ms + shortest_ms(n, t) // 8)
     m = TubeVote(int(voters.number), voters.origin, True, asked)
-    for slot in voters_open(n, t, voters):
+    for slot in slots:
         say(n, slot, m)
 
 

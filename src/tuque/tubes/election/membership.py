@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import VotersNext
+from tuque.core.msgs.bus import TubeVoted, VotersNext
 from tuque.core.msgs.packed import FAMILY_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
@@ -22,18 +22,20 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
+from tuque.tubes.election.candidate import ASKED_TUBES, survey
 from tuque.tubes.election.lease import is_failing
 from tuque.tubes.election.voters import (
     OWN,
     adopt,
     may_vouch,
+    nodes_open,
     send_surely,
     unsettled,
     voters_message,
     voters_open,
 )
 from tuque.tubes.log.leader import had_by
-from tuque.tubes.log.vote_state import record_next, seat_of, shortest_ms
+from tuque.tubes.log.vote_state import best_copy, record_next, seat_of, shortest_ms
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
@@ -49,6 +51,7 @@ from tuque.tubes.model.voter_state import (
     VOTERS_LEAST,
     WRITTEN,
     Change,
+    Forcing,
     NextList,
     Voters,
     VoterState,
@@ -115,46 +118,6 @@ def change_of(n: Node, b: VoterState, node: bytes, is_added: bool) -> Change:
     return change
 
 
-def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
-    """[T28] ON CLUSTER VOTERS FORCE: these nodes vote from now on, others are dead (T28.8).
-
-    Raises TubeError.
-    """
-    b = t.voter_state
-    voters = b.in_force()
-    if voters is None:
-        raise TubeError(why.NO_LIST)
-    if journal_fails(n, OWN):
-        raise TubeError(why.OWN_JOURNAL)
-    if n.node_id not in nodes:
-        raise TubeError(why.NAME_THIS_NODE)
-    disks = {n.node_id: b.disk}
-    for node_id in nodes:
-        slot = n.slot_of.get(node_id)
-        if slot is None or (slot != OWN and b.able & n.reachable & n.linked & 1 << slot == 0):
-            raise TubeError(why.CANNOT_VOTE, (node_id,))
-        if slot != OWN and slot not in b.disks:
-            raise TubeError(why.CANNOT_VOTE, (node_id,))
-        if slot != OWN:
-            disks[node_id] = b.disks[slot]
-    here = voting_here(n, t, voters)
-    if len(here) >= voters.majority():
-        raise TubeError(why.MAJORITY_HERE)
-    for node_id in here:
-        if node_id not in nodes and n.leavers >> i64(n.slot_of[node_id]) & 1 == 0:
-            raise TubeError(why.NAME_ALL_HERE, (node_id,))
-    number = voters.number + FORCE_GAP
-    text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
-    made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
-    origin = voters.origin[:FAMILY_BYTES] + made
-    b.take_right(number)
-    b.is_asking = False
-    b.change = None
-    rights = {node_id: int(number) for node_id in nodes}
-    adopt(n, t, Voters(number, origin, rights, IN_FORCE, disks))
-    t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
-
-
 def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
     """The voters that this node reaches, itself included, and that have their right (T28.1)."""
     b = t.voter_state
@@ -213,8 +176,13 @@ def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
     t.voter_state.change = None
     t.voter_state.growing = None  # nobody has learned of that list (T28.9)
     t.synced_changed = True
-    if change.client >= 0:
-        done = HomeDone(change.client, change.serial, None)
+    answer(t, change.client, change.serial, error)
+
+
+def answer(t: Tubes, client: i64, serial: i64, error: TubeError | None) -> None:
+    """Reply to the client, if one waits."""
+    if client >= 0:
+        done = HomeDone(client, serial, None)
         done.error = error
         t.home_done.append(done)
 
@@ -372,6 +340,113 @@ def gives_vote_up(n: Node, t: Tubes) -> bool:
     if voters is None or not n.is_leaving or n.node_id not in voters.rights:
         return False
     return len(voters.rights) > 1
+
+
+# ---- FORCE: a list by command, where the majority is dead (SPEC T28.8)
+#
+# Before, all nodes that are here say what they have: what one of them has is not lost.
+
+
+def force_voters(n: Node, t: Tubes, nodes: list[bytes], client: i64, serial: i64) -> None:
+    """[T28] ON CLUSTER VOTERS FORCE: these nodes vote from now on, others are dead (T28.8).
+
+    The reply comes in `t.home_done`. Raises TubeError.
+    """
+    b = t.voter_state
+    voters = may_force(n, t, nodes)
+    if b.forcing is not None:
+        raise TubeError(why.LIST_CHANGING)
+    forcing = Forcing(nodes, client, serial, n.now_ms + n.limits.node_timeout_ms)
+    tubes = [tube for tube in t.by_name.values() if b.list_of(tube) is voters]
+    for tube in tubes:
+        epoch, seq = best_copy(tube)
+        forcing.add(tube.name, int(epoch), int(seq), n.node_id)
+    for slot in nodes_open(n, t):
+        if len(tubes) > 0:
+            forcing.waiting[slot] = {tube.name: None for tube in tubes}
+    for first in range(0, len(tubes), ASKED_TUBES):
+        survey(n, voters, tubes[first : first + ASKED_TUBES], nodes_open(n, t))
+    b.forcing = forcing
+    decide_force(n, t)
+
+
+def may_force(n: Node, t: Tubes, nodes: list[bytes]) -> Voters:
+    """The list that would end, if these nodes may be the voters now. Raises TubeError."""
+    b = t.voter_state
+    voters = b.in_force()
+    if voters is None:
+        raise TubeError(why.NO_LIST)
+    if journal_fails(n, OWN):
+        raise TubeError(why.OWN_JOURNAL)
+    if n.node_id not in nodes:
+        raise TubeError(why.NAME_THIS_NODE)
+    for node_id in nodes:
+        slot = n.slot_of.get(node_id)
+        if slot == OWN:
+            continue
+        if slot is None or b.able & n.reachable & n.linked & 1 << slot == 0 or slot not in b.disks:
+            raise TubeError(why.CANNOT_VOTE, (node_id,))
+    here = voting_here(n, t, voters)
+    if len(here) >= voters.majority():
+        raise TubeError(why.MAJORITY_HERE)
+    for node_id in here:
+        if node_id not in nodes and n.leavers >> i64(n.slot_of[node_id]) & 1 == 0:
+            raise TubeError(why.NAME_ALL_HERE, (node_id,))
+    return voters
+
+
+def count_copies(n: Node, t: Tubes, slot: i64, m: TubeVoted) -> None:
+    """[T28] A node says what it has (T28.8)."""
+    forcing = t.voter_state.forcing
+    if forcing is None or not m.is_survey:
+        return
+    waiting = forcing.waiting.get(slot)
+    for at in m.tubes:
+        forcing.add(at.name, at.copy_epoch, at.seq, n.peers[slot].node_id)
+        if waiting is not None:
+            waiting.pop(at.name, None)
+    if waiting is not None and len(waiting) == 0:
+        del forcing.waiting[slot]
+
+
+def decide_force(n: Node, t: Tubes) -> None:
+    """[T28] Make the list, or say why not, once all that are here have answered (T28.8).
+
+    Who has not answered within the timeout is not here.
+    """
+    forcing = t.voter_state.forcing
+    if forcing is None or (len(forcing.waiting) > 0 and n.now_ms < forcing.until_ms):
+        return
+    t.voter_state.forcing = None
+    error: TubeError | None = None
+    try:
+        voters = may_force(n, t, forcing.nodes)
+        name, node_id = forcing.newer()
+        if len(node_id) > 0:
+            raise TubeError(why.NEWER_THERE, (node_id, name))
+        make_list(n, t, voters, forcing.nodes)
+    except TubeError as refused:
+        error = refused.with_traceback(None)  # drop the frames: the collector is off
+    answer(t, forcing.client, forcing.serial, error)
+
+
+def make_list(n: Node, t: Tubes, voters: Voters, nodes: list[bytes]) -> None:
+    """[T28] The list of these nodes is in force (T28.8)."""
+    b = t.voter_state
+    disks = {n.node_id: b.disk}
+    for node_id in nodes:
+        slot = n.slot_of[node_id]
+        if slot != OWN:
+            disks[node_id] = b.disks[slot]
+    number = voters.number + FORCE_GAP
+    text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
+    made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
+    b.take_right(number)
+    b.is_asking = False
+    b.change = None
+    rights = {node_id: int(number) for node_id in nodes}
+    adopt(n, t, Voters(number, voters.family + made, rights, IN_FORCE, disks))
+    t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
 
 
 # ---- The node that makes the change (SPEC T28.2)

@@ -36,7 +36,13 @@ from tuque.tubes.election.lease import (
     tell_all_stands,
     tell_stands,
 )
-from tuque.tubes.election.membership import changes_tick, on_next, voting_here
+from tuque.tubes.election.membership import (
+    changes_tick,
+    count_copies,
+    decide_force,
+    on_next,
+    voting_here,
+)
 from tuque.tubes.election.voters import (
     OWN,
     is_settled,
@@ -166,6 +172,7 @@ def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
     elif isinstance(m, TubeVote):
         on_vote(n, t, slot, m)
     else:
+        count_copies(n, t, slot, m)
         on_voted(n, t, slot, m)
 
 
@@ -194,6 +201,8 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.open &= ~bit
     b.confirmed &= ~bit
     b.heard.pop(slot, None)
+    if b.forcing is not None:
+        b.forcing.waiting.pop(slot, None)
     b.vouching.pop(slot, None)  # its disk may be another one when it is back
     b.disks.pop(slot, None)
     if b.voters is None:
@@ -215,6 +224,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
     vote_for_makers(n, t)
     greet(n, t)
     send_due(n, t)
+    decide_force(n, t)
     voters = b.in_force()
     moved = b.moved
     b.moved = []
@@ -267,6 +277,8 @@ def votes_next_ms(n: Node, t: Tubes) -> i64:
     if len(b.moved) > 0 or b.is_renewed or b.must_sort:
         return n.now_ms
     at_ms = min(b.look_ms, next_beat_ms(n, t))
+    if b.forcing is not None:
+        at_ms = n.now_ms if len(b.forcing.waiting) == 0 else min(at_ms, b.forcing.until_ms)
     if 0 < b.keeps_until_ms < at_ms:
         at_ms = b.keeps_until_ms
     for done in t.creating:

@@ -179,6 +179,34 @@ class Change:
 
 
 @final
+class Forcing:
+    """A list by command, while other nodes say what they have (T28.8)."""
+
+    def __init__(self, nodes: list[bytes], client: i64, serial: i64, until_ms: i64) -> None:
+        self.nodes = nodes  # that are to be the voters
+        self.client = client
+        self.serial = serial
+        self.until_ms = until_ms
+        self.waiting: dict[int, dict[bytes, None]] = {}  # by slot: not told of yet
+        self.best: dict[bytes, tuple[int, int]] = {}  # the newest copy of those nodes, by tube
+        self.others: dict[bytes, tuple[int, int, bytes]] = {}  # that of another node, and which
+
+    def add(self, name: bytes, epoch: int, seq: int, node_id: bytes) -> None:
+        """A node has that copy of the tube."""
+        if node_id in self.nodes:
+            self.best[name] = max(self.best.get(name, (0, 0)), (epoch, seq))
+        else:
+            self.others[name] = max(self.others.get(name, (0, 0, b"")), (epoch, seq, node_id))
+
+    def newer(self) -> tuple[bytes, bytes]:
+        """A tube of which a node that is not named has a newer copy, and which; empty: none."""
+        for name, (epoch, seq, node_id) in self.others.items():
+            if (epoch, seq) > self.best.get(name, (0, 0)):
+                return name, node_id
+        return b"", b""
+
+
+@final
 class Due:
     """What is sent once the disk has a record (T23.2, T26.2, T27.3)."""
 
@@ -259,6 +287,7 @@ class VoterState:
         self.long_until_ms: i64 = 0  # they last until then
         self.ticked_ms: i64 = 0  # when this node last did what is due about votes
         self.late_ms: i64 = 0  # it did not for long: it asks for no votes until then (T27.2)
+        self.forcing: Forcing | None = None
         self.growing: Voters | None = None  # the only voter counts by this next list, too (T28.9)
         self.is_renewed = False  # leases are to be computed again
         self.is_short = False  # one of them ends soon, or there is none

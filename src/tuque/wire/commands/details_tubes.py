@@ -448,6 +448,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   lost. It runs on one of them, which must reach the others. FORGET the dead nodes next.
   - It is refused while a majority of the voters is here: reached by the node, with their right;
     those without their right do not count as here. It names all voters that are here.
+  - It asks all nodes that it reaches what they have of each tube, and is refused if one that is
+    not named has newer changes than each that is: `-ERR node <id> has newer changes of tube
+    '<name>' than the nodes that you name: name it too, or stop it`. Who has not answered within
+    `cluster-node-timeout` is not here.
   - Each named node is linked, uses the list, and has sent the id of its disk (T28.5).
   - The list has a number 2^32 higher and a new origin with the same first 8 bytes. Each node that
     learns of it uses it if its own list has these 8 bytes: no list of another cluster (T23.4)
