@@ -107,6 +107,31 @@ def test_meanwhile_it_counts_under_both_lists() -> None:
     assert lists_of(world, TIMEOUT_MS) == [(2,), (0, 1, 2)]
 
 
+def test_the_list_waits_for_what_was_answered() -> None:
+    """T28.9 it records the list when it leads every tube, and two of the three have all that was
+    answered before."""
+    world = one_left()
+    for i in (0, 1):
+        is_willing(world, i, False)
+    world.link()
+    world.pass_ms(2 * TIMEOUT_MS)
+    for i in (0, 1):
+        world.hold(2, i)
+    world.put(2)
+    world.pass_ms(100)
+    assert world.answered(2) == world.tube(2).seq, "one voter is a majority"
+    for i in (0, 1):
+        is_willing(world, i, True)
+    assert world.until(lambda: world.t(2).voter_state.growing)
+    world.pass_ms(TIMEOUT_MS // 2)
+    assert world.answered(2) < world.tube(2).seq and names(world) == (2,)
+    world.release(2, 1)
+    assert lists_of(world, 4 * TIMEOUT_MS)[-1] == (0, 1, 2)
+    world.end(2)
+    (home,) = world.watch(4 * TIMEOUT_MS)
+    assert len(world.picture(home)) == TASKS + 1
+
+
 def test_a_node_lost_meanwhile() -> None:
     """T28.9 If one of the two is lost before the list is used, it counts under the old list
     again"""

@@ -8,6 +8,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.repair.drain import set_leaving
 from tuque.server.replies.errors import text_of
+from tuque.tubes.election.membership import force_voters
 from tuque.tubes.model.errors import TubeError
 
 
@@ -64,7 +65,8 @@ def test_one_voter_waits_for_its_disk() -> None:
     world.restart(1)
     world.pass_ms(2 * TIMEOUT_MS)
     world.stick(2)
-    force(world, 2, [2])
+    world.ask(2, force_voters, [world.id(2)])  # the reply waits for the disk
+    world.settle()
     forget(world, 2, 0, 1)
     assert world.watch(4 * TIMEOUT_MS) == []
     world.stick()

@@ -12,6 +12,8 @@ from itertools import combinations
 import pytest
 from tubes_world import TIMEOUT_MS, VotesWorld
 
+from tuque.tubes.election.membership import change_voters
+from tuque.tubes.election.voters import set_willing
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING
 
@@ -148,6 +150,42 @@ class Walk:
         assert world.answered(home) == world.tube(home).seq
         for i in range(self.count):
             assert tasks(world, i) == tasks(world, home), "replicas differ"
+
+
+class GrowthWalk(Walk):
+    """One voter is left, and two nodes can join it from now on."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        world = self.world = VotesWorld(self.chance.choice((3, 4)), makes=False)
+        self.count = len(world.nodes)
+        world.pass_ms(2 * TIMEOUT_MS)
+        world.make(0)
+        for i in range(self.count):
+            set_willing(world.t(i), False)
+        for i in range(1, self.count):
+            world.ask(0, change_voters, world.id(i), False)
+            world.pass_ms(1_000)
+        for i in range(self.count):
+            set_willing(world.t(i), True)
+
+    def run(self, steps: int) -> None:
+        """Puts and messages at any instant while the list grows, then as any walk."""
+        for _ in range(steps):
+            self.put()
+            if self.chance.randrange(8) == 0:
+                self.fault()
+            for _ in range(self.chance.randrange(40)):
+                self.world.carry()
+            self.world.pass_ms(self.chance.choice((0, 1, 20, 200)))
+            self.look()
+        super().run(10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_walk_of_growth(seed: int) -> None:
+    """T28.9 and two of the three have all that was answered before"""
+    GrowthWalk(seed).run(40)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -98,6 +98,8 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
     change = change_of(n, b, node, is_added)
     change.client = client
     change.serial = serial
+    if b.change is not None:
+        end_change(n, t, b.change, None)
     b.change = change
 
 
@@ -154,13 +156,13 @@ def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
         if change.is_added
         else change.node not in voters.rights
     ):
-        end_change(t, change, None)
+        end_change(n, t, change, None)
     elif change.until_ms <= n.now_ms:
         late = TubeError(why.UNSETTLED, (change.tube,)) if len(change.tube) > 0 else None
         own = TubeError(why.OWN_JOURNAL) if journal_fails(n, OWN) else None
-        end_change(t, change, own or late or TubeError(why.LIST_LATE))
+        end_change(n, t, change, own or late or TubeError(why.LIST_LATE))
     elif len(change.second) > 0 and not may_both_join(n, t, change):
-        end_change(t, change, None)
+        end_change(n, t, change, None)
     elif change.again_ms <= n.now_ms:
         attempt(n, t, voters, change)
 
@@ -171,11 +173,14 @@ def changes_next_ms(t: Tubes) -> i64:
     return FAR if change is None else min(change.again_ms, change.until_ms)
 
 
-def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
+def end_change(n: Node, t: Tubes, change: Change, error: TubeError | None) -> None:
     """Reply to the client that waits, if one does."""
-    t.voter_state.change = None
-    t.voter_state.growing = None  # nobody has learned of that list (T28.9)
-    t.synced_changed = True
+    b = t.voter_state
+    b.change = None
+    if len(change.second) > 0:
+        b.growing = None  # nobody has learned of that list (T28.9)
+        b.grows_ms = n.now_ms + n.limits.node_timeout_ms
+        t.synced_changed = True
     answer(t, change.client, change.serial, error)
 
 
@@ -277,6 +282,8 @@ def growth(n: Node, t: Tubes) -> Change | None:
     """[T28] The change that adds two nodes which have all to the only voter (T28.9)."""
     b = t.voter_state
     ready: list[bytes] = []
+    if n.now_ms < b.grows_ms:
+        return None
     for slot in slots_of(b.outside & b.whole):
         if may_join(n, t, slot):
             ready.append(n.peers[slot].node_id)
@@ -284,6 +291,7 @@ def growth(n: Node, t: Tubes) -> Change | None:
         return None
     ready.sort()
     change = change_of(n, b, ready[0], True)
+    change.until_ms = n.now_ms + n.limits.lease_timeout_ms  # a slow one holds replies up so long
     change.second = ready[1]
     change.second_disk = b.disks.get(n.slot_of[change.second], NO_DISK)
     return change

@@ -287,6 +287,7 @@ class VoterState:
         self.long_until_ms: i64 = 0  # they last until then
         self.ticked_ms: i64 = 0  # when this node last did what is due about votes
         self.late_ms: i64 = 0  # it did not for long: it asks for no votes until then (T27.2)
+        self.grows_ms: i64 = 0  # it does not try to before
         self.forcing: Forcing | None = None
         self.growing: Voters | None = None  # the only voter counts by this next list, too (T28.9)
         self.is_renewed = False  # leases are to be computed again

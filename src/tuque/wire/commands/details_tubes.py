@@ -437,7 +437,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   the list of three is the next one (T28.2). From then on the voter answers what two of the three
   have, too; it records the list when it leads every tube, and two of the three have all that was
   answered before. If one of the two is lost before the list is used, it counts under the old list
-  again: nobody has learned of the new one. ADD still makes a list of two.
+  again: nobody has learned of the new one. So it does after `tube-lease-timeout`, and tries again
+  after `cluster-node-timeout`. ADD still makes a list of two.
 - T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of the
   newer disk epoch: then changes that were answered may be lost, as if a majority had lost its
   disks. By `ask` a voter of three that starts while another one is down does not vote until that
