@@ -43,6 +43,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         ),
         (topics.topic_unsubscribe("t", "q"), [b"UNSUBSCRIBE", b"t", b"q"], 1, True),
         (
+            topics.topic_subscribe("t", "q", {"a": "x*"}, key="k.#"),
+            [b"SUBSCRIBE", b"t", b"q", "KEY", b"k.#", "FILTER", "a", b"x*"],
+            1,
+            True,
+        ),
+        (
+            topics.topic_unsubscribe("t", "q", key="k.#"),
+            [b"UNSUBSCRIBE", b"t", b"q", "KEY", b"k.#"],
+            0,
+            False,
+        ),
+        (
+            topics.topic_add("t", "b", key="k.1", timeout_ms=7),
+            [b"ADD", b"t", b"b", 7, "KEY", b"k.1"],
+            [],
+            [],
+        ),
+        (
+            topics.topic_page("0"),
+            [b"LIST", "CURSOR", "0", "COUNT", 100],
+            [b"0", [[b"t", b"q", [], 3, [b"k.#", b"x"]]]],
+            ("0", [Subscription("t", "q", {}, 3, ("k.#", "x"))]),
+        ),
+        (
             topics.topic_page("7", topic="t", count=5),
             [b"LIST", "CURSOR", "7", "COUNT", 5, "TOPIC", b"t"],
             [b"9", [[b"t", b"q", [b"a", b"x*"], 3]]],

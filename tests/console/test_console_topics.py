@@ -10,7 +10,8 @@ from tuque import Client
 
 
 def test_topics(port: int, tuque: Run) -> None:
-    """T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters, else 0."""
+    """T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters or
+    patterns, else 0."""
     words = ("topics", "subscribe", "-p", port, "orders", "abroad", "--filter", "country=[!d]*")
     assert tuque(*words).stdout == b"subscribed\n"
     assert tuque(*words).stdout == b"it was subscribed\n"

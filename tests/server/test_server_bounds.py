@@ -20,6 +20,7 @@ from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.queues.procedures import get_queue
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import Staged
+from tuque.core.tables.topics import Subscription
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
     DONE,
@@ -175,9 +176,12 @@ def topic_all(full: Full) -> None:
     """As many subscriptions as a node keeps, with long names and filters."""
     if not full.is_first("topics"):
         return
-    for i in range(10_000):
-        name, glob = f"{i}-" * 80, "b*" * 60
-        full.do(("TOPIC", "SUBSCRIBE", f"t{i // 256}", name, "FILTER", "a", glob))
+    n = full.world.n
+    for i in range(50_000):
+        name, filters = b"%d-" % i * 80, [b"a", b"b*" * 60]
+        keys = [b"x.*.%d.#" % i] if i % 2 else []
+        made = Subscription(b"t%d" % (i // 4_096), name, filters, 1, n.node_id, False, keys)
+        n.topics.put(made)
 
 
 def wait_all(full: Full) -> None:

@@ -91,7 +91,7 @@ def test_a_tenant_has_a_quarter_of_the_subscriptions(world: World) -> None:
     for i in range(SUBSCRIPTIONS_MAX // 4):
         n.topics.put(Subscription(b"shop/t%d" % i, b"shop/q", [], 1, n.node_id, False))
     refused = (
-        "QUOTA tenant 'shop' has 2500 subscriptions to topics, a quarter of what others leave: "
+        "QUOTA tenant 'shop' has 12500 subscriptions to topics, a quarter of what others leave: "
         "unsubscribe some"
     )
     assert world.user("ann")("TOPIC", "SUBSCRIBE", "t", "q") == Err(refused)

@@ -23,6 +23,7 @@ from tuque.core.msgs.records import (
     SessionRow,
     SoloRow,
     StageDrop,
+    TopicKeys,
     TopicRow,
     TubeCfg,
     TubeDrop,
@@ -157,6 +158,10 @@ RECORDED: list[tuple[Row, str]] = [
         "4a0000002866666666666666660200000000000000050000000000000000000000000000106161616161"
         "616161616161616161616161616161616161616161616161616161616161616161616174",
     ),
+    (
+        TopicKeys(b"t", b"q", [b"x.*", b"#"]),
+        "0f00000029010100000002747103782e2a0123",
+    ),
 ]
 NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
 
@@ -179,7 +184,7 @@ def test_each_kind_is_recorded_here() -> None:
     words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
         tube-stand
         voters-next vote-marks lease-group lease-drop stage-drop published app topic
-        tube-implicit solo tube-family"""
+        tube-implicit solo tube-family topic-keys"""
     assert words.split() == NAMES
 
 
@@ -264,6 +269,7 @@ Published version 0 {LAST}, now_ms 0 {LAST}, ctime_ns 0 {LAST}, default_repl 1 2
 AppRow version -1 {LAST}, used_ms {ANY}, app 1 255
 TopicRow version 0 1152921504606846976, node 40 40, is_gone 0 1, topic 1 255, queue 1 512,
     filters 0 8, filters.0.0 0 255, filters.0.1 0 255
+TopicKeys topic 1 255, queue 1 512, keys 1 64, keys.0 1 255
 """
 )
 

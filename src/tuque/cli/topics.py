@@ -39,9 +39,12 @@ def list_topics(node: NodeOptions, as_json: bool, topic: str | None) -> None:
     metavar="HEADER=PATTERN",
     help="Only jobs with such a header; may be given several times.",
 )
+@click.option("--key", metavar="PATTERN", help="Only jobs whose key fits; one pattern more.")
 @click.argument("topic")
 @click.argument("queue", shell_complete=queue_names)
-def subscribe(node: NodeOptions, filters: tuple[str, ...], topic: str, queue: str) -> None:
+def subscribe(
+    node: NodeOptions, filters: tuple[str, ...], key: str | None, topic: str, queue: str
+) -> None:
     """Have QUEUE get the jobs of TOPIC, or change the filters with which it does."""
     wanted: dict[str, str] = {}
     for text in filters:
@@ -52,27 +55,31 @@ def subscribe(node: NodeOptions, filters: tuple[str, ...], topic: str, queue: st
             raise click.BadParameter(f"{name!r} is given twice", param_hint="--filter")
         wanted[name] = pattern
     with client_of(node, is_here=False) as client:
-        is_new = client.topic_subscribe(topic, queue, wanted)
+        is_new = client.topic_subscribe(topic, queue, wanted, key=key)
     click.echo("subscribed" if is_new else "it was subscribed")
 
 
 @topics.command("unsubscribe", context_settings=HELP)
 @node_options
+@click.option("--key", metavar="PATTERN", help="This pattern of keys only.")
 @click.argument("topic")
 @click.argument("queue", shell_complete=queue_names)
-def unsubscribe(node: NodeOptions, topic: str, queue: str) -> None:
+def unsubscribe(node: NodeOptions, key: str | None, topic: str, queue: str) -> None:
     """End a subscription; jobs in QUEUE stay there."""
     with client_of(node, is_here=False) as client:
-        was_there = client.topic_unsubscribe(topic, queue)
+        was_there = client.topic_unsubscribe(topic, queue, key=key)
     click.echo("unsubscribed" if was_there else "there was no such subscription")
 
 
 @topics.command("add", context_settings=HELP)
 @node_options
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option("--key", help="Its key, words between dots.")
 @click.argument("topic")
 @click.argument("body")
-def add(node: NodeOptions, headers: tuple[str, ...], topic: str, body: str) -> None:
+def add(
+    node: NodeOptions, headers: tuple[str, ...], key: str | None, topic: str, body: str
+) -> None:
     """Add a job with BODY to each queue that is subscribed to TOPIC; print the ids."""
     pairs: dict[str, str] = {}
     for text in headers:
@@ -83,7 +90,7 @@ def add(node: NodeOptions, headers: tuple[str, ...], topic: str, body: str) -> N
             raise click.BadParameter(f"{name!r} is given twice", param_hint="--header")
         pairs[name] = value
     with client_of(node, is_here=False) as client:
-        ids = client.topic_add(topic, body, headers=pairs or None)
+        ids = client.topic_add(topic, body, key=key, headers=pairs or None)
     for id in ids:
         click.echo(id)
     if not ids:
@@ -93,4 +100,5 @@ def add(node: NodeOptions, headers: tuple[str, ...], topic: str, body: str) -> N
 def row(one: Subscription) -> str:
     """A subscription on one line."""
     words = [f"{name}={pattern}" for name, pattern in one.filters.items()]
+    words += [f"key {key}" for key in one.keys]
     return printable("  ".join([one.topic, one.queue, *words]))

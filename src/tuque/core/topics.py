@@ -12,6 +12,7 @@ from tuque.core.copies.add import (
 )
 from tuque.core.model.errors import (
     KEY_WAITS,
+    MANY_PATTERNS,
     NOREPL_LEAVING,
     SUBSCRIPTIONS_FULL,
     TENANT_TOPICS,
@@ -22,7 +23,7 @@ from tuque.core.model.errors import (
 from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.msgs.bus import SubscriptionAt, TopicsTold
-from tuque.core.msgs.records import TopicRow, topic_row
+from tuque.core.msgs.records import TopicKeys, TopicRow, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.node.tables import record_job
@@ -39,6 +40,7 @@ from tuque.core.tables.staged import Publishing, share_of
 from tuque.core.tables.topics import (
     GONE_MAX,
     OF_TOPIC_MAX,
+    PATTERNS_MAX,
     SUBSCRIPTIONS_MAX,
     Subscription,
 )
@@ -47,15 +49,29 @@ MESSAGE_MAX: Final = 500  # subscriptions in one message
 
 
 def subscribe(
-    n: Node, topic: bytes, queue: bytes, filters: list[bytes], tenant: bytes = b""
+    n: Node,
+    topic: bytes,
+    queue: bytes,
+    filters: list[bytes],
+    tenant: bytes = b"",
+    key: bytes | None = None,
 ) -> tuple[bool, Refusal | None]:
-    """[T61] SUBSCRIBE: whether it changed anything, or why it is refused (T61.1, T60.2).
+    """[T61, T63] SUBSCRIBE: whether it changed anything, or why it is refused (T61.1, T60.2).
 
-    `tenant`: that of the user, if it is of one.
+    `tenant`: that of the user, if it is of one. `key`: one pattern more (T63.2).
     """
     known = n.topics.find(topic, queue)
+    keys: list[bytes] = []
+    if key is not None:
+        keys = [] if known is None or known.is_gone else [one for one in known.keys if one != key]
+        keys.append(key)
+        if known is not None and not known.is_gone and key in known.keys:
+            keys = known.keys
+        if len(keys) > PATTERNS_MAX:
+            return False, Refusal(MANY_PATTERNS, (queue, PATTERNS_MAX, topic))
     if known is not None and not known.is_gone and known.filters == filters:
-        return False, None
+        if known.keys == keys:
+            return False, None
     if known is None or known.is_gone:
         count = len(n.topics.by_topic.get(topic, {}))
         if count >= OF_TOPIC_MAX:
@@ -65,15 +81,22 @@ def subscribe(
         its = n.topics.by_tenant.get(tenant, 0) if len(tenant) > 0 else 0
         if len(tenant) > 0 and its >= share_of(SUBSCRIPTIONS_MAX, n.topics.count, its):
             return False, Refusal(TENANT_TOPICS, (tenant, its))  # N11.8
-    next_version(n, Subscription(topic, queue, filters, 1, n.node_id, False), known)
+    next_version(n, Subscription(topic, queue, filters, 1, n.node_id, False, keys), known)
     return True, None
 
 
-def unsubscribe(n: Node, topic: bytes, queue: bytes) -> bool:
-    """[T61] UNSUBSCRIBE: whether there was such a subscription (T61.2)."""
+def unsubscribe(n: Node, topic: bytes, queue: bytes, key: bytes | None = None) -> bool:
+    """[T61] UNSUBSCRIBE: whether there was such a subscription (T61.2); with its last pattern it
+    goes as well (T63.2).
+    """
     known = n.topics.find(topic, queue)
-    if known is None or known.is_gone:
+    if known is None or known.is_gone or (key is not None and key not in known.keys):
         return False
+    if key is not None and len(known.keys) > 1:
+        keys = [one for one in known.keys if one != key]
+        fresh = Subscription(topic, queue, known.filters, 1, n.node_id, False, keys)
+        next_version(n, fresh, known)
+        return True
     next_version(n, Subscription(topic, queue, [], 1, n.node_id, True), known)
     return True
 
@@ -92,6 +115,8 @@ def take(n: Node, one: Subscription, teller: i64) -> None:
     n.topics.put(one)
     if n.records is not None:
         n.records.put(topic_row(one))  # T60.6
+        if len(one.keys) > 0:
+            n.records.put(TopicKeys(one.topic, one.queue, one.keys))
     forget_oldest(n)
     for peer in n.peers:
         if peer.slot != teller and peer.is_linked:
@@ -115,7 +140,7 @@ def forget_one(n: Node, topic: bytes, queue: bytes) -> None:
 def as_told(one: Subscription) -> SubscriptionAt:
     """The subscription as in a message."""
     return SubscriptionAt(
-        one.topic, one.queue, one.filters, int(one.version), one.node, one.is_gone
+        one.topic, one.queue, one.filters, int(one.version), one.node, one.is_gone, one.keys
     )
 
 
@@ -135,7 +160,7 @@ def on_topics(n: Node, slot: i64, m: TopicsTold) -> None:
     if len(m.all) < MESSAGE_MAX:
         n.topics.heard |= 1 << slot
     for at in m.all:
-        one = Subscription(at.topic, at.queue, at.filters, at.version, at.node, at.is_gone)
+        one = Subscription(at.topic, at.queue, at.filters, at.version, at.node, at.is_gone, at.keys)
         known = n.topics.find(one.topic, one.queue)
         if one.beats(known):
             if known is not None:

@@ -24,6 +24,7 @@ from tuque.core.msgs.records import (
     PauseRow,
     PeerRow,
     Row,
+    TopicKeys,
     TopicRow,
     subscription_in,
 )
@@ -470,6 +471,10 @@ class Loader:
                 self.pauses[row.queue] = (row.bits, row.stamp_ns)
         elif isinstance(row, TopicRow):
             self.on_topic(subscription_in(row))
+        elif isinstance(row, TopicKeys):
+            known = self.topics.get((row.topic, row.queue))
+            if known is not None:
+                known.keys = list(row.keys)
         elif isinstance(row, EndRow):
             self.is_ended = True
         elif isinstance(row, GapRow):

@@ -13,7 +13,7 @@ from tuque.core.leases.restore import tell_all
 from tuque.core.life.restore import OutcomeWalk
 from tuque.core.model.job import EXTERNAL, WAIT_REPL, Job
 from tuque.core.model.task import Task
-from tuque.core.msgs.records import AppRow, topic_row
+from tuque.core.msgs.records import AppRow, TopicKeys, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
 from tuque.core.queues.dedupe import is_recorded
@@ -50,6 +50,8 @@ class Snapshot:
             self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
         for one in n.topics.known():
             self.records.put(topic_row(one))
+            if len(one.keys) > 0:
+                self.records.put(TopicKeys(one.topic, one.queue, one.keys))
         tell_all(n, self.records)  # now: their jobs follow later, in their state at that time
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)

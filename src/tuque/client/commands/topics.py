@@ -19,7 +19,8 @@ from tuque.client.commands.calls import (
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A queue that gets the jobs of a topic whose headers match `filters`, patterns by name.
+    """A queue that gets the jobs of a topic whose headers match `filters`, patterns by name, and
+    whose key fits one of `keys`, if there are some.
 
     `jobs` came through it since the node started, by `topic_add` there.
     """
@@ -28,12 +29,14 @@ class Subscription(msgspec.Struct, frozen=True):
     queue: str
     filters: dict[str, str]
     jobs: int
+    keys: tuple[str, ...] = ()
 
 
 def topic_add(
     topic: Text,
     body: Text,
     *,
+    key: Text | None = None,
     timeout_ms: int = 5000,
     replicate: int | None = None,
     delay: float | None = None,
@@ -55,10 +58,12 @@ def topic_add(
     """Adds a job to each queue that is subscribed to the topic, or to none; returns their ids.
 
     The order is that of the queues' names; an empty list: no queue is subscribed, or the filters of
-    all let the `headers` not pass. Options as of `addjob`.
+    all let the `headers` not pass, or their patterns the `key`. Options as of `addjob`.
     """
     timeout_ms = whole("timeout_ms", timeout_ms)
     args: list[Arg] = ["TOPIC", "ADD", to_bytes(topic, "topic"), to_bytes(body, "body"), timeout_ms]
+    if key is not None:
+        args += ("KEY", to_bytes(key, "key"))
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)
     args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
@@ -82,13 +87,18 @@ def topic_subscribe(
     queue: Text,
     filters: Mapping[str, Text] | None = None,
     *,
+    key: Text | None = None,
     timeout: float | None = None,
 ) -> Call[bool]:
     """Has a queue get the jobs of a topic; False if that changed nothing.
 
-    With `filters` only jobs that have all these headers, with values that match the patterns.
+    With `filters` only jobs that have all these headers, with values that match the patterns. With
+    `key`, words between dots, those whose key fits this pattern or one given before: `*` is a word,
+    `#` any number of words.
     """
     args: list[Arg] = ["TOPIC", "SUBSCRIBE", to_bytes(topic, "topic"), to_bytes(queue, "queue")]
+    if key is not None:
+        args += ("KEY", to_bytes(key, "key"))
     if filters is not None and not isinstance(filters, Mapping):
         raise TypeError(f"filters are patterns by the names of headers, not {filters!r}")
     if filters:
@@ -98,10 +108,16 @@ def topic_subscribe(
     return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
 
 
-def topic_unsubscribe(topic: Text, queue: Text, *, timeout: float | None = None) -> Call[bool]:
-    """Ends a subscription; jobs in the queue stay. False: there was none."""
-    args = ("TOPIC", "UNSUBSCRIBE", to_bytes(topic, "topic"), to_bytes(queue, "queue"))
-    return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
+def topic_unsubscribe(
+    topic: Text, queue: Text, *, key: Text | None = None, timeout: float | None = None
+) -> Call[bool]:
+    """Ends a subscription, or that to one pattern of keys; jobs in the queue stay. False: there was
+    none.
+    """
+    args: list[Arg] = ["TOPIC", "UNSUBSCRIBE", to_bytes(topic, "topic"), to_bytes(queue, "queue")]
+    if key is not None:
+        args += ("KEY", to_bytes(key, "key"))
+    return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
 
 
 def topic_page(
@@ -122,8 +138,9 @@ def topic_page(
 def _subscriptions(reply: Reply) -> tuple[str, list[Subscription]]:
     cursor, rows = reply
     found = []
-    for topic, queue, words, jobs in rows:
+    for topic, queue, words, jobs, *more in rows:
         texts = [to_text(word) for word in words]
         filters = dict(zip(texts[::2], texts[1::2], strict=True))
-        found.append(Subscription(to_text(topic), to_text(queue), filters, jobs))
+        keys = tuple([to_text(key) for key in more[0]]) if more else ()
+        found.append(Subscription(to_text(topic), to_text(queue), filters, jobs, keys))
     return to_text(cursor), found

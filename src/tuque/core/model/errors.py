@@ -778,6 +778,8 @@ IS_FIXED_VALUE: Final = 320
 _is(IS_FIXED_VALUE, b"ERR", b"the value '%s' is FIXED: only VALUE DROP and its TTL end it")
 IS_VALUE: Final = 321
 _is(IS_VALUE, b"WRONGTUBE", b"task %d is a named value: use VALUE DROP")
+MANY_PATTERNS: Final = 322
+_is(MANY_PATTERNS, b"ERR", b"queue '%s' has %d patterns in topic '%s', the most that it may have")
 NO_VOTE_THERE: Final = 310  # about: tube, node, node
 _is(
     NO_VOTE_THERE,

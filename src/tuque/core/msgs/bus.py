@@ -33,10 +33,13 @@ from tuque.core.msgs.packed import (
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
+    KEY_BYTES_MAX,
     NAME_MAX,
+    PATTERNS_MAX,
     QUEUE_MAX,
     TOPIC_MAX,
     VERSION_MAX,
+    is_key,
 )
 
 LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
@@ -100,6 +103,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 Filter = Annotated[bytes, Meta(min_length=1, max_length=GLOB_MAX)]
+Pattern = Annotated[bytes, Meta(min_length=1, max_length=KEY_BYTES_MAX)]
 
 
 class SubscriptionAt(Message):
@@ -111,10 +115,13 @@ class SubscriptionAt(Message):
     version: Annotated[int, Meta(ge=1, le=VERSION_MAX)]
     node: Id  # where this version was made
     is_gone: bool
+    keys: Annotated[list[Pattern], Meta(max_length=PATTERNS_MAX)]
 
     def check(self) -> bool:
-        """Whether each filter is a name and a pattern (T60.3)."""
+        """Whether each filter is a name and a pattern (T60.3), and each key there once (T63.1)."""
         filters = self.filters
+        if len(set(self.keys)) < len(self.keys) or not all(is_key(one) for one in self.keys):
+            return False
         return len(filters) % 2 == 0 and all(len(name) <= NAME_MAX for name in filters[::2])
 
 

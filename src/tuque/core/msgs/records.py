@@ -17,7 +17,14 @@ from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.layout import REST, Table
 from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
-from tuque.core.tables.topics import FILTERS_MAX, QUEUE_MAX, VERSION_MAX, Subscription
+from tuque.core.tables.topics import (
+    FILTERS_MAX,
+    PATTERNS_MAX,
+    QUEUE_MAX,
+    VERSION_MAX,
+    Subscription,
+    is_key,
+)
 
 I64_LAST: Final = (1 << 63) - 1
 
@@ -307,6 +314,20 @@ class TopicRow(Row, tag=36):
     ]
 
 
+class TopicKeys(Row, tag=41):
+    """The patterns of the subscription in the record before (T63.4)."""
+
+    topic: BYTE_NAME
+    queue: Annotated[bytes, Meta(min_length=1, max_length=QUEUE_MAX, extra={"form": "i"})]
+    keys: Annotated[
+        list[BYTE_NAME], Meta(min_length=1, max_length=PATTERNS_MAX, extra={"form": "B"})
+    ]
+
+    def check(self) -> bool:
+        """Whether each is a pattern, and there once (T63.1)."""
+        return len(set(self.keys)) == len(self.keys) and all(is_key(one) for one in self.keys)
+
+
 def topic_row(one: Subscription) -> TopicRow:
     """All of a subscription."""
     words = one.filters
@@ -325,7 +346,7 @@ def subscription_in(row: TopicRow) -> Subscription:
 AnyRow = (
     PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | TubeImplicit | SessionRow | TubeCfg
     | GrantRow | TubeHolder | VotersRow | SoloRow | TubeFamily | TubeStand | VotersNextRow
-    | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow
+    | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow | TopicKeys
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

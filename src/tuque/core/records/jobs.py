@@ -72,6 +72,7 @@ VOTE_MARKS: Final = 37
 TUBE_IMPLICIT: Final = 38
 SOLO: Final = 39
 TUBE_FAMILY: Final = 40
+TOPIC_KEYS: Final = 41
 
 KIND_NAMES: Final = [
     "?",
@@ -115,6 +116,7 @@ KIND_NAMES: Final = [
     "tube-implicit",
     "solo",
     "tube-family",
+    "topic-keys",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

@@ -12,14 +12,25 @@ from tuque.core.tables.staged import FAIR
 
 TOPIC_MAX: Final = 255  # bytes of a topic's name (T60.2)
 QUEUE_MAX: Final = 512  # of a queue that subscribes
-OF_TOPIC_MAX: Final = 256  # subscriptions of a topic
-SUBSCRIPTIONS_MAX: Final = 10_000
+OF_TOPIC_MAX: Final = 4_096  # subscriptions of a topic
+SUBSCRIPTIONS_MAX: Final = 50_000
 GONE_MAX: Final = 10_000  # removals that are kept (T60.5)
 FILTERS_MAX: Final = 8
 NAME_MAX: Final = 64  # bytes of a header's name (T60.3)
 GLOB_MAX: Final = 128
 VERSION_MAX: Final = 1 << 60
 
+# keys (T63): the patterns of a topic are a tree of their words
+ONE: Final = b"*"  # any word
+ANY: Final = b"#"  # any words, or none
+DOT: Final = b"."
+
+KEY_BYTES_MAX: Final = 255
+PATTERNS_MAX: Final = 64  # of a queue in a topic
+WORDS_MAX: Final = 32  # of a key, or of a pattern
+VISITS: Final = 4  # branches that are looked at for a unit of work
+
+PATTERN_BYTES: Final = 400  # with its branches
 SUBSCRIPTION_BYTES: Final = 560  # cost besides its texts (M1)
 
 
@@ -35,6 +46,7 @@ class Subscription:
         version: i64,
         node: bytes,
         is_gone: bool,
+        keys: list[bytes] | None = None,
     ) -> None:
         self.topic = topic
         self.queue = queue
@@ -42,6 +54,7 @@ class Subscription:
         self.version = version
         self.node = node  # where this version was made
         self.is_gone = is_gone
+        self.keys: list[bytes] = [] if keys is None else keys  # patterns; none: every key (T63.2)
         self.serial: i64 = 0  # orders the pages of a list
         self.jobs: i64 = 0  # that came through it here
 
@@ -50,6 +63,8 @@ class Subscription:
         used: i64 = SUBSCRIPTION_BYTES + len(self.topic) + len(self.queue)
         for text in self.filters:
             used += 40 + len(text)
+        for text in self.keys:
+            used += PATTERN_BYTES + 2 * len(text)
         return used
 
     def beats(self, other: "Subscription | None") -> bool:
@@ -61,6 +76,106 @@ class Subscription:
         return self.node > other.node
 
 
+# ---- Keys (SPEC T63): a key goes through the tree of all patterns of a topic once
+
+
+@final
+class Branch:
+    """Where the same words have led."""
+
+    def __init__(self, is_any: bool) -> None:
+        self.is_any = is_any  # by a `#`, which takes each further word
+        self.words: dict[bytes, Branch] = {}
+        self.queues: dict[bytes, None] = {}  # a pattern of theirs ends here
+
+
+@final
+class Tree:
+    """The patterns of all queues of a topic."""
+
+    def __init__(self) -> None:
+        self.root = Branch(False)
+        self.count: i64 = 0  # patterns
+
+    def add(self, pattern: bytes, queue: bytes) -> None:
+        """The queue has this pattern."""
+        at = self.root
+        for word in pattern.split(DOT):
+            found = at.words.get(word)
+            if found is None:
+                found = Branch(word == ANY)
+                at.words[word] = found
+            at = found
+        at.queues[queue] = None
+        self.count += 1
+
+    def remove(self, pattern: bytes, queue: bytes) -> None:
+        """The queue has it no more; branches that lead nowhere go."""
+        way: list[Branch] = [self.root]
+        words = pattern.split(DOT)
+        for word in words:
+            way.append(way[len(way) - 1].words[word])
+        del way[len(way) - 1].queues[queue]
+        self.count -= 1
+        for i in range(len(words) - 1, -1, -1):
+            branch = way[i + 1]
+            if len(branch.queues) + len(branch.words) > 0:
+                return
+            del way[i].words[words[i]]
+
+
+@final
+class Match:
+    """A key on its way through the tree, word by word."""
+
+    def __init__(self, tree: Tree, key: bytes) -> None:
+        self.left = key.split(DOT) if len(key) > 0 else []
+        self.left.reverse()
+        self.at: dict[Branch, None] = {}
+        enter(self.at, tree.root)
+
+    def step(self) -> i64:
+        """Go on by one word; returns the units of work."""
+        word = self.left.pop()
+        found: dict[Branch, None] = {}
+        for branch in self.at:
+            if branch.is_any:
+                found[branch] = None
+            after = branch.words.get(word)
+            if after is not None:
+                enter(found, after)
+            after = branch.words.get(ONE)
+            if after is not None:
+                enter(found, after)
+        visits = len(self.at) + len(found)
+        self.at = found
+        return 1 + visits // VISITS
+
+    def queues(self) -> dict[bytes, None]:
+        """The queues that have a pattern that the whole key fits."""
+        found: dict[bytes, None] = {}
+        for branch in self.at:
+            found.update(branch.queues)
+        return found
+
+
+def enter(found: dict[Branch, None], branch: Branch) -> None:
+    """The key has come here, and behind a `#` that takes no word."""
+    found[branch] = None
+    after = branch.words.get(ANY)
+    while after is not None and after not in found:
+        found[after] = None
+        after = after.words.get(ANY)
+
+
+def is_key(key: bytes) -> bool:
+    """Whether it is short enough for a key or a pattern (T63.1)."""
+    return 1 <= len(key) <= KEY_BYTES_MAX and key.count(DOT) < WORDS_MAX
+
+
+# ---- All subscriptions
+
+
 @final
 class Topics:
     """All subscriptions of a node."""
@@ -70,6 +185,7 @@ class Topics:
         self.gone: dict[tuple[bytes, bytes], Subscription] = {}  # by topic and queue, oldest first
         self.gone_of: dict[bytes, dict[tuple[bytes, bytes], bool]] = {}  # by tenant, oldest first
         self.by_queue: dict[bytes, dict[bytes, bool]] = {}  # its topics
+        self.trees: dict[bytes, Tree] = {}  # of topics with keys (T63.3)
         self.by_tenant: dict[bytes, int] = {}  # how many subscriptions each has to its topics
         self.count: i64 = 0
         self.heard: i64 = 0  # slots that have said all that they know (T60.8)
@@ -107,6 +223,13 @@ class Topics:
         self.serial += 1
         one.serial = self.serial
         queues[one.queue] = one
+        if len(one.keys) > 0:
+            tree = self.trees.get(one.topic)
+            if tree is None:
+                tree = Tree()
+                self.trees[one.topic] = tree
+            for pattern in one.keys:
+                tree.add(pattern, one.queue)
         topics = self.by_queue.get(one.queue)
         if topics is None:
             topics = {}
@@ -131,6 +254,12 @@ class Topics:
             return
         self.bytes -= found.bytes_used()
         self.count -= 1
+        if len(found.keys) > 0:
+            tree = self.trees[topic]
+            for pattern in found.keys:
+                tree.remove(pattern, queue)
+            if tree.count == 0:
+                del self.trees[topic]
         if len(queues) == 0:
             del self.by_topic[topic]
         topics = self.by_queue[queue]

@@ -13,10 +13,14 @@ from tuque.core.node.node import Node
 from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
+    KEY_BYTES_MAX,
     NAME_MAX,
     QUEUE_MAX,
     TOPIC_MAX,
+    WORDS_MAX,
+    Match,
     Subscription,
+    is_key,
 )
 from tuque.core.topics import (
     Share,
@@ -84,15 +88,15 @@ HIDDEN: Final = b"%s a queue of topic '%s' that this user may not see refuses it
 NOTHING: Final = b": nothing was added"
 
 NEEDS: Final[dict[bytes, bytes]] = {
-    b"SUBSCRIBE": b"a topic, a queue, and FILTER with up to %d pairs of a header's name and a "
-    b"pattern" % FILTERS_MAX,
-    b"UNSUBSCRIBE": b"a topic and a queue",
+    b"SUBSCRIBE": b"a topic, a queue, KEY with a pattern, and FILTER with up to %d pairs of a "
+    b"header's name and a pattern" % FILTERS_MAX,
+    b"UNSUBSCRIBE": b"a topic, a queue, and KEY with a pattern",
     b"LIST": b"TOPIC, CURSOR and COUNT, each with a value",
     b"ADD": b"a topic, a body, a timeout in ms, and options of ADDJOB",
 }
 WORDS: Final[dict[bytes, tuple[int, int]]] = {
-    b"SUBSCRIBE": (4, 5 + 2 * FILTERS_MAX),
-    b"UNSUBSCRIBE": (4, 4),
+    b"SUBSCRIBE": (4, 7 + 2 * FILTERS_MAX),
+    b"UNSUBSCRIBE": (4, 6),
     b"LIST": (2, 8),
     b"ADD": (5, 160),
 }
@@ -108,6 +112,10 @@ BAD_FILTER: Final = (
     b"ERR FILTER takes up to %d names of headers (1 to %d of a-z, 0-9, '.', '_', '-'), each with a "
     b"pattern of 1 to %d bytes" % (FILTERS_MAX, NAME_MAX, GLOB_MAX)
 )
+BAD_KEY: Final = b"ERR a key has 1 to %d bytes, and up to %d words between dots" % (
+    KEY_BYTES_MAX,
+    WORDS_MAX,
+)
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 UNFIT: Final = b"ERR the pattern '%s' fits nothing: write ranges as in [a-c]"
@@ -122,7 +130,12 @@ def add(s: Server, c: Client, args: list[bytes]) -> None:
     n = s.n
     if s.is_disk_short():
         raise ArgError(DISKFULL)
-    wanted = addjob_options(args, 5, ADD)
+    key = b""
+    first = 5
+    if len(args) > 6 and args[5].upper() == b"KEY":
+        key = checked_key(args[6])
+        first = 7
+    wanted = addjob_options(args, first, ADD)
     wait_ms = timeout_ms(args[4])
     if len(wanted.keys) > 0:
         raise ArgError(NO_KEYS)
@@ -131,7 +144,7 @@ def add(s: Server, c: Client, args: list[bytes]) -> None:
     unheard = unheard_refusal(n)
     if unheard is not None:
         raise ArgError(core_words(unheard))
-    begin(s, c, Adding(s, c, args, wanted, wait_ms))
+    begin(s, c, Adding(s, c, args, key, wanted, wait_ms))
 
 
 @final
@@ -139,7 +152,13 @@ class Adding(LongCommand):
     """[T62] One ADD: the filters are compared in slices, then all jobs are added at once."""
 
     def __init__(
-        self, s: Server, c: Client, args: list[bytes], wanted: AddSpec, wait_ms: int
+        self,
+        s: Server,
+        c: Client,
+        args: list[bytes],
+        key: bytes,
+        wanted: AddSpec,
+        wait_ms: int,
     ) -> None:
         super().__init__(c)
         self.s = s
@@ -149,6 +168,9 @@ class Adding(LongCommand):
         self.wait_ms = wait_ms
         words = header_pairs(wanted.headers)
         self.headers = {words[i]: words[i + 1] for i in range(0, len(words), 2)}
+        self.key = key
+        tree = s.n.topics.trees.get(self.topic)
+        self.match = None if tree is None else Match(tree, key)
         self.all = s.n.topics.of_topic(self.topic)
         self.at = 0
         self.fitting: list[Subscription] = []
@@ -157,6 +179,15 @@ class Adding(LongCommand):
         """Compare the next subscriptions."""
         n = self.s.n
         until = n.work + room
+        while self.match is not None and len(self.match.left) > 0:
+            if n.work >= until:
+                return False
+            n.work += self.match.step()
+        if self.match is not None:
+            queues = self.match.queues()
+            n.work += len(self.all) // READ_OF_UNIT
+            self.all = [one for one in self.all if len(one.keys) == 0 or one.queue in queues]
+            self.match = None
         while self.at < len(self.all):
             if n.work >= until:
                 return False
@@ -194,7 +225,10 @@ class Adding(LongCommand):
         for one in self.fitting:
             known = n.topics.find(self.topic, one.queue)
             if known is one or (
-                known is not None and not known.is_gone and passes(n, known.filters, self.headers)
+                known is not None
+                and not known.is_gone
+                and known.keys == one.keys
+                and passes(n, known.filters, self.headers)
             ):
                 found.append(known)
         return found
@@ -356,14 +390,32 @@ def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:
         return
     if not 1 <= len(args[3]) <= QUEUE_MAX:
         raise ArgError(BAD_QUEUE)
+    key: bytes | None = None
+    rest = args[4:]
+    if len(rest) > 0 and rest[0].upper() == b"KEY":
+        if len(rest) == 1:
+            raise wrong(b"KEY needs a value")
+        key = checked_key(rest[1])
+        rest = rest[2:]
+    if len(rest) > 1 + 2 * FILTERS_MAX:
+        raise wrong(b"TOPIC %s takes %s" % (word, NEEDS[word]))
     if word == b"UNSUBSCRIBE":
-        c.reply(int(unsubscribe(s.n, args[2], args[3])))
+        if len(rest) > 0:
+            raise wrong_option(b"TOPIC UNSUBSCRIBE", rest[0], (b"KEY",))
+        c.reply(int(unsubscribe(s.n, args[2], args[3], key)))
         return
     tenant = b"" if c.user is None else c.user.tenant
-    changed, refused = subscribe(s.n, args[2], args[3], filters_of(args[4:]), tenant)
+    changed, refused = subscribe(s.n, args[2], args[3], filters_of(rest), tenant, key)
     if refused is not None:
         raise ArgError(core_words(refused))
     c.reply(int(changed))
+
+
+def checked_key(key: bytes) -> bytes:
+    """A key, or a pattern of keys; raises ArgError (T63.1)."""
+    if not is_key(key):
+        raise ArgError(BAD_KEY)
+    return key
 
 
 def filters_of(words: list[bytes]) -> list[bytes]:
@@ -371,7 +423,7 @@ def filters_of(words: list[bytes]) -> list[bytes]:
     if len(words) == 0:
         return []
     if words[0].upper() != b"FILTER":
-        raise wrong_option(b"TOPIC SUBSCRIBE", words[0], (b"FILTER",))
+        raise wrong_option(b"TOPIC SUBSCRIBE", words[0], (b"KEY", b"FILTER"))
     pairs = words[1:]
     if len(pairs) == 0 or len(pairs) % 2 != 0:
         raise ArgError(BAD_FILTER)
@@ -408,7 +460,13 @@ def show(s: Server, c: Client, words: list[bytes]) -> None:
     found = [one for one in known if one.serial > cursor and is_shown(c, one)]
     found.sort(key=serial_of)
     rows: list[object] = [
-        [c.named(one.topic), c.named(one.queue), list(one.filters), int(one.jobs)]
+        [
+            c.named(one.topic),
+            c.named(one.queue),
+            list(one.filters),
+            int(one.jobs),
+            list(one.keys),
+        ]
         for one in found[:count]
     ]
     after = found[count - 1].serial if len(found) > count else 0

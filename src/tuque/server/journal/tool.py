@@ -38,6 +38,7 @@ from tuque.core.msgs.records import (
     SessionRow,
     SoloRow,
     StageDrop,
+    TopicKeys,
     TopicRow,
     TubeCfg,
     TubeDrop,
@@ -193,6 +194,8 @@ def lease_row(r: Row) -> dict[str, Any]:
         filters = [text(word) for pair in r.filters for word in pair]
         row = {"topic": text(r.topic), "queue": text(r.queue), "filters": filters}
         return row | {"version": r.version, "node": text(r.node), "is_gone": r.is_gone == 1}
+    if isinstance(r, TopicKeys):
+        return {"topic": text(r.topic), "queue": text(r.queue), "keys": list(map(text, r.keys))}
     return tube_row(r)
 
 

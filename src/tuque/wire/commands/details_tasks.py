@@ -402,7 +402,7 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   subscription is a topic, a queue or tube, and up to 8 filters. It stays until it is removed,
   whether or not its queue exists. A topic exists as long as it has a subscription.
 - T60.2 The name of a topic has 1 to 255 bytes, that of a queue that subscribes 1 to 512. A topic
-  has at most 256 subscriptions, and a node knows at most 10,000. Those that come from other nodes
+  has at most 4,096 subscriptions, and a node knows at most 50,000. Those that come from other nodes
   are not refused.
 - T60.3 A filter is the name of a header (1 to 64 of `[a-z0-9._-]`) and a pattern of 1 to 128
   bytes. A job passes if it has each of these headers, with a value that the pattern fits. Only
@@ -430,22 +430,34 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   node that knows other nodes takes an ADD only when one node has sent it all that it knows, and
   so has each that is linked: else `-LOADING this node has started, and has not heard all
   subscriptions of other nodes yet: nothing was added, try again soon`.
+- T63.1 A key is words between dots, 1 to 255 bytes and up to 32 words. In a pattern `*` is one word
+  and `#` none or more: `-ERR a key has 1 to 255 bytes, and up to 32 words between dots`.
+- T63.2 A subscription may have up to 64 patterns, each by a SUBSCRIBE with KEY, which keeps those
+  that are there. A job comes once if one of them fits its key, or if there is none. SUBSCRIBE
+  without KEY removes them, UNSUBSCRIBE with KEY one; with the last one the subscription goes. An
+  ADD without KEY has no words: only `#` fits it.
+- T63.3 All patterns of a topic are a tree of their words, and a key goes through it once, in slices
+  (L2.2): what does not fit costs nothing.
+- T63.4 The record `topic-keys` follows the `topic` of a subscription with patterns (T60.6). Of two
+  changes at nodes that were apart the later one wins with all of its patterns (T60.4).
 - T62.9 INFO has a section Topics: topics, subscriptions, removals that are kept, bytes, ADDs,
   their jobs, and ADDs that no queue got.
 """,
     b"TOPIC SUBSCRIBE": """
-- T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters, else 0. There is one
-  for each topic and queue: its last SUBSCRIBE gives the filters. At level 3 it is refused (M2.3).
+- T61.1 SUBSCRIBE replies 1 if the subscription is new or gets other filters or patterns, else 0.
+  There is one for each topic and queue: its last SUBSCRIBE gives the filters. At level 3 it is
+  refused (M2.3).
+- T61.4 A user with `consume` may subscribe a queue that it may use to a topic of that kind.
 """,
     b"TOPIC UNSUBSCRIBE": """
-- T61.2 UNSUBSCRIBE replies 1, or 0 if there is no such subscription. Jobs that are in the queue
-  stay there.
+- T61.2 UNSUBSCRIBE replies 1, or 0 if there is no such subscription or pattern. Jobs that are in
+  the queue stay there.
 """,
     b"TOPIC LIST": """
 - T61.3 LIST replies with the next cursor, 0 at the end, and up to COUNT (100, at most 1000) rows:
-  topic, queue, filters (names and patterns in turn), and how many jobs came through the
-  subscription since this node started, by ADD here. A subscription that is there all the time is
-  in one page. With TOPIC only those of that topic are shown.
+  topic, queue, filters (names and patterns in turn), how many jobs came through the subscription
+  since this node started, by ADD here, and the patterns of its keys. A subscription that is
+  there all the time is in one page. With TOPIC only those of that topic are shown.
 """,
     b"TOPIC ADD": """
 - T62.1 ADD adds a job to each queue whose subscription this node knows and whose filters the

@@ -352,17 +352,18 @@ ROWS: Final[list[Row]] = [
         Bound(4, TURN_WORK, SMALL, ONE, OF_CHILDREN, least=10)),
     Row("TOPIC", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "write", "queues",
-        "SUBSCRIBE topic queue [FILTER name glob [name glob ...]] | UNSUBSCRIBE topic queue | "
-        "LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body ms-timeout [options of ADDJOB]",
+        "SUBSCRIBE topic queue [KEY pattern] [FILTER name glob [name glob ...]] | UNSUBSCRIBE "
+        "topic queue [KEY pattern] | LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body "
+        "ms-timeout [KEY key] [options of ADDJOB]",
         "Topics: add a job to all queues that are subscribed, or to none."),
     Row("TOPIC HELP", "connection", "", VIEW, Bound(2, 64, SMALL, ONE, OF_WORDS, least=64)),
-    Row("TOPIC SUBSCRIBE", "admin", "2 own, 3 queue", GROWS,
-        Bound(21, 128, SMALL, REFUSED, OF_FILTERS, least=50)),
-    Row("TOPIC UNSUBSCRIBE", "admin", "2 own, 3 queue", WORK, None),
+    Row("TOPIC SUBSCRIBE", "admin consume", "2 own, 3 queue", GROWS,
+        Bound(23, 128, SMALL, REFUSED, OF_FILTERS, least=50)),
+    Row("TOPIC UNSUBSCRIBE", "admin consume", "2 own, 3 queue", WORK, None),
     Row("TOPIC LIST", "inspect", "2 options TOPIC, shown", VIEW,
-        Bound(8, 5_600, 3_145_728, CUT, OF_FILTERS, least=10)),
+        Bound(8, 7_600, 3_145_728, CUT, OF_FILTERS, least=10)),
     Row("TOPIC ADD", "produce", "2 own, 5 options DEAD", ELSEWHERE,
-        Bound(160, 3 * TURN_WORK, 16_384, SLICED, OF_FILTERS, least=10)),
+        Bound(160, 10 * TURN_WORK, 262_144, SLICED, OF_FILTERS, least=10)),
     Row("WORKER", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "readonly", "server",
         "HERE name [HOST text] [PID n] [VERSION text] [APP text] [SLOTS n] [BUSY n] [DONE n] "
