@@ -26,7 +26,6 @@ CONNECTIONS_MAX: Final = 32
 REQUEST_BYTES: Final = 8_192
 SPARE_BYTES: Final = 65_536  # read and thrown away after a request
 DEADLINE_S: Final = 10.0  # for all of a request and its reply
-PAGE_S: Final = 8.0  # until a page must be there
 RETRY_S: Final = 0.5  # without a free descriptor
 
 TEXTS: Final = {

@@ -103,12 +103,6 @@ TAKEN: Final = 5  # it is flagged, and a worker has it
 # ---- UPDATEJOB: what it changes, and of which jobs (SPEC W10)
 
 
-def why_not_updated(n: Node, id: bytes, update: Update) -> Refusal | None:
-    """Why the job cannot be changed (W10.2); None: it can."""
-    job, refused = open_job(n, id)
-    return refused if job is None else why_not(n, job, life_of(n, id), update)
-
-
 def update_job(n: Node, job: Job, update: Update) -> None:
     """[W10] Change a job that nobody works on (W10.1)."""
     place = place_of(n, job)

@@ -30,7 +30,6 @@ from tuque.core.model.job import (
 
 TALLY_BYTES: Final = 310  # a tally with its entry in the table, without the name
 
-OWNER_BYTES: Final = 250  # an owner with its entry and its name
 TENANT_MAX: Final = 32  # bytes of a tenant's name
 TENANT_DIGITS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789-"
 

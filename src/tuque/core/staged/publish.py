@@ -65,14 +65,6 @@ SEND_BYTES: Final = 2 << 20
 USED_MS: Final = 3_600_000  # precision of an app's last use in the journal
 
 
-def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i64, Refusal | None]:
-    """[Z2] ON COMMAND PUBLISH: number of jobs added, DONE_BEFORE, WAITS, or a refusal."""
-    x = Publish(spec, client, serial)
-    while not publish_some(n, x, PUBLISH_MAX):
-        pass
-    return x.value, x.error
-
-
 def publish_some(n: Node, x: Publish, room: i64) -> bool:
     """[Z2] Continue a PUBLISH for about `room` units, counted in n.work (Z2.11).
 

@@ -75,10 +75,6 @@ class Account:
             if not unit.is_open:
                 self.granted[unit.code] = is_allowed
 
-    def may_use(self, unit: Unit) -> bool:
-        """Whether the user has the unit."""
-        return self.granted[unit.code]
-
     def is_own(self, name: bytes) -> bool:
         """Whether the full name of a queue, group or worker is of the user's tenant."""
         return name.startswith(self.prefix)

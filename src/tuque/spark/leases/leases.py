@@ -58,7 +58,6 @@ class Place:
         self.node = node
         self.epoch = 0  # this process's; 0: not opened yet
         self.logged = 0  # the offset's epoch; 0: none
-        self.logged_seq = 0  # the offset's last batch, in that epoch
         self.seq = 0  # the last batch in this process's epoch
         self.acked: list[int] = []  # last acknowledged
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
@@ -225,7 +224,7 @@ class Leases:
         """Acknowledges the node's part of the offset, opens the group; False if it is down."""
         at = start.get(place.id, [0, 0])
         epoch, seq = at
-        place.logged, place.logged_seq = at
+        place.logged = epoch
         for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
             # Jobs that Spark has logged, and may repeat, are not new ones.
             place.left = (place.left or 0) - place.leased.pop(key)

@@ -59,7 +59,6 @@ from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import (
     PUT_BYTES,
     PUT_ENDS_STALE,
-    Session,
     Tubes,
 )
 from tuque.tubes.policies.next_task import Tasks
@@ -443,11 +442,6 @@ def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         record(n, tube, task)
     tube.calls.touch += 1
     tell(n, t, tube, task, options.TOUCH)
-
-
-def session_of_task(t: Tubes, task: Task) -> Session | None:
-    """The session that holds the task."""
-    return t.sessions.get(task.owner) if task.owner != 0 else None
 
 
 # ---- A put with keys: the owner of its unique key, and room for more keys (SPEC T40, T44)

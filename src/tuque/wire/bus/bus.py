@@ -20,7 +20,6 @@ from tuque.wire.bus.seal import CODE_BYTES, Arriving, Coder, Seal
 HEAD_BYTES: Final = 8
 SEALED_HEAD_BYTES: Final = 4 + CODE_BYTES
 FRAME_BYTES: Final = 1 << 20  # frames are split between messages above it
-SLACK_BYTES: Final = 1 << 20  # a frame with one large body may exceed its limit by this
 
 NO_BODY: Final = b"\xc4\x00"  # as MessagePack writes it
 LONG: Final = b"\xc6"  # bytes with a length of 32 bits

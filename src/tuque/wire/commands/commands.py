@@ -49,7 +49,6 @@ CATEGORIES: Final[dict[str, str]] = {
     "admin": "run the broker: queues, tubes, workers, clients, the cluster",
     "dangerous": "what loses data, shows everything, or gives rights",
 }
-NO_PLACES: Final = ""
 
 # options of more words than a name and a value
 WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4, b"LIMIT": 3, b"RATE": 3}
