@@ -18,7 +18,7 @@ from tuque.server.net.listen import (
 )
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Greeting, Hello
-from tuque.wire.bus.handshake import MAGIC
+from tuque.wire.bus.handshake import MAGIC, SEALED_VERSION
 from world import World
 from world_strangers import ANOTHER, CARD, SECRET
 
@@ -130,14 +130,19 @@ def met_in_vain(world: World, said: bytes, secret: str = "") -> str:
     return f"{host.address}:17711"
 
 
-NEWER = msgspec.msgpack.encode(Greeting(MAGIC, 9, 11, bytes(32)))
+LEAST = SEALED_VERSION + 1
+NEWER = msgspec.msgpack.encode(Greeting(MAGIC, LEAST, LEAST + 2, bytes(32)))
 OPEN = msgspec.msgpack.encode(Hello(MAGIC, 1, 1, CARD, bytes(32)))
 WRONG = {
     "no bus": (b"-ERR unknown command\r\n", "", "not a node of Tuque, or an incompatible one"),
     "closes": (b"", "", "it closed the connection without a reply"),
     "secret": (b"", ANOTHER, "wrong secret: cluster-secret must be the same on"),
     "no secret": (head_of(OPEN, 0) + OPEN, "", "it has no cluster-secret, or an older version of"),
-    "version": (head_of(NEWER, 0) + NEWER, "", "no common version of the bus: it knows 9 to 11"),
+    "version": (
+        head_of(NEWER, 0) + NEWER,
+        "",
+        "no common version of the bus: it knows 9 to 11",
+    ),
 }
 
 

@@ -200,6 +200,7 @@ ANSWER_S: Final = 5.0  # that the node asked may take
 F = TypeVar("F", bound=Callable[..., Any])
 SECRET_BYTES: Final = 32
 CLASH: Final = "each of the two clusters has"  # a reason that no wait ends (K3.4)
+NO_REASON: Final = "no answer yet. Is its bus port open, and does it have the same cluster secret?"
 
 
 def limit_option(command: F) -> F:
@@ -342,10 +343,7 @@ def meet(
             if reason.startswith(CLASH):
                 raise click.ClickException(f"{there} cannot join: {reason}")
             time.sleep(POLL_S)
-    raise click.ClickException(
-        f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "
-        "Is its bus port open, and does it have the same cluster secret?"
-    )
+    raise click.ClickException(f"{there} did not join within {wait:g} s: {reason or NO_REASON}")
 
 
 def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:

@@ -257,7 +257,8 @@ def check_versions(least: int, most: int, mine: int) -> None:
     """[B1.2] Raise BusError without a common version."""
     if not least <= mine <= most:
         raise BusError(
-            f"no common version of the bus: it knows {least} to {most}, this node {mine}"
+            f"no common version of the bus: it knows {least} to {most}, this node {mine}; "
+            "run one version of Tuque on both"
         )
 
 
