@@ -398,8 +398,8 @@ def test_who_only_says_that_its_journal_fails_is_silent(make_world: Make) -> Non
 def test_who_is_reachable(make_world: Make) -> None:
     """K4.2 A node is reachable if it is linked and is not suspected, failed, leaving or loading.
 
-    K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it takes no
-    copies (R1.5).
+    K4.3 The default of REPLICATE counts this node, unless it takes no copies (R1.5), and the
+    reachable ones that are not late.
     """
     world = met(make_world, 3)
     world.leave(1)

@@ -359,8 +359,8 @@ def test_a_holder_that_an_answer_names_is_told_at_once(make_world: Make) -> None
 
 
 def test_no_more_copies_than_the_default(make_world: Make) -> None:
-    """K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it takes no
-    copies (R1.5).
+    """K4.3 The default of REPLICATE counts this node, unless it takes no copies (R1.5), and the
+    reachable ones that are not late.
     """
     world = make_world(5, journal="off")
     assert world.node(0).core.limits.default_replicate == 3  # R1.1: the smaller of both

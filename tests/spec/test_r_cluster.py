@@ -105,7 +105,8 @@ def test_ids_of_tasks_name_their_tube() -> None:
 
 def test_producer_waits_for_the_copies(make_world: Make) -> None:
     """R1.10 (cluster) Otherwise the state is wait-repl. REPLJOB goes to n - 1 randomly chosen
-    reachable nodes, which become holders. The producer waits, and its timeout is armed (R5).
+    reachable nodes, late ones (K4.3) last, which become holders. The producer waits, and its
+    timeout is armed (R5).
     """
     world = make_world(5, journal="off")
     id = ask(world, "REPLICATE", 3)
@@ -379,9 +380,32 @@ def test_unreachable_copies_fail_at_once(make_world: Make) -> None:
     assert world.holders(id) in ([], [1])
 
 
+def test_a_late_node_gets_copies_last(make_world: Make) -> None:
+    """K4.3 The default of REPLICATE counts this node, unless it takes no copies (R1.5), and the
+    reachable ones that are not late. A node is late that was silent for 2 s.
+
+    R1.10 REPLJOB goes to n - 1 randomly chosen reachable nodes, late ones (K4.3) last, which become
+    holders.
+    """
+    world = make_world(4, journal="off")
+    world.stall(3, 10_000)
+    world.pass_ms(3_100)
+    for _ in range(20):
+        assert 3 not in world.holders(world.at(0).add(replicate=3))
+    world.stall(2, 3_000)
+    id = world.at(0).begin_add()
+    world.pass_ms(900)
+    assert told(world, 0) == []
+    world.pass_ms(2_000)
+    assert told(world, 0) == [id]
+    assert len(world.holders(world.at(0).add())) == 2
+    world.pass_ms(8_000)
+    assert len(world.holders(world.at(0).add())) == 3
+
+
 def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> None:
-    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least; K5.3
-    makes the missing ones.
+    """R5.3 Without REPLICATE it waits for as many copies as are possible without late nodes (K4.3),
+    one at least; K5.3 makes the missing ones.
     """
     world = make_world(3, journal="off")
     world.hold(1, 0)
@@ -405,7 +429,9 @@ def test_by_default_as_many_copies_as_are_possible_suffice(make_world: Make) -> 
 
 
 def test_a_node_that_leaves_withdraws_no_job(make_world: Make) -> None:
-    """R5.3 Without REPLICATE it waits for as many copies as are possible, one at least"""
+    """R5.3 Without REPLICATE it waits for as many copies as are possible without late nodes (K4.3),
+    one at least
+    """
     world = make_world(3, journal="off")
     world.hold(1, 0)
     world.leave(1)

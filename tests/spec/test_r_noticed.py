@@ -135,7 +135,9 @@ def test_a_tombstone_that_waits_for_deljob_replaces_a_shorter_one() -> None:
 
 
 def test_every_copy_knows_all_holders(make_world: Make) -> None:
-    """R1.10 REPLJOB goes to n - 1 randomly chosen reachable nodes, which become holders."""
+    """R1.10 REPLJOB goes to n - 1 randomly chosen reachable nodes, late ones (K4.3) last, which
+    become holders.
+    """
     world = make_world(4, journal="off")
     world.isolate(3)
     world.forget_heard()

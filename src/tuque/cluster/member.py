@@ -43,6 +43,7 @@ class Member:
         self.is_loading = False
         self.is_suspected = False
         self.is_failed = False
+        self.is_late = False  # it was silent for 2 s (K4.3)
         self.duplicate_ms: i64 = 0  # when two nodes with this id were seen last (K1.3)
         self.has_rival = False  # another with its id was refused since its last heartbeat
         self.rival: Gossip | None = None  # where that one is
@@ -60,6 +61,7 @@ class Member:
         """[K4] A heartbeat came: it is there (K4.1)."""
         self.heard_ms = now_ms
         self.said_ms = 0
+        self.is_late = False
         self.round = m.round
         self.is_leaving = m.flags & LEAVING != 0
         self.is_loading = m.flags & LOADING != 0

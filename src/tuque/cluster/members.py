@@ -48,6 +48,7 @@ from tuque.tubes.policy import tubes_of
 BEAT_MIN_MS: Final = 100
 BEAT_MAX_MS: Final = 1_000
 SECOND_DIALER_MS: Final = 1_500  # how long the node with the higher id lets the other one dial
+LATE_MS: Final = 2 * BEAT_MAX_MS  # K4.3
 GOSSIP_ALL: Final = 16  # nodes in the gossip of one heartbeat; larger clusters are sent in parts
 HOST_MAX: Final = 255
 FORGOTTEN: Final = "forgotten"
@@ -269,6 +270,9 @@ class Members:
     def look_at(self, one: Member, now_ms: i64) -> None:
         """[K4] Suspect a silent linked node; close its link if it stays silent."""
         silent_ms = now_ms - one.heard_ms
+        if silent_ms >= LATE_MS and not one.is_late:
+            one.is_late = True
+            self.reach(one)
         if silent_ms > self.timeout_ms:
             self.suspect(one, now_ms)
         if silent_ms > 2 * self.timeout_ms:
@@ -428,6 +432,7 @@ class Members:
         one.round = 0
         one.is_suspected = False
         one.is_failed = False
+        one.is_late = False
         one.linked_ms = self.n.now_ms
         on_link_up(self.n, slot, one.is_reachable())
         self.reach(one)
@@ -536,8 +541,11 @@ class Members:
         was_reachable = self.n.reachable >> one.slot & 1 != 0
         was_leaver = self.n.leavers >> one.slot & 1 != 0
         was_expected = self.n.expected >> one.slot & 1 != 0
-        if was_reachable != is_reachable or was_leaver != is_leaver or was_expected != is_expected:
-            set_reachable(self.n, one.slot, is_reachable)
+        was_late = self.n.late >> one.slot & 1 != 0
+        is_late = is_reachable and one.is_late  # K4.3
+        is_changed = was_reachable != is_reachable or was_late != is_late
+        if is_changed or was_leaver != is_leaver or was_expected != is_expected:
+            set_reachable(self.n, one.slot, is_reachable, is_late)
             set_leaver(self.n, one.slot, is_leaver)
             set_expected(self.n, one.slot, is_expected)
             on_reach_changed(self.n)

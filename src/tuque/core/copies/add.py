@@ -80,7 +80,7 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
         if spec.retry_s < 1:
             spec.retry_s = 1
     if spec.replicate < 0:
-        spec.replicate = n.reachable_count + (0 if must_be_external(n) else 1)  # K4.3
+        spec.replicate = n.prompt_count + (0 if must_be_external(n) else 1)  # K4.3
         if spec.replicate < 1:
             spec.replicate = 1
         if spec.replicate > n.limits.default_replicate:

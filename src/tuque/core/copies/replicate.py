@@ -275,7 +275,7 @@ def send_async(n: Node, job: Job) -> None:
 
 
 def choose(n: Node, taken: i64, count: i64) -> list[int]:
-    """Up to `count` random reachable nodes that are not taken."""
+    """Up to `count` random reachable nodes that are not taken; late ones last (K4.3)."""
     free = n.reachable & ~taken & ~1
     slots = slots_of(free)
     if len(slots) > count:
@@ -283,6 +283,9 @@ def choose(n: Node, taken: i64, count: i64) -> list[int]:
         if len(roomy) >= count:
             slots = roomy  # B2.4: spare slow links while others suffice
         n.chance.shuffle(slots)
+        if n.late != 0:
+            prompt = [slot for slot in slots if n.late >> slot & 1 == 0]
+            slots = prompt + [slot for slot in slots if n.late >> slot & 1]
         del slots[count:]
     return slots
 
@@ -458,6 +461,8 @@ def on_reach_changed(n: Node) -> None:
     reach_changed(n)
     for adding in list(n.adding.values()):
         possible = (adding.job.confirmed | may_reach(n)) & ~n.forgotten
+        if adding.may_lower:
+            possible &= ~n.late | adding.job.confirmed  # R5.3
         is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
             if is_short and adding.may_lower and possible != 0:

@@ -243,6 +243,8 @@ class Node:
     linked: i64 = 0  # set of slots with a link
     reachable: i64 = 0  # set of slots that can be given copies (K4.2)
     reachable_count: i64 = 0  # size of `reachable`
+    late: i64 = 0  # set of reachable slots that were silent for 2 s (K4.3)
+    prompt_count: i64 = 0  # how many of `reachable` are not late
     expected: i64 = 0  # set of slots that are reachable, or may be soon (K4.4)
     leavers: i64 = 0  # reachable except that they leave: they take no copies but can be asked
     forgotten: i64 = 0  # set of slots (K6.2)

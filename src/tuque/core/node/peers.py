@@ -258,14 +258,17 @@ def rank(job_id: bytes, node_id: bytes) -> bytes:
     return blake2b(job_id + node_id, digest_size=8).digest()
 
 
-def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
-    """Set whether the peer can be chosen for copies (K4.2)."""
+def set_reachable(n: Node, slot: i64, is_reachable: bool, is_late: bool = False) -> None:
+    """Set whether the peer can be chosen for copies (K4.2), maybe after all others (K4.3)."""
     bit: i64 = 1 << slot
+    n.reachable &= ~bit
+    n.late &= ~bit
     if is_reachable:
         n.reachable |= bit
-    else:
-        n.reachable &= ~bit
+        if is_late:
+            n.late |= bit
     n.reachable_count = count_of(n.reachable)
+    n.prompt_count = count_of(n.reachable & ~n.late)
 
 
 def set_expected(n: Node, slot: i64, is_expected: bool) -> None:

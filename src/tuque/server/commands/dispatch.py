@@ -357,7 +357,7 @@ def quiet(c: Client, written: i64) -> None:
 def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [options] (R1.1-R1.10)."""
     n = s.n
-    if n.reachable_count != s.reachable_then:
+    if n.prompt_count != s.prompt_then:
         s.settle_plain()
     spec = s.plain_spec if len(args) == 4 else spec_of(s, args)
     wait_ms = timeout_ms(args[3])

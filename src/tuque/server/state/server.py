@@ -169,7 +169,7 @@ class Server:
         self.conflict = ""  # why this node must not serve: another one has its id (K1.3)
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
         self.keep_ms: i64 = 0  # next write of nodes.conf, at the earliest
-        self.reachable_then: i64 = 0  # nodes reachable when `plain_spec` was made
+        self.prompt_then: i64 = 0  # reachable nodes not late when `plain_spec` was made
         self.is_loading = False
         self.handshakes: Handshakes | None = None  # none: no port speaks TLS
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
@@ -345,8 +345,8 @@ class Server:
         return self.committer is not None and self.committer.is_short
 
     def settle_plain(self) -> None:
-        """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""
-        self.reachable_then = self.n.reachable_count
+        """The settled options of a plain ADDJOB: REPLICATE depends on who is prompt (K4.3)."""
+        self.prompt_then = self.n.prompt_count
         self.plain_spec = settle(self.n, PLAIN)
         self.specs.forget()
 

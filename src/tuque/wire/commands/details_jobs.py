@@ -41,7 +41,8 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - R1.9 With REPLICATE 1 or ASYNC the job is active at once. With a DELAY its due time is now +
   DELAY; otherwise it is enqueued (G3). The reply is the id as a status.
 - R1.10 (cluster) Otherwise the state is wait-repl. REPLJOB goes to n - 1 randomly chosen
-  reachable nodes, which become holders. The producer waits, and its timeout is armed (R5).
+  reachable nodes, late ones (K4.3) last, which become holders. The producer waits, and its
+  timeout is armed (R5).
   - ASYNC sends the same messages and does not wait. Copies for which no node is reachable are
     made as soon as one is (K5.3).
   - ADDJOBs that one connection pipelines are replicated concurrently and answered in order.
@@ -87,8 +88,8 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   - With timeout 0 it ends: `-NOREPL Too few nodes are left for the copies: the job is
     withdrawn`.
   - With a timeout it waits for that: a node that comes back meanwhile takes its copy.
-  - Without REPLICATE it waits for as many copies as are possible, one at least; K5.3 makes the
-    missing ones.
+  - Without REPLICATE it waits for as many copies as are possible without late nodes (K4.3), one
+    at least; K5.3 makes the missing ones.
 - R6.1 (cluster) External replication: as R1.10, but REPLJOB goes to n other nodes, and this
   node is no holder.
 - R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id. One of them,
