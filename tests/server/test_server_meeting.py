@@ -141,7 +141,7 @@ WRONG = {
     "version": (
         head_of(NEWER, 0) + NEWER,
         "",
-        "no common version of the bus: it knows 9 to 11",
+        f"no common version of the bus: it knows {LEAST} to ",
     ),
 }
 
