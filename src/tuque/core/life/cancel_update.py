@@ -404,11 +404,14 @@ def on_update_asked(n: Node, slot: i64, m: JobAsk) -> None:
         return
     update = Update()
     update.body, update.headers = wanted.body, wanted.headers
-    update.delay_ms, update.ttl_s, update.attempts = wanted.delay_ms, wanted.ttl_s, wanted.attempts
+    update.delay_ms = wanted.delay_ms
+    update.ttl_s = wanted.ttl_s
+    update.attempts = wanted.attempts
     change = Change(m.id, update, b"")
     n.life.updates_made += 1
     change.serial = n.life.updates_made
-    change.asker, change.asker_serial = slot, m.serial
+    change.asker = slot
+    change.asker_serial = m.serial
     n.life.updates[change.serial] = change
     enter(n, change, ANSWER_MS)
     decide(n, job, change, update)
@@ -431,7 +434,8 @@ def choose(n: Node, change: Change) -> None:
         for slot in slots_of(some if some != 0 else change.resting & n.linked):
             its = rank(job.id, n.peers[slot].node_id)
             if its > highest:
-                best, highest = slot, its
+                best = slot
+                highest = its
     if best == 0:
         decide(n, job, change, update)
         return
@@ -509,7 +513,8 @@ def on_update_told(n: Node, slot: i64, m: JobTold) -> None:
         refuse(n, change, refusal_of(n, change, m.said, m.worker, m.since_ms // 1000))
     else:
         change.resting |= 1 << slot
-        change.queued |= 1 << slot if m.said == IS_QUEUED else 0
+        if m.said == IS_QUEUED:
+            change.queued |= 1 << slot
         choose(n, change)
 
 
