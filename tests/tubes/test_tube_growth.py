@@ -76,7 +76,8 @@ def test_one_voter_becomes_three_at_once() -> None:
 
 
 def test_with_one_other_node_there_is_one_voter() -> None:
-    """T28.9 While one node votes it adds no second voter: the loss of either would stop both."""
+    """T28.9 While one node votes it adds no second voter: the loss of either of two would stop
+    both."""
     world = one_left()
     world.link(0, 2)
     assert lists_of(world, 4 * TIMEOUT_MS) == [(2,)]
@@ -84,6 +85,19 @@ def test_with_one_other_node_there_is_one_voter() -> None:
     world.end(2)
     assert world.watch(4 * TIMEOUT_MS) == []
     force(world, 0, [0])
+    assert tasks_at(world, 0) == TASKS + 2
+
+
+def test_the_only_voter_leaves() -> None:
+    """T28.9 Only if it leaves it adds one, which then gets the vote and the tubes."""
+    world = one_left()
+    world.link(0, 2)
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.leave(2)
+    assert lists_of(world, 4 * TIMEOUT_MS) == [(2,), (0, 2), (0,)]
+    assert tasks_at(world, 0) == TASKS + 1
+    assert world.t(2).drain_left(world.nodes[2].core) == 0
+    world.end(2)
     assert tasks_at(world, 0) == TASKS + 2
 
 

@@ -248,7 +248,7 @@ def silent_voter(n: Node, t: Tubes, voters: Voters) -> bytes:
 def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] Add a node that has all; if there is none, invite one to get copies (T28.4)."""
     b = t.voter_state
-    if len(voters.rights) == 1:
+    if len(voters.rights) == 1 and not n.is_leaving:
         return growth(n, t)
     guest: i64 = 0
     for slot in slots_of(b.outside):

@@ -432,13 +432,14 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   others (nodes that use a list of another origin, each with that origin). CLUSTER FORGET, once
   the network is cut, parts two clusters that met; CLUSTER RESET of one cluster's nodes joins
   them.
-- T28.9 While one node votes it adds no second voter: the loss of either would stop both. All
-  nodes have copies then (T18.1). When two nodes that could join (T28.4) have all of every tube,
-  the list of three is the next one (T28.2). From then on the voter answers what two of the three
-  have, too; it records the list when it leads every tube, and two of the three have all that was
-  answered before. If one of the two is lost before the list is used, it counts under the old list
-  again: nobody has learned of the new one. So it does after `tube-lease-timeout`, and tries again
-  after `cluster-node-timeout`. ADD still makes a list of two.
+- T28.9 While one node votes it adds no second voter: the loss of either of two would stop both.
+  Only if it leaves it adds one, which then gets the vote and the tubes. Meanwhile all nodes have
+  copies (T18.1). When two nodes that could join (T28.4) have all of every tube, the list of three
+  is the next one (T28.2). From then on the voter answers what two of the three have, too; it
+  records the list when it leads every tube, and two of the three have all that was answered
+  before. If one of the two is lost before the list is used, it counts under the old list again:
+  nobody has learned of the new one. So it does after `tube-lease-timeout`, and tries again after
+  `cluster-node-timeout`. ADD still makes a list of two.
 - T29.5 By `failover-disks trust` an old disk goes unnoticed if no reachable node knows of the
   newer disk epoch: then changes that were answered may be lost, as if a majority had lost its
   disks. By `ask` a voter of three that starts while another one is down does not vote until that
