@@ -1,10 +1,11 @@
 """Runs the suites of other projects with the bridges of Tuque in the place of their own parts.
 
-    python tools/bridges.py [django] [--cache build/bridges]
+    python tools/bridges.py [django|dramatiq] [--cache build/bridges]
 
 Their released sources, and each version of them in an environment of its own, come by pip into the
 cache, once. Of Django: the tests of its tasks, for 6.0 and 6.1, and for 5.2 with django-tasks the
-ones of 6.0. What is not run is printed, with the reason.
+ones of 6.0. Of Dramatiq: those of its brokers, actors, workers and results. What is not run is
+printed, with the reason.
 """
 
 from __future__ import annotations
@@ -39,6 +40,18 @@ RUNS: Final = (
     Run("django-5.2", ("django==5.2.*", "django-tasks==0.12.0"), "django==6.0.10", "django_judge"),
     Run("django-6.0", ("django==6.0.*",), "django==6.0.10", "django_judge", True),
     Run("django-6.1", ("django==6.1.3",), "django==6.1.3", "django_judge", True),
+    Run(
+        "dramatiq",
+        (
+            "dramatiq==2.2.1",
+            "pika==1.4.1",
+            "redis==8.1.0",
+            "pytest==9.2.0",
+            "pytest-timeout==2.4.0",
+        ),
+        "dramatiq==2.2.1",
+        "dramatiq_judge",
+    ),
 )
 
 

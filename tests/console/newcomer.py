@@ -23,6 +23,7 @@ READY = {
     "uvicorn": "Uvicorn running on",
     "tuque outbox relay": "of the outbox is relayed",
     "python manage.py tuque_relay": "of the outbox is relayed",
+    "dramatiq ": "is booting up",
 }
 
 
