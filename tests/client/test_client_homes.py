@@ -338,6 +338,31 @@ def test_a_home_that_cannot_run_now_is_asked_again(
     assert asked(node, b"TUBE") - before == 4
 
 
+@pytest.mark.parametrize("said", [b"-NOQUORUM Tube 't': x\r\n", b"-READONLY x\r\n"])
+def test_a_pipeline_of_jobs_waits_for_the_leader(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect, said: bytes
+) -> None:
+    """As one ADDJOB does."""
+    node.answers["ADDJOB"] = in_turn(ADDED, said, said, said, refusal(other_node.port), ADDED)
+    other_node.answers["ADDJOB"] = in_turn(said, ADDED)
+    jobs = [calls.addjob("t", b"x") for _ in range(3)]
+    client = connect(node.url, retry=FAST)
+    assert client.run_all(jobs) == [ID] * 3
+    assert (asked(node, b"ADDJOB"), asked(other_node, b"ADDJOB")) == (6, 2)
+    node.answers["ADDJOB"] = in_turn(*[refusal(other_node.port)] * 3, ADDED)
+    other_node.answers["ADDJOB"] = in_turn(*[ADDED] * 3, said)  # and another one leads by then
+    for _ in range(2):
+        assert client.run_all(jobs) == [ID] * 3
+    node.answers["ADDJOB"] = said
+    client = connect(node.url, retry=THREE)
+    before = asked(node, b"ADDJOB")
+    assert all(isinstance(one, NoQuorum | ReadOnly) for one in client.run_all(jobs))
+    assert asked(node, b"ADDJOB") - before >= 4 * 3
+    node.answers["TUBE"] = said
+    assert not client.run_all([tubes.put("t", b"x")] * 2)[0].may_be_done
+    assert asked(node, b"TUBE", b"PUT") == 2
+
+
 def test_a_task_is_acked_in_the_session_that_took_it(
     node: ScriptedNode, other_node: ScriptedNode, connect: Connect
 ) -> None:

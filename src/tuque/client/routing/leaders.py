@@ -14,7 +14,7 @@ from typing import Any
 from tuque.client.api import Arg, Job, Reply, to_bytes
 from tuque.client.commands.calls import Call
 from tuque.client.url import Address
-from tuque.errors import ConnectionError, Error, TubeHome
+from tuque.errors import ConnectionError, Error, NoQuorum, ReadOnly, TubeHome
 
 NAMES_MAX = 10_000
 ID_BYTES = 40
@@ -115,14 +115,24 @@ class Homes:
             self.by_name = {name: at for name, at in self.by_name.items() if at != address}
         return len(self.by_name) < before
 
-    def refused(self, replies: Sequence[Reply]) -> dict[Address, list[int]]:
-        """Which calls of a pipeline another node must be asked, by node."""
-        found: dict[Address, list[int]] = {}
+    def refused(
+        self, asked: Sequence[Call[Any]], replies: Sequence[Reply]
+    ) -> dict[Address | None, list[int]]:
+        """Which calls of a pipeline are to be asked again, by node; None: the node in use, or the
+        one that is known to lead, of adds to a tube whose leader cannot take them yet.
+        """
+        found: dict[Address | None, list[int]] = {}
         for at, reply in enumerate(replies):
             address = self.told(reply) if isinstance(reply, TubeHome) else None
-            if address is not None:
+            is_early = isinstance(reply, NoQuorum | ReadOnly) and are_adds([asked[at]])
+            if address is not None or is_early:
                 found.setdefault(address, []).append(at)
         return found
+
+
+def are_adds(asked: Sequence[Call[Any]]) -> bool:
+    """Whether these calls only add jobs."""
+    return all(call.args[0] == "ADDJOB" or call.args[:2] == ("TOPIC", "ADD") for call in asked)
 
 
 def _options(call: Call[Any]) -> Iterable[str]:

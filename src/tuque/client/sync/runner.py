@@ -46,6 +46,8 @@ from tuque.errors import (
     Leaving,
     Loading,
     MaxClients,
+    NoQuorum,
+    ReadOnly,
     Timeout,
     TubeHome,
 )
@@ -154,13 +156,15 @@ class Runner(Face):
         return self._seen(asked, results, time.monotonic())
 
     def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
-        """Asks the leaders of tubes for the calls of a pipeline that were redirected to them."""
+        """Asks the leaders of tubes for the calls of a pipeline that were redirected to them, and
+        those that can take no jobs yet once more.
+        """
         tries = self._tries(asked, time.monotonic())
-        while refused := self._homes.refused(replies):
+        while refused := self._homes.refused(asked, replies):
             refusal = replies[next(iter(refused.values()))[0]]
             try:
                 pause_s = tries.pause_s(refusal, sent=True, now_s=time.monotonic())
-            except own(TubeHome):
+            except own(TubeHome, NoQuorum, ReadOnly):
                 return
             time.sleep(pause_s)
             self._ask_places(refused, asked, replies)

@@ -17,7 +17,7 @@ from tuque.client.api import Hello, Job, Reply, to_bytes
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.retry import FULL, NOT_NOW, Tries
-from tuque.client.routing.leaders import Homes, homeless_hint
+from tuque.client.routing.leaders import Homes, are_adds, homeless_hint
 from tuque.client.routing.nodes import LEAVING_REST_S, REST_S, Follow, Route
 from tuque.client.transport.conn import INFINITE, SHORTEST_CONNECT_S, login
 from tuque.client.url import Address, Settings
@@ -247,7 +247,7 @@ class Face:
         self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
     ) -> float:
         """When a batch's replies are due: each batch of a long pipeline has its own time."""
-        if self._add_s is not None and _are_adds(batch[:1]):
+        if self._add_s is not None and are_adds(batch[:1]):
             deadline_s = min(deadline_s, now_s + self._add_s)
             return deadline_s + ADD_MORE_S * (len(batch) - 1)
         if len(asked) == 1 and asked[0].wait_s is not None:
@@ -286,9 +286,11 @@ class Face:
                 break
         if self._is_full(address, asked, replies, now_s):
             return True
-        if len(asked) > 1:
-            return self._takes_back(replies, AWAY)
         last = replies[-1]
+        if len(asked) > 1:
+            if isinstance(last, NoQuorum | ReadOnly):
+                self._homes.forget(address)
+            return self._takes_back(replies, AWAY)
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None and not self._homes.are_apart(asked)
         if isinstance(last, NotTaken):  # wrong session: the tube was changing its leader
@@ -302,7 +304,7 @@ class Face:
         self, address: Address, asked: list[Call[Any]], replies: list[Reply], now_s: float
     ) -> bool:
         """True if the node took no jobs, or not the last ones, and another one may."""
-        if not isinstance(replies[-1], FULL) or not _are_adds(asked):
+        if not isinstance(replies[-1], FULL) or not are_adds(asked):
             return False
         if self._homes.of(asked) is not None:
             return False  # only the leader of a tube takes its tasks
@@ -321,7 +323,7 @@ class Face:
         """The node to ask for jobs to be added, if the node in use took none lately."""
         now_s = time.monotonic()
         current = self._route.current
-        if current is None or self._full.get(current, 0.0) <= now_s or not _are_adds(asked):
+        if current is None or self._full.get(current, 0.0) <= now_s or not are_adds(asked):
             return None
         found = self._has_room(now_s)
         return found[0] if found else None
@@ -330,7 +332,7 @@ class Face:
         self, address: Address, asked: list[Call[Any]], replies: list[Reply], first: int
     ) -> Error | None:
         """The refusal that a stopping node sent last: it ran none of the adds after it."""
-        if len(replies) <= first or not isinstance(replies[-1], Leaving) or not _are_adds(asked):
+        if len(replies) <= first or not isinstance(replies[-1], Leaving) or not are_adds(asked):
             return None
         self._on_leaving(address, time.monotonic(), replies[-1])
         self._takes_back(replies, AWAY)
@@ -508,11 +510,6 @@ def _waited_s(asked: list[Call[Any]]) -> float:
     for call in asked:
         waits_s += INFINITE if call.wait_s is None else call.wait_s
     return waits_s
-
-
-def _are_adds(asked: list[Call[Any]]) -> bool:
-    """Whether any node may take these calls, which only add jobs."""
-    return all(call.args[0] == "ADDJOB" or call.args[:2] == ("TOPIC", "ADD") for call in asked)
 
 
 def no_node(causes: list[Error]) -> Error:
