@@ -1,6 +1,7 @@
 """An app with lifespans; each writes a line to OUT/did.
 
-The first one fails while OUT/away is there, and hangs while OUT/hangs is.
+The first one fails while OUT/away is there, hangs while OUT/hangs is, and takes 400 MB while
+OUT/fills is.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ def plain() -> Iterator[None]:
     out = Path(os.environ["OUT"])
     while (out / "hangs").exists():
         time.sleep(0.1)
+    fills = b""
+    if (out / "fills").exists():
+        time.sleep(0.5)  # longer than the worker takes to begin
+        fills = b"x" * 400_000_000
     away = out / "away"
     if away.exists():
         if not away.read_text():
@@ -39,6 +44,7 @@ def plain() -> Iterator[None]:
     try:
         yield
     finally:
+        del fills
         note("plain leave")
 
 

@@ -112,6 +112,26 @@ def test_a_job_that_runs_apart_does_not_wait_for_a_lifespan(
     assert [one.result(30) for one in handles] == [1, 1]
 
 
+@pytest.mark.parametrize(("pool", "code"), [("thread", 1), ("process", 0)])
+def test_what_a_lifespan_takes_is_no_growth_of_jobs(
+    pool: str, code: int, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U4.6 If the first process has more than `--max-memory` before its first job, the start
+    fails. If a later one does, that is logged and it is not replaced.
+    """
+    tasks.app.use(node.url)
+    (tmp_path / "fills").touch()
+    handle = tasks.plainly.enqueue()
+    options = ("--pool", pool, "-c", "1", "--max-memory", "300")
+    worker = start_worker(*options, app="lifespan_tasks:app")
+    worker.says("MB before its first job")
+    if not code:
+        assert handle.result(30)
+        worker.signal(signal.SIGTERM)
+    worker.ends(code)
+    assert "another" not in worker.text
+
+
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_a_worker_stops_whose_lifespan_hangs(
     pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path

@@ -71,6 +71,7 @@ class Worker(JobRunner):
         """`box` has the previous process's jobs; `isolated_pool` runs jobs that may end theirs."""
         super().__init__(tasks, client, pool, settings, box, isolated_pool, hooks)
         self._abort = asyncio.Event()
+        self._is_measured = False
         away = UnavailableQueues(self._rng)
         turns = Turns(settings.queues, settings.weights)
         self._fetcher = Fetcher(client, turns, away, self._accept, self._room)
@@ -128,9 +129,9 @@ class Worker(JobRunner):
             self._settings, self.story, self._link, self._runs, self._pool
         )
         await unless_stopped(self._pool.start(), self._stop)
-        if self._box is not None:  # else children have the limit
-            limit_mb = self._settings.max_memory_mb
-            self._has_room = limit_mb is not None and has_room(limit_mb, self._box.is_first)
+        if self._pool.places:  # else a lifespan may take memory before the first job
+            self._measure()
+        if self._box is not None:
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
@@ -264,6 +265,12 @@ class Worker(JobRunner):
         finally:
             self._fetcher.cancel()
 
+    def _measure(self) -> None:
+        """[U4] Looks whether it is below `--max-memory` before its first job (U4.6)."""
+        limit_mb, self._is_measured = self._settings.max_memory_mb, True
+        if self._box is not None and limit_mb is not None:  # else children have the limit
+            self._has_room = has_room(limit_mb, self._box.is_first)
+
     async def _fetch_until_stopped(self) -> None:
         await self._meet()  # first: what the process before had does not wait for a lifespan
         if self._box is not None and self._box.is_last:
@@ -284,6 +291,8 @@ class Worker(JobRunner):
                     return
                 await self._room.wait()
                 continue
+            if not self._is_measured:
+                self._measure()
             try:
                 await self._fetcher.fetch(self._want, skipped)
             except Error as err:
