@@ -7,8 +7,11 @@ from test_tube_voters_few import lab_of, tasks_at
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.model.task import FAR
+from tuque.core.model.work import Outcome
+from tuque.core.node.queue import AWAY, SHOWN
 from tuque.tubes.election.membership import force_voters
 from tuque.tubes.log.leader import synced
+from tuque.tubes.log.results import shows
 
 TASKS = 2
 
@@ -238,6 +241,11 @@ def test_a_leader_without_a_vote_needs_the_voter() -> None:
     world.claim(0, name=b"new")
     world.step_until(lambda: b"new" in world.t(0).by_name and world.runs_at(b"new") == [0])
     world.hold(2, 0)
+    outcome = Outcome(b"D-" + bytes(38), 0, 0, 0)
+    outcome.queue = b"new"
+    assert world.until(lambda: world.tube(1, b"new").is_complete)
+    for i, may in ((1, AWAY), (2, SHOWN)):
+        assert shows(world.node(i).core, world.t(i), outcome) == may
     seq = world.tube(0, b"new").seq
     world.put(0, name=b"new")
     assert synced(world.node(0).core, world.t(0), world.tube(0, b"new")) == seq

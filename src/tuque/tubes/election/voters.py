@@ -147,6 +147,7 @@ def lose_right(n: Node, t: Tubes) -> None:
     b.take_right(0)
     b.next = None
     b.change = None
+    b.growing = None
     if n.others == 0:  # it was reset
         voters = Voters(1, bytes(ORIGIN_BYTES), {n.node_id: FIRST_RIGHT}, PROPOSED)
         b.voters = voters

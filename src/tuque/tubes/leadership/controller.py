@@ -331,7 +331,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if is_free and (is_going or lacks_vote(n, t, tube)):
         slot: i64 = 0
         if not is_bound(n, t, tube):
-            slot = new_home_of(n, t, tube)
+            slot = next_leader_of(n, t, tube)
         if slot > 0:
             begin_move(n, t, tube, slot, -1, 0)  # T19.5
             later(t, n.now_ms)
@@ -387,7 +387,7 @@ def has_heir(n: Node, t: Tubes, tube: Tube) -> bool:
     return False
 
 
-def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
+def next_leader_of(n: Node, t: Tubes, tube: Tube) -> i64:
     """The complete node with the least lag that may lead it; 0: none (T19.5)."""
     able: i64 = 0  # slots that may lead it
     serving: i64 = 0  # of these, slots whose driver works

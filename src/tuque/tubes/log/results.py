@@ -14,7 +14,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import AWAY, NOT_YET, SHOWN
 from tuque.core.queues.ends import look_again
 from tuque.core.records.jobs import Records
-from tuque.tubes.log.leader import copies_needed, synced
+from tuque.tubes.log.leader import copies_needed, synced, votes_needed
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 
@@ -42,8 +42,11 @@ def shows(n: Node, t: Tubes, outcome: Outcome) -> i64:
         return SHOWN if change <= synced(n, t, tube) else NOT_YET
     if needed > 2 or not tube.is_complete or tube.copy_epoch != tube.epoch:
         return AWAY
-    voters = t.voter_state.list_of(tube) if needed == 2 else None
-    return SHOWN if voters is None or n.node_id in voters.rights else AWAY  # T27.7
+    voters = t.voter_state.list_of(tube)
+    if voters is None:
+        return SHOWN
+    had: i64 = len([one for one in (tube.home, n.node_id) if one in voters.rights])  # T27.7
+    return SHOWN if had >= votes_needed(tube, voters) else AWAY
 
 
 def settle_ends(n: Node, t: Tubes, tube: Tube) -> None:
