@@ -24,6 +24,7 @@ READY = {
     "tuque outbox relay": "of the outbox is relayed",
     "python manage.py tuque_relay": "of the outbox is relayed",
     "dramatiq ": "is booting up",
+    "taskiq worker": "Listening started",
 }
 
 
