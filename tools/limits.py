@@ -24,7 +24,7 @@ FILE_LINES_MAX = 800
 SUBJECT_LINES_MIN = 150  # of a module in src/
 FACE_MAX = 40  # functions and classes of a package that other layers use
 MARKERS_MAX = 1.0  # per 1,000 words of a page
-SPEC_KB_MAX = 124  # all of spec/
+SPEC_KB_MAX = 127  # all of spec/
 DECLARED = frozenset(("core/msgs",))  # a table: its face has no limit
 UNSIZED = ("__init__.py", "__main__.py")
 

@@ -363,6 +363,9 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SCHEDULE LIST": lambda f: [schedule_all(f), "SCHEDULE", "LIST", "k"][1:],
     "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
     "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
+    "QUEUE": lambda f: ["QUEUE", *["x"] * 63],
+    "QUEUE PURGE": lambda f: ["QUEUE", "PURGE", "q"],
+    "QUEUE DELETE": lambda f: ["QUEUE", "DELETE", "q", "IFUNUSED", "NOTHING"],
     "VALUE": lambda f: ["VALUE", *["x"] * 63],
     "VALUE HELP": lambda f: ["VALUE", "HELP"],
     "VALUE SET": lambda f: [

@@ -49,6 +49,7 @@ MEANINGS = {
     "SetAck.left_ms": "remembered",
     "DelJob.left_ms": "remembered",
     "Pause.stamp_ns": "instant of the command",
+    "QueueAt.expires_ms": "option",
     "TubeAt.made_ns": "instant of creation",
     "TubeAt.ttl_ms": "option",
     "TubeAt.ttr_ms": "option",

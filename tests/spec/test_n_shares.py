@@ -106,9 +106,10 @@ def test_what_is_kept_counts(world: World) -> None:
 
 
 def test_groups_of_leases(world: World) -> None:
-    """N11.8 Of groups of leases (Y1.4), tubes (T2.7), subscriptions to topics (T60.2), apps of
-    PUBLISH (Z2.9) and keys of DEDUPE (Z4.6) a tenant has at most a quarter of what the node may
-    have and others leave; tubes and keys are refused as there, with the tenant's figures.
+    """N11.8 Of groups of leases (Y1.4), tubes (T2.7), subscriptions to topics (T60.2), settings
+    of queues (T74.5), apps of PUBLISH (Z2.9) and keys of DEDUPE (Z4.6) a tenant has at most a
+    quarter of what the node may have and others leave; tubes and keys are refused as there,
+    with the tenant's figures.
     """
     ann, bob = world.user("ann"), world.user("bob")
     for i in range(250):

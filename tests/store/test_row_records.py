@@ -19,6 +19,7 @@ from tuque.core.msgs.records import (
     PauseRow,
     PeerRow,
     Published,
+    QueueSettings,
     Row,
     SessionRow,
     SoloRow,
@@ -162,6 +163,11 @@ RECORDED: list[tuple[Row, str]] = [
         TopicKeys(b"t", b"q", [b"x.*", b"#"]),
         "0f00000029010100000002747103782e2a0123",
     ),
+    (
+        QueueSettings(5, A, 2, 9_000, True, b"q"),
+        "3c0000002a05000000000000006161616161616161616161616161616161616161616161616161616161"
+        "61616161616161616161610228230000000000000171",
+    ),
 ]
 NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
 
@@ -184,7 +190,7 @@ def test_each_kind_is_recorded_here() -> None:
     words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
         tube-stand
         voters-next vote-marks lease-group lease-drop stage-drop published app topic
-        tube-implicit solo tube-family topic-keys"""
+        tube-implicit solo tube-family topic-keys queue-settings"""
     assert words.split() == NAMES
 
 
@@ -270,6 +276,8 @@ AppRow version -1 {LAST}, used_ms {ANY}, app 1 255
 TopicRow version 0 1152921504606846976, node 40 40, is_gone 0 1, topic 1 255, queue 1 512,
     filters 0 8, filters.0.0 0 255, filters.0.1 0 255
 TopicKeys topic 1 255, queue 1 512, keys 1 64, keys.0 1 255
+QueueSettings version 0 1152921504606846976, node 40 40, state 0 2, expires_ms 0 31622400000,
+    queue 1 512
 """
 )
 

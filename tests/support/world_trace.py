@@ -20,6 +20,7 @@ from tuque.core.msgs.bus import (
     Heartbeat,
     NeedJobs,
     Queued,
+    QueuesTold,
     ReplJob,
     Slots,
     TopicsTold,
@@ -106,12 +107,21 @@ class Trace:
             words.append("again")
         if isinstance(m, Queued) and m.how & HAS_QUEUED:
             words.append("in my queue")
+        if isinstance(m, QueuesTold):
+            for one in m.all:
+                state = ("used", "ending", "gone")[one.state]
+                words.append(f"{one.queue.decode()} {state} of {self.owner(one.node)}")
         if isinstance(m, GotAck):
             words.append("known" if m.known else "unknown")
         holders = m.jobs[0].holders if isinstance(m, YourJobs) else getattr(m, "holders", 0)
         if holders:
             words.append("holders " + "".join(map(letter, self.world.numbers_in(a, holders))))
         return " ".join(words)
+
+    def owner(self, node_id: bytes) -> str:
+        """The letter of the node with that id."""
+        ids = [node.core.node_id for node in self.world.nodes if node.is_up]
+        return letter(ids.index(node_id)) if node_id in ids else "?"
 
     def changes(self) -> list[str]:
         """The states of each job that are not as they were."""

@@ -22,7 +22,7 @@ from tuque.core.model.errors import (
 )
 from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.stats import tenant_of
-from tuque.core.msgs.bus import SubscriptionAt, TopicsTold
+from tuque.core.msgs.bus import AnyMessage, SubscriptionAt, TopicsTold
 from tuque.core.msgs.records import TopicKeys, TopicRow, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
@@ -118,9 +118,19 @@ def take(n: Node, one: Subscription, teller: i64) -> None:
         if len(one.keys) > 0:
             n.records.put(TopicKeys(one.topic, one.queue, one.keys))
     forget_oldest(n)
+    send_linked(n, teller, TopicsTold([as_told(one)]))
+
+
+def send_linked(n: Node, source: i64, m: AnyMessage) -> None:
+    """Send the change to all linked nodes but the one that it came from."""
     for peer in n.peers:
-        if peer.slot != teller and peer.is_linked:
-            say(n, peer.slot, TopicsTold([as_told(one)]))
+        if peer.slot != source and peer.is_linked:
+            send_to(n, peer.slot, m)
+
+
+def send_to(n: Node, slot: i64, m: AnyMessage) -> None:
+    """Send it to the node."""
+    say(n, slot, m)
 
 
 def forget_oldest(n: Node) -> None:
@@ -152,7 +162,7 @@ def topics_link_up(n: Node, slot: i64) -> None:
     n.topics.heard &= ~(1 << slot)
     known = n.topics.known()
     for i in range(0, len(known) + 1, MESSAGE_MAX):
-        say(n, slot, TopicsTold([as_told(one) for one in known[i : i + MESSAGE_MAX]]))
+        send_to(n, slot, TopicsTold([as_told(one) for one in known[i : i + MESSAGE_MAX]]))
 
 
 def on_topics(n: Node, slot: i64, m: TopicsTold) -> None:

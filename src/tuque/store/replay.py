@@ -23,12 +23,14 @@ from tuque.core.msgs.records import (
     GapRow,
     PauseRow,
     PeerRow,
+    QueueSettings,
     Row,
     TopicKeys,
     TopicRow,
     subscription_in,
 )
 from tuque.core.node.node import Node
+from tuque.core.queue_settings import restore_settings
 from tuque.core.queues.procedures import CUSTODY_KEEP_MS
 from tuque.core.records.jobs import (
     ACK,
@@ -64,7 +66,7 @@ from tuque.core.records.read import (
     replace,
 )
 from tuque.core.staged.restore import StageLog
-from tuque.core.tables.topics import Subscription
+from tuque.core.tables.topics import Setting, Subscription
 from tuque.core.topics import restore_topics
 from tuque.store.disk import Disk
 from tuque.store.frames import (
@@ -197,11 +199,9 @@ class Loader:
             self.names.append(self.manifest.snapshot)
         self.names.extend(self.manifest.segments)
         self.sizes: list[i64] = []
-        self.total_bytes: i64 = 0
         for name in self.names:
-            size = file_size(disk, f"{path}/{name}")
-            self.sizes.append(size)
-            self.total_bytes += size
+            self.sizes.append(file_size(disk, f"{path}/{name}"))
+        self.total_bytes: i64 = sum(self.sizes)
         self.loaded_bytes: i64 = 0
         self.stage: i64 = READING
         self.file_index: i64 = -1
@@ -220,6 +220,7 @@ class Loader:
         self.nodes = NodeSets()
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
         self.pauses: dict[bytes, tuple[i64, i64]] = {}  # bits, instant of the command ns
+        self.settings: dict[bytes, Setting] = {}
         self.topics: dict[tuple[bytes, bytes], Subscription] = {}
         self.leases = LeaseLog()
         self.staging = StageLog()
@@ -475,6 +476,12 @@ class Loader:
             known = self.topics.get((row.topic, row.queue))
             if known is not None:
                 known.keys = list(row.keys)
+        elif isinstance(row, QueueSettings):
+            self.settings.pop(row.queue, None)
+            if row.version > 0:
+                self.settings[row.queue] = Setting(
+                    row.queue, row.version, row.state, row.node, row.expires_ms, row.is_auto
+                )
         elif isinstance(row, EndRow):
             self.is_ended = True
         elif isinstance(row, GapRow):
@@ -593,6 +600,7 @@ class Loader:
         for queue, (bits, stamp_ns) in self.pauses.items():
             restore_pause(n, queue, bits, stamp_ns)
         restore_topics(n, self.topics)
+        restore_settings(n, self.settings)
         self.leases.restore(n)
         self.staging.restore(n)
         self.life.finish(n)

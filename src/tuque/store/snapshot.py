@@ -16,6 +16,7 @@ from tuque.core.model.task import Task
 from tuque.core.msgs.records import AppRow, TopicKeys, topic_row
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
+from tuque.core.queue_settings import as_record
 from tuque.core.queues.dedupe import is_recorded
 from tuque.core.queues.ends import life_of
 from tuque.core.records.jobs import Records
@@ -48,6 +49,8 @@ class Snapshot:
             paused = n.queues.get(name)
             bits: i64 = paused.pause if paused is not None else 0
             self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
+        for setting in n.settings.by_queue.values():
+            self.records.put(as_record(setting))
         for one in n.topics.known():
             self.records.put(topic_row(one))
             if len(one.keys) > 0:

@@ -226,6 +226,7 @@ SUB_READS: dict[str, frozenset[str]] = {
     "TUBE": frozenset("PEEK TASKS INFO LIST STATISTICS STATE CHANGES GRANTS DRIVERS".split()),
     "SCHEDULE": frozenset("LIST SHOW".split()),
     "GROUP": frozenset("SHOW RESULTS CHILDREN LIST".split()),
+    "QUEUE": frozenset(["SHOW"]),
     "VALUE": frozenset("GET WAIT PARTS SCAN".split()),
     "TOPIC": frozenset(["LIST"]),
     "WORKER": frozenset("LIST DEPLOYS".split()),

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call, pairs
+from tuque.client.commands.calls import Call, pairs, seconds
 
 Order: TypeAlias = Literal["none", "quiet", "stop"]
 WorkerState: TypeAlias = Literal["alive", "quiet", "lost"]
@@ -152,6 +152,74 @@ def qlist(
     if wanted:
         args += ("NAMES", *wanted)
     return Call(args=tuple(args), parse=_queues, repeat=True, timeout_s=timeout)
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    """Settings of a queue; `expires_s` 0: none. `idle_s`: how long the node asked saw no use."""
+
+    queue: str
+    expires_s: float
+    autodelete: bool
+    owner: str
+    idle_s: float
+
+
+def queue_set(
+    queue: Text,
+    *,
+    expires: float | None = None,
+    autodelete: bool = False,
+    timeout: float | None = None,
+) -> Call[bool]:
+    """Has a queue go, with its subscriptions, when nobody has used it for `expires` seconds, or 5 s
+    after its last consumer. False: nothing has changed.
+    """
+    args: list[Arg] = ["QUEUE", "SET", to_bytes(queue, "queue")]
+    if expires is not None:
+        args += ("EXPIRES", seconds("expires", expires))
+    args += ("AUTODELETE", "yes" if autodelete else "no")
+    return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
+
+
+def queue_show(queue: Text, *, timeout: float | None = None) -> Call[QueueSettings | None]:
+    """The settings of a queue; None: it has none."""
+    args = ("QUEUE", "SHOW", to_bytes(queue, "queue"))
+    return Call(args=args, parse=_queue_settings, repeat=True, timeout_s=timeout)
+
+
+def queue_purge(queue: Text, *, timeout: float | None = None) -> Call[int]:
+    """Acknowledges the jobs that wait in a queue of the node asked; returns how many."""
+    args = ("QUEUE", "PURGE", to_bytes(queue, "queue"))
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+
+
+def queue_delete(
+    queue: Text,
+    *,
+    if_unused: bool = False,
+    if_empty: bool = False,
+    timeout: float | None = None,
+) -> Call[bool]:
+    """Deletes a queue with its settings, its subscriptions and the jobs that wait.
+
+    False: there is none, or the condition does not hold at the node asked.
+    """
+    args: list[Arg] = ["QUEUE", "DELETE", to_bytes(queue, "queue")]
+    args += ["IFUNUSED"] * if_unused + ["IFEMPTY"] * if_empty
+    return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
+
+
+def _queue_settings(reply: Reply) -> QueueSettings | None:
+    if reply is None:
+        return None
+    found = pairs(reply)
+    return QueueSettings(
+        queue=to_text(found["queue"]),
+        expires_s=found["expires-ms"] / 1000,
+        autodelete=bool(found["autodelete"]),
+        owner=to_text(found["owner"]),
+        idle_s=found["idle-ms"] / 1000,
+    )
 
 
 def worker_here(

@@ -55,6 +55,7 @@ from tuque.core.msgs.bus import (
     NeedJobs,
     Pause,
     Queued,
+    QueuesTold,
     Release,
     ReplJob,
     ReplJobs,
@@ -79,6 +80,7 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import clear_link, on_slots, set_reachable
+from tuque.core.queue_settings import on_queues, settings_link_up
 from tuque.core.repair.drain import drain_link_up, on_answer, on_left, on_passed
 from tuque.core.repair.node_loss import begin_settling, end_settling, on_ask, on_lack, on_there
 from tuque.core.topics import on_topics, topics_link_up
@@ -149,6 +151,8 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
         on_pause_message(n, slot, m)
     elif isinstance(m, TopicsTold):
         on_topics(n, slot, m)
+    elif isinstance(m, QueuesTold):
+        on_queues(n, slot, m)
     elif n.policy is not None and isinstance(
         m,
         TubesTold
@@ -203,6 +207,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     changes_link_up(n)
     federate_link_up(n, slot)
     topics_link_up(n, slot)
+    settings_link_up(n, slot)
     begin_settling(n, slot)
     if n.policy is not None:
         n.policy.on_link_up(n, slot)

@@ -24,6 +24,7 @@ from tuque.core.node.node import Node, Pausing
 from tuque.core.node.peers import slots_of
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
 from tuque.core.node.tables import leave_queue
+from tuque.core.queue_settings import flush_settings
 from tuque.core.queues.ends import flush_outcomes
 from tuque.core.queues.procedures import get_queue, register, remove
 from tuque.core.repair.claims import doubt_due, on_loaded_jobs
@@ -184,6 +185,7 @@ def flush_all(n: Node) -> i64:
         forget_group(n, g)
     flush_staged(n)
     flush_topics(n)
+    flush_settings(n)
     flush_outcomes(n)
     n.idle_checks = []
     n.idle_left = 0

@@ -780,6 +780,12 @@ IS_VALUE: Final = 321
 _is(IS_VALUE, b"WRONGTUBE", b"task %d is a named value: use VALUE DROP")
 MANY_PATTERNS: Final = 322
 _is(MANY_PATTERNS, b"ERR", b"queue '%s' has %d patterns in topic '%s', the most that it may have")
+SETTINGS_TUBE: Final = 323
+_is(SETTINGS_TUBE, b"ERR", b"'%s' is a tube: only queues have settings")
+TENANT_SETTINGS: Final = 325
+_is(TENANT_SETTINGS, b"QUOTA", b"tenant '%s' has settings of %d queues, a quarter: delete some")
+MANY_SETTINGS: Final = 324
+_is(MANY_SETTINGS, b"ERR", b"%d queues have settings, the most that a node keeps: delete some")
 NO_VOTE_THERE: Final = 310  # about: tube, node, node
 _is(
     NO_VOTE_THERE,

@@ -31,8 +31,10 @@ from tuque.core.msgs.packed import (
     REASON_MAX,
 )
 from tuque.core.tables.topics import (
+    EXPIRES_MAX_MS,
     FILTERS_MAX,
     GLOB_MAX,
+    GONE,
     KEY_BYTES_MAX,
     NAME_MAX,
     PATTERNS_MAX,
@@ -123,6 +125,23 @@ class SubscriptionAt(Message):
         if len(set(self.keys)) < len(self.keys) or not all(is_key(one) for one in self.keys):
             return False
         return len(filters) % 2 == 0 and all(len(name) <= NAME_MAX for name in filters[::2])
+
+
+class QueueAt(Message):
+    """One version of the settings of a queue, or its deletion (T74.4)."""
+
+    queue: Annotated[bytes, Meta(min_length=1, max_length=QUEUE_MAX)]
+    version: Annotated[int, Meta(ge=1, le=VERSION_MAX)]
+    state: Annotated[int, Meta(ge=0, le=GONE)]
+    node: Id  # its owner
+    expires_ms: Annotated[int, Meta(ge=0, le=EXPIRES_MAX_MS)]
+    is_auto: bool
+
+
+class QueuesTold(Message, tag=61):
+    """Settings of queues that the sender knows: all of them, or those that changed (T74.4)."""
+
+    all: list[QueueAt]
 
 
 class TopicsTold(Message, tag=60):
@@ -713,7 +732,7 @@ AnyMessage = (
     Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
     | Ask | Lack | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
-    | TopicsTold | Belongings
+    | TopicsTold | QueuesTold | Belongings
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

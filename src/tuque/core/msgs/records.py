@@ -18,7 +18,9 @@ from tuque.core.msgs.layout import REST, Table
 from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import (
+    EXPIRES_MAX_MS,
     FILTERS_MAX,
+    GONE,
     PATTERNS_MAX,
     QUEUE_MAX,
     VERSION_MAX,
@@ -328,6 +330,17 @@ class TopicKeys(Row, tag=41):
         return len(set(self.keys)) == len(self.keys) and all(is_key(one) for one in self.keys)
 
 
+class QueueSettings(Row, tag=42):
+    """The settings of a queue, or that it was deleted; version 0: nothing is known of it (T74)."""
+
+    version: Annotated[int, Meta(ge=0, le=VERSION_MAX, extra={"form": "q"})]
+    node: NODE_ID
+    state: Annotated[int, Meta(ge=0, le=GONE, extra={"form": "B"})]
+    expires_ms: Annotated[int, Meta(ge=0, le=EXPIRES_MAX_MS, extra={"form": "q"})]
+    is_auto: bool
+    queue: Annotated[bytes, Meta(min_length=1, max_length=QUEUE_MAX, extra={"form": REST})]
+
+
 def topic_row(one: Subscription) -> TopicRow:
     """All of a subscription."""
     words = one.filters
@@ -347,6 +360,7 @@ AnyRow = (
     PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | TubeImplicit | SessionRow | TubeCfg
     | GrantRow | TubeHolder | VotersRow | SoloRow | TubeFamily | TubeStand | VotersNextRow
     | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow | TopicKeys
+    | QueueSettings
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

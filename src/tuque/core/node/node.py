@@ -29,7 +29,7 @@ from tuque.core.tables.dedupe_keys import Keys
 from tuque.core.tables.leases import Leases
 from tuque.core.tables.repair import Demand, Held, Losses, Recent
 from tuque.core.tables.staged import Publishing, Staging
-from tuque.core.tables.topics import Topics
+from tuque.core.tables.topics import SettingsTable, Topics
 from tuque.core.tables.work import Lives
 
 # why a waiting client is unblocked
@@ -324,6 +324,7 @@ class Node:
         self.bare: dict[bytes, None] = {}  # queues that waits have made (M5.4)
         self.topics = Topics()
         self.topics.begun_ms = self.now_ms
+        self.settings = SettingsTable()
         self.beats: list[int] = [0] * ROUNDS  # when the latest heartbeats were sent, by number
 
     def used_bytes(self) -> i64:
@@ -333,8 +334,13 @@ class Node:
         if self.policy is not None:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
-        used += self.topics.bytes
+        used += self.topics.bytes + self.settings.bytes
         return used + self.staging.bytes_used() + self.keys.bytes_used() + self.tombs.bytes_used()
+
+    def use_of(self, queue: bytes) -> tuple[i64, i64]:
+        """Jobs of the queue that were delivered here, and those at work (T75.1)."""
+        one = self.book.tallies.get(queue)
+        return (0, 0) if one is None else (one.delivered, one.at_work)
 
     def held_by_clients(self) -> i64:
         """[M5] Bytes of them that clients hold: buffers, and what they wait for (M5.1)."""
@@ -372,7 +378,7 @@ class Node:
             "buffers": int(self.client_bytes),
             "waiting": int(self.wait_bytes + waits + puts),
             "tubes": 0 if self.policy is None else int(self.policy.bytes_used - puts),
-            "topics": int(self.topics.bytes),
+            "topics": int(self.topics.bytes + self.settings.bytes),
             "work": int(self.life.bytes_used() - waits),
             "staged": int(self.staging.bytes_used()),
             "keys": int(self.keys.bytes_used()),

@@ -237,7 +237,8 @@ def check_tallies(n: Node) -> None:
         assert owner.bytes == bodies.get(owner.name, 0), "bodies of a tenant"
         jobs += owner.jobs
     assert jobs == len(n.job_list), "jobs of tenants"
-    assert sums == [n.book.total.delayed, n.book.total.at_work], "jobs of the node"
+    total = n.book.total
+    assert sums == [total.delayed, total.at_work], "jobs of the node"
 
 
 def owners(n: Node) -> list[Owner]:

@@ -73,6 +73,7 @@ TUBE_IMPLICIT: Final = 38
 SOLO: Final = 39
 TUBE_FAMILY: Final = 40
 TOPIC_KEYS: Final = 41
+QUEUE_SETTINGS: Final = 42
 
 KIND_NAMES: Final = [
     "?",
@@ -117,6 +118,7 @@ KIND_NAMES: Final = [
     "solo",
     "tube-family",
     "topic-keys",
+    "queue-settings",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

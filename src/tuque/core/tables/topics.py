@@ -1,6 +1,6 @@
-"""What a node knows of topics: subscriptions, and those that were removed (SPEC T60).
+"""What a node knows of topics, their subscriptions, and settings of queues (SPEC T60, T74).
 
-Plain data; core/topics.py decides.
+Plain data; core/topics.py and core/queue_settings.py decide.
 """
 
 from typing import Final, final
@@ -302,3 +302,89 @@ class Topics:
             found.extend(queues.values())
         found.extend(self.gone.values())
         return found
+
+
+# ---- Settings of queues (SPEC T74), which nodes tell each other as they do subscriptions
+
+SETTINGS_MAX: Final = 10_000
+EXPIRES_MAX_MS: Final = 366 * 86_400_000
+SETTING_BYTES: Final = 420  # besides its name
+
+LIVE: Final = 0
+ENDING: Final = 1  # its owner asks whether anybody uses the queue
+GONE: Final = 2
+
+
+@final
+class Setting:
+    """The settings of a queue, or that it was deleted."""
+
+    def __init__(
+        self, queue: bytes, version: i64, state: i64, owner: bytes, expires_ms: i64, is_auto: bool
+    ) -> None:
+        self.queue = queue
+        self.version = version
+        self.state = state
+        self.owner = owner  # the node of the last SET
+        self.expires_ms = expires_ms  # 0: never
+        self.is_auto = is_auto  # it goes after its last consumer
+        # what this node alone knows
+        self.since_ms: i64 = 0  # when it learned of this version
+        self.used_ms: i64 = 0
+        self.was_used = False
+        self.delivered: i64 = 0  # jobs, at the last review
+        self.away_ms: i64 = 0  # since when the owner is away; 0: it is there
+
+    def beats(self, other: "Setting | None") -> bool:
+        """[T74] Whether this version wins over the other one (T74.4)."""
+        if other is None:
+            return True
+        if self.version != other.version:
+            return self.version > other.version
+        if self.state != other.state:
+            return self.state > other.state
+        return self.owner > other.owner
+
+
+@final
+class SettingsTable:
+    """The settings of all queues that have some, and those that were deleted."""
+
+    def __init__(self) -> None:
+        self.by_queue: dict[bytes, Setting] = {}
+        self.gone: dict[bytes, None] = {}  # deleted ones, the oldest first
+        self.by_tenant: dict[bytes, int] = {}  # how many each has, without these
+        self.purging: dict[bytes, None] = {}  # deleted, with jobs that are queued here
+        self.next_ms: i64 = 0  # when all are reviewed next
+        self.bytes: i64 = 0
+
+    def put(self, one: Setting) -> None:
+        """Keep this version."""
+        self.forget(one.queue)
+        self.bytes += SETTING_BYTES + len(one.queue)
+        self.by_queue[one.queue] = one
+        if one.state == GONE:
+            self.gone[one.queue] = None
+        else:
+            self.purging.pop(one.queue, None)
+            self.count_in(one.queue, 1)
+
+    def forget(self, queue: bytes) -> None:
+        """Drop what is known of the queue."""
+        known = self.by_queue.pop(queue, None)
+        if known is None:
+            return
+        self.bytes -= SETTING_BYTES + len(queue)
+        if known.state == GONE:
+            del self.gone[queue]
+        else:
+            self.count_in(queue, -1)
+
+    def count_in(self, queue: bytes, by: int) -> None:
+        """The tenant of the queue has one more, or one less."""
+        tenant = tenant_of(queue)
+        count = self.by_tenant.get(tenant, 0) + by
+        if count == 0:
+            del self.by_tenant[tenant]
+        else:
+            self.by_tenant[tenant] = count

@@ -28,6 +28,7 @@ from tuque.server.commands.jobs import cmd_dequeue, cmd_enqueue, cmd_nack
 from tuque.server.commands.leases import cmd_lease
 from tuque.server.commands.limits import cmd_limits
 from tuque.server.commands.qlist import cmd_qlist
+from tuque.server.commands.queue_settings import cmd_queue
 from tuque.server.commands.queues import (
     cmd_jscan,
     cmd_pause,
@@ -89,6 +90,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "stage": cmd_stage,
     "publish": cmd_publish,
     "tube": cmd_tube,
+    "queue": cmd_queue,
     "schedule": cmd_schedule,
     "value": cmd_value,
     "limits": cmd_limits,

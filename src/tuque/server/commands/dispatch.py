@@ -59,7 +59,7 @@ from tuque.server.commands.jobs import (
     over_memory,
     put_more,
 )
-from tuque.server.commands.results import tell_ended
+from tuque.server.commands.results import reply_ended
 from tuque.server.commands.values import reply_values
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
@@ -543,7 +543,7 @@ def tell_wakes(s: Server) -> None:
 def reply_waiting(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
     """What the client waits for has news; whether its wait is over."""
     is_of_value = len(wanted.tube) > 0
-    is_over = reply_values(s, c, wanted, wake) if is_of_value else tell_ended(s, c, wake)
+    is_over = reply_values(s, c, wanted, wake) if is_of_value else reply_ended(s, c, wake)
     if is_over:
         s.n.life.unwatch(c.number)
     return is_over

@@ -261,7 +261,7 @@ def put_cancelled(s: Server, c: Client, wanted: Wanted, rows: list[object]) -> N
             c.reply(became)
 
 
-def tell_ended(s: Server, c: Client, wake: Wake) -> bool:
+def reply_ended(s: Server, c: Client, wake: Wake) -> bool:
     """[W9] A job that the client waits for has ended; whether its wait is over."""
     wanted = c.wanted
     assert wanted is not None

@@ -34,6 +34,7 @@ from tuque.core.msgs.records import (
     PauseRow,
     PeerRow,
     Published,
+    QueueSettings,
     Row,
     SessionRow,
     SoloRow,
@@ -194,6 +195,10 @@ def lease_row(r: Row) -> dict[str, Any]:
         filters = [text(word) for pair in r.filters for word in pair]
         row = {"topic": text(r.topic), "queue": text(r.queue), "filters": filters}
         return row | {"version": r.version, "node": text(r.node), "is_gone": r.is_gone == 1}
+    if isinstance(r, QueueSettings):
+        row = {"queue": text(r.queue), "version": r.version, "node": text(r.node)}
+        row |= {"state": r.state, "expires_ms": r.expires_ms, "is_auto": r.is_auto}
+        return row
     if isinstance(r, TopicKeys):
         return {"topic": text(r.topic), "queue": text(r.queue), "keys": list(map(text, r.keys))}
     return tube_row(r)

@@ -263,6 +263,29 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   ADDJOB refuses it. PAUSE and RESUME reply 1 if that changed something, DROP if there was one,
   else 0.
 """,
+    b"QUEUE": """
+- T74.1 A queue may have settings, with which it goes when nobody uses it.
+  [The rules](../spec/values.md).
+- T74.3 A tube has none: `-ERR '<name>' is a tube: only queues have settings`. More than 10,000:
+  `-ERR 10000 queues have settings, the most that a node keeps: delete some`.
+""",
+    b"QUEUE SET": """
+- T74.2 SET takes EXPIRES, 1 s to 366 days with decimals, or AUTODELETE, or both. It replies 1 if
+  that changed something. The node owns the queue from then on (T75.2). SET is a use of the queue.
+""",
+    b"QUEUE SHOW": """
+- T74.6 SHOW replies with queue, expires-ms (0: never), autodelete, owner (its address) and idle-ms
+  (how long this node saw no use), or a null if the queue has no settings.
+""",
+    b"QUEUE PURGE": """
+- T74.7 PURGE acknowledges the jobs that are queued at this node when it begins, in slices (L2.2),
+  and replies how many. Jobs that are delayed, delivered or at other nodes stay.
+""",
+    b"QUEUE DELETE": """
+- T75.6 DELETE deletes the queue as at its end (T75.4), and replies 1, or 0 if this node knows no
+  such queue. With IFUNUSED it replies 0 if a client waits for the queue here, with IFEMPTY if a
+  job is queued here. A node where the queue is used keeps it (T75.2).
+""",
     b"VALUE": """
 - T70.6 A name has 1 to 255 bytes, a value at most `max-body-bytes`. TTL takes 0 to 100 years, with
   decimals. The tube must exist: `-NOTUBE Tube '<name>' not found`. [Values](../spec/values.md) has

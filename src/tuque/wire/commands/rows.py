@@ -296,6 +296,18 @@ ROWS: Final[list[Row]] = [
     Row("SCHEDULE RESUME", "admin", "2 queue", WORK, None),
     Row("SCHEDULE RUN", "produce", "2 queue", JOBS, None),
     Row("SCHEDULE DROP", "produce", "2 queue", WORK, None),
+    Row("QUEUE", "dangerous", "", VIEW, FEW_OPTIONS,
+        -2, "write", "queues",
+        "SET queue [EXPIRES sec] [AUTODELETE yes|no] | SHOW queue | PURGE queue | DELETE queue "
+        "[IFUNUSED] [IFEMPTY]",
+        "Queues that go when nobody uses them; remove the jobs that wait, or the queue."),
+    Row("QUEUE HELP", "connection", "", VIEW, None),
+    Row("QUEUE SET", "admin produce consume", "2 queue", GROWS, None),
+    Row("QUEUE SHOW", "produce consume inspect", "2 queue", VIEW, None),
+    Row("QUEUE PURGE", "admin consume", "2 queue", WORK,
+        Bound(3, TURN_WORK, SMALL, SLICED, OF_JOBS)),
+    Row("QUEUE DELETE", "admin consume", "2 queue", WORK,
+        Bound(5, TURN_WORK, SMALL, ONE, OF_JOBS, least=10)),
     Row("VALUE", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "write", "queues",
         "SET queue name value [TTL sec] [END] [FIXED] [NEW] | GET queue name [name ...] | WAIT "
