@@ -7,10 +7,10 @@ from jobs import jobs, make_invoice
 from starlette.routing import Router
 
 from tuque import web_jobs
-from tuque.errors import ConnectionError
+from tuque.errors import Unavailable
 
 web = FastAPI(lifespan=jobs.lifespan_web())
-web.add_exception_handler(ConnectionError, web_jobs.away)
+web.add_exception_handler(Unavailable, web_jobs.away)
 owners: dict[str, str] = {}  # of jobs; in your database
 
 

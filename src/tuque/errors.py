@@ -1,10 +1,11 @@
 """The errors Tuque raises: one root, typed by cause, so that a caller never compares strings.
 
     Error
-     +- ConnectionError      also the builtin ConnectionError
-     |   +- Timeout          also the builtin TimeoutError
-     |   +- Closed           the node, or this side, closed the connection
-     |   +- NoNode           none of the known nodes could be reached
+     +- Unavailable          the broker cannot do it now; also some kinds of ReplyError
+     |   +- ConnectionError  also the builtin ConnectionError
+     |       +- Timeout      also the builtin TimeoutError
+     |       +- Closed       the node, or this side, closed the connection
+     |       +- NoNode       none of the known nodes could be reached
      +- ReplyError           the node answered with an error; one class per error code
      +- ProtocolError        the other side does not speak RESP, or answers what nobody asked
      +- EnqueueFailed        some of many jobs were not added
@@ -78,7 +79,14 @@ class Error(Exception):
         return text if text.isprintable() else "".join([_visible(char) for char in text])
 
 
-class ConnectionError(Error, builtins.ConnectionError):
+class Unavailable(Error):
+    """The state of the broker or of a queue is the reason: later it may be another one.
+
+    No node is reached, or too few; a tube has no leader, a queue is paused or full.
+    """
+
+
+class ConnectionError(Unavailable, builtins.ConnectionError):
     """A connection failed below the protocol."""
 
 
@@ -105,7 +113,7 @@ class ReplyError(Error):
     _unsure = EARLIER_MAY_BE_DONE
 
 
-class NoReplica(ReplyError):
+class NoReplica(ReplyError, Unavailable):
     """Too few nodes can take copies: nothing was done. Its subclasses say what was."""
 
     code = "NOREPL"
@@ -141,7 +149,7 @@ class NoJob(ReplyError):
     advice = "the job is not known here: done, expired, or on another node"
 
 
-class NotInReach(ReplyError):
+class NotInReach(ReplyError, Unavailable):
     """No node that answered knows the job, or has its result, and a node that did not answer may.
 
     `may_be_done`, of a CANCEL: that node has got it, and may still do it.
@@ -165,7 +173,7 @@ class BadId(ReplyError):
     advice = "an id is 40 bytes and starts with D- or D_; ADDJOB and GETJOB give it"
 
 
-class Paused(ReplyError):
+class Paused(ReplyError, Unavailable):
     """The queue takes no jobs at present."""
 
     code = "PAUSED"
@@ -173,7 +181,7 @@ class Paused(ReplyError):
     advice = "the queue is paused: `PAUSE <queue> none` opens it"
 
 
-class Leaving(ReplyError):
+class Leaving(ReplyError, Unavailable):
     """The node is about to leave the cluster: use another one."""
 
     code = "LEAVING"
@@ -181,7 +189,7 @@ class Leaving(ReplyError):
     advice = "this node is leaving its cluster: use another one"
 
 
-class Conflict(ReplyError):
+class Conflict(ReplyError, Unavailable):
     """Another node has the id of the node, which does nothing until that is over: use another."""
 
     code = "CONFLICT"
@@ -189,7 +197,7 @@ class Conflict(ReplyError):
     advice = "another node has this node's id, from a copied directory: stop one of the two"
 
 
-class OutOfMemory(ReplyError):
+class OutOfMemory(ReplyError, Unavailable):
     """The node has no memory, or no room on its disk, left for new jobs."""
 
     code = "OOM"
@@ -204,7 +212,7 @@ class DiskFull(OutOfMemory):
     advice = "the node's disk is nearly full: acknowledge jobs, free space, or use another node"
 
 
-class MaxLen(ReplyError):
+class MaxLen(ReplyError, Unavailable):
     """The queue has reached the length that the caller allows."""
 
     code = "MAXLEN"
@@ -240,7 +248,7 @@ class Denied(NoPerm):
     advice = "the node only talks to this machine until it has a password"
 
 
-class Quota(ReplyError):
+class Quota(ReplyError, Unavailable):
     """The user's tenant may have no more of it now."""
 
     code = "QUOTA"
@@ -299,7 +307,7 @@ class IsTube(ReplyError):
     """The queue is a tube: its tasks have no runs, limits or headers, or are not leased."""
 
 
-class Loading(ReplyError):
+class Loading(ReplyError, Unavailable):
     """The node is still loading its journal."""
 
     code = "LOADING"
@@ -307,7 +315,7 @@ class Loading(ReplyError):
     advice = "the node is reading its journal: try again in a moment"
 
 
-class Misconf(ReplyError):
+class Misconf(ReplyError, Unavailable):
     """The node cannot write its journal, and refuses changes until it can."""
 
     code = "MISCONF"
@@ -315,7 +323,7 @@ class Misconf(ReplyError):
     advice = "the node cannot write its journal: look at its log and its disk"
 
 
-class MaxClients(ReplyError):
+class MaxClients(ReplyError, Unavailable):
     """The node has as many clients as it allows."""
 
     retryable = True
@@ -390,7 +398,7 @@ class NotTaken(ReplyError):
     )
 
 
-class TubeHome(ReplyError):
+class TubeHome(ReplyError, Unavailable):
     """Another node leads the tube: ask that one. Nothing was done."""
 
     code = "TUBEHOME"
@@ -414,7 +422,7 @@ class TubesApart(ReplyError):
     retryable = True
 
 
-class NoQuorum(ReplyError):
+class NoQuorum(ReplyError, Unavailable):
     """The leader of the tube reaches too few nodes to be sure that it still leads."""
 
     code = "NOQUORUM"
@@ -425,7 +433,7 @@ class NoQuorum(ReplyError):
     )
 
 
-class ReadOnly(ReplyError):
+class ReadOnly(ReplyError, Unavailable):
     """The node refuses changes of tubes; its tubes move to other nodes if there are any."""
 
     code = "READONLY"

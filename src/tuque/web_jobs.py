@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from tuque.client.commands.work import Result
-from tuque.errors import BadId, ConfigError, ConnectionError, NoJob, NoResult, NotInReach
+from tuque.errors import (
+    BadId,
+    ConfigError,
+    ConnectionError,
+    Error,
+    NoJob,
+    NoResult,
+    Unavailable,
+)
 from tuque.worker.app.app import App
 from tuque.worker.app.handle import Handle
 
@@ -38,7 +46,6 @@ AGAIN_S: Final = 1  # in Retry-After
 STREAMS: Final = 5_000  # at most, by default
 OVER: Final = "over"  # the id of the last event: who connects again with it has all
 HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx holds nothing
-AWAY: Final = (ConnectionError, NotInReach)
 
 Allow: TypeAlias = Callable[[Any, Handle[Any]], bool | Awaitable[bool]]
 Handler: TypeAlias = Callable[[Request, Handle[Any]], Awaitable[Response]]
@@ -72,8 +79,10 @@ def routes(app: App, *, allow: Allow, streams_max: int = STREAMS) -> list[Route]
 
 
 async def away(request: Any, error: Exception) -> Response:
-    """503 with Retry-After: the handler of `tuque.errors.ConnectionError` for an application."""
-    detail = {"detail": "the job broker is away: try again"}
+    """503 with Retry-After: the handler of `tuque.errors.Unavailable` for an application."""
+    is_unsure = isinstance(error, Error) and error.may_be_done
+    hint = "what was asked for may be done" if is_unsure else "try again"
+    detail = {"detail": f"the job broker is away: {hint}"}
     return JSONResponse(detail, 503, {**HEADERS, "retry-after": str(AGAIN_S)})
 
 
@@ -96,7 +105,7 @@ class Jobs:
                 return JSONResponse({"detail": "this job is not yours"}, 403, HEADERS)
             try:
                 return await handler(request, handle)
-            except AWAY as err:
+            except Unavailable as err:
                 return await away(request, err)
             except (NoJob, BadId):
                 return JSONResponse({"detail": "nothing is known of this job"}, 404, HEADERS)
@@ -123,6 +132,8 @@ class Jobs:
     async def cancel(self, request: Request, handle: Handle[Any]) -> Response:
         """Cancels the job; what became of it."""
         became = await handle.cancel_async()
+        if became == OVER:
+            await self.poll().once(handle)  # raises NoJob if nothing is known of it
         return JSONResponse({"id": handle.url_id, "became": became}, 200, HEADERS)
 
     async def events(self, request: Request, handle: Handle[Any]) -> Response:
@@ -285,7 +296,7 @@ class Poll:
                 pairs = zip(jobs, answers, strict=True)
                 jobs = [one for one, answer in pairs if await self._take(one, answer)]
         except Exception as err:
-            if not isinstance(err, AWAY):
+            if not isinstance(err, Unavailable):
                 log.exception("the states of jobs cannot be read")
             for one in jobs:
                 one.refuse(err)

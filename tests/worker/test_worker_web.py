@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from lab import RealServer
 from ports import free_port
 from tuque import web_jobs
-from tuque.errors import Closed, ConnectionError, NoNode
+from tuque.errors import Closed, Error, NoNode, NoReplica, Unavailable, Withdrawn
 from tuque.testing import TestApp
 from tuque.worker import App, chain, current_job
 
@@ -128,6 +128,10 @@ def test_what_is_not_known_is_404(browser: TestClient, tuque_app: TestApp) -> No
     for id in (handle, "no-id"):
         for way in ("", "/events"):
             assert browser.get(f"/jobs/{id}{way}").status_code == 404
+        assert browser.delete(f"/jobs/{id}").status_code == 404
+    done = adds.enqueue(1, 2)
+    tuque_app.run_until_idle()
+    assert browser.delete(f"/jobs/{done}").json()["became"] == "over"
 
 
 async def allows_by_coroutine(request: Any, id: str) -> bool:
@@ -264,14 +268,23 @@ def test_a_broker_that_is_away_is_503() -> None:
             assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
 
 
-def test_an_application_has_the_same_reply_for_its_own_routes() -> None:
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (NoNode("no node could be reached"), "try again"),
+        (NoReplica("too few nodes"), "try again"),
+        (Withdrawn("timeout"), "what was asked for may be done"),
+    ],
+)
+def test_an_application_has_the_same_reply_for_its_own_routes(error: Error, hint: str) -> None:
     async def add(request: Any) -> Any:
-        raise NoNode("no node could be reached")
+        raise error
 
-    web = Starlette(exception_handlers={ConnectionError: web_jobs.away})
+    web = Starlette(exception_handlers={Unavailable: web_jobs.away})
     web.add_route("/add", add)
     reply = TestClient(web).get("/add")
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+    assert reply.json()["detail"].endswith(hint)
 
 
 def made_by_starlette(app: App) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tuque.client.commands.work import Result
-from tuque.errors import Error, NoJob, ReplyError
+from tuque.errors import Error, NoJob, ReplyError, Unavailable
 from tuque.worker.app.codec import unpack
 from tuque.worker.app.decisions import Outcome, one_line
 from tuque.worker.app.encryption import (
@@ -41,7 +41,7 @@ from tuque.worker.workflow.create import (
     refused,
     steps_headers,
 )
-from tuque.worker.workflow.retry_refused import NOT_THE_JOB, RetryRefused, delay_of
+from tuque.worker.workflow.retry_refused import RetryRefused, delay_of
 
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
@@ -89,7 +89,7 @@ def _add(app: App, job: Job, entries: list[Entry], result: Any) -> str:
         call = step_after(app, job, entries, result, again.withdrawn)
         try:
             return call.task.add_now(call.options, call.args, call.kwargs).id
-        except NOT_THE_JOB as err:
+        except Unavailable as err:
             time.sleep(again.pause_s(err))
             job.check()
 
@@ -111,7 +111,7 @@ async def _add_async(app: App, job: Job, entries: list[Entry], result: Any) -> s
         call = step_after(app, job, entries, result, again.withdrawn)
         try:
             return (await call.task.add_async(call.options, call.args, call.kwargs)).id
-        except NOT_THE_JOB as err:
+        except Unavailable as err:
             await asyncio.sleep(again.pause_s(err))
             job.check()
 

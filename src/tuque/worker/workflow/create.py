@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from tuque.errors import Error, ReplyError
+from tuque.errors import Error, ReplyError, Unavailable
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import BadBody, Codec, Envelope, pack_result
 from tuque.worker.app.enqueue import (
@@ -37,7 +37,7 @@ from tuque.worker.app.task import (
     spread_in,
 )
 from tuque.worker.workflow.results import GROUP_HEADER
-from tuque.worker.workflow.retry_refused import NOT_THE_JOB, RetryRefused
+from tuque.worker.workflow.retry_refused import RetryRefused
 
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
@@ -348,7 +348,7 @@ def make(app: App, job: Job, entries: list[Entry], result: Any) -> str:
         while True:
             try:
                 _make(made)
-            except NOT_THE_JOB as err:
+            except Unavailable as err:
                 time.sleep(made.again.pause_s(err))
                 job.check()
             else:
@@ -369,7 +369,7 @@ async def make_async(app: App, job: Job, entries: list[Entry], result: Any) -> s
         while True:
             try:
                 await _make_async(made)
-            except NOT_THE_JOB as err:
+            except Unavailable as err:
                 await asyncio.sleep(made.again.pause_s(err))
                 job.check()
             else:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tuque.client.commands.groups import ChildEnd
-from tuque.errors import NoJobGroup
+from tuque.errors import NoJobGroup, Unavailable
 from tuque.worker.app.codec import Envelope, unpack
 from tuque.worker.app.encryption import RESULT, Keys
 from tuque.worker.app.task import Reject
-from tuque.worker.workflow.retry_refused import NOT_THE_JOB, given_back
+from tuque.worker.workflow.retry_refused import given_back
 
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
@@ -42,7 +42,7 @@ def filled(app: App, envelope: Envelope, job: Job) -> Envelope:
         ends = list(app.client.group_results(job.queue, job.id))
     except NoJobGroup as err:
         raise Reject(f"the results of the group are gone: {err}") from None
-    except NOT_THE_JOB as err:
+    except Unavailable as err:
         raise given_back(job, UNREAD, err) from err
     return with_results(envelope, ends, app.keys)
 
@@ -53,7 +53,7 @@ async def filled_async(app: App, envelope: Envelope, job: Job) -> Envelope:
         ends = [one async for one in app.aio_client.group_results(job.queue, job.id)]
     except NoJobGroup as err:
         raise Reject(f"the results of the group are gone: {err}") from None
-    except NOT_THE_JOB as err:
+    except Unavailable as err:
         raise given_back(job, UNREAD, err) from err
     return with_results(envelope, ends, app.keys)
 

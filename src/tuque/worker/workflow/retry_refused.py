@@ -7,48 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.errors import (
-    Conflict,
-    ConnectionError,
-    Error,
-    Leaving,
-    Loading,
-    MaxClients,
-    MaxLen,
-    Misconf,
-    NoQuorum,
-    NoReplica,
-    NotInReach,
-    OutOfMemory,
-    Paused,
-    Quota,
-    ReadOnly,
-    TubeHome,
-    Withdrawn,
-)
+from tuque.errors import Error, Withdrawn
 from tuque.worker.app.task import RetryLater
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
 
-# the state of the broker or of the queue is the reason: later it may be another one
-NOT_THE_JOB: Final = (
-    ConnectionError,
-    NoReplica,
-    NotInReach,
-    NoQuorum,
-    TubeHome,
-    ReadOnly,
-    Conflict,
-    Leaving,
-    Loading,
-    Misconf,
-    MaxClients,
-    OutOfMemory,
-    Paused,
-    MaxLen,
-    Quota,
-)
 FIRST_S: Final = 0.25  # until a run that was given back begins again
 LATER_MAX_S: Final = 60.0
 PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)  # while the broker refuses the next step
