@@ -125,10 +125,11 @@ def test_no_row_is_lost_and_none_is_two_jobs(_postgres: Postgres, tmp_path: Path
             for number in range(KILLS):
                 time.sleep(dice.uniform(0.3, 1.2))
                 kinds[number % 3]()
+            producer.end()
+            until(lambda: unsent(engine) == 0, lambda: (tmp_path / "relay.log").read_text()[-3000:])
         finally:
             producer.end()
-        until(lambda: unsent(engine) == 0, lambda: (tmp_path / "relay.log").read_text()[-3000:])
-        relay.kill()
+            relay.kill()
         jobs = taken(node)
     engine.dispose()
     assert [n for n, times in Counter(jobs).items() if times > 1] == []
