@@ -80,6 +80,18 @@ def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
             assert (done.returncode, done.stderr) == (0, b"no dead letters in bare\n")
         assert tuque("dead", "purge", "-p", port, "work", "--all").stdout == b"2 purged\n"
         assert [job.id for job in client.getjob("work", count=9)] == [ids[0]]
+        for leader, name in ((other, "here"), (client, "there")):
+            killed(client, name)  # a queue until now
+            leader.tube(name).create("tasks", sync=1, alone=True)
+            id = killed(leader, name)
+            done = tuque("dead", "replay", "-p", port, f"{name}.dead", "--all")
+            assert [job.id for job in leader.getjob(name, count=9)] == [id]
+            if name == "here":
+                assert (done.stdout, done.returncode) == (b"1 replayed\n", 0)
+                assert done.stderr.startswith(b"1 stay dead: if their queue is a tube now")
+            else:
+                assert (done.stdout, done.returncode) == (b"", 1)
+                assert b"in 'there.dead' needs QUEUE; done at other nodes: 1" in done.stderr
         client.close()
         other.close()
 

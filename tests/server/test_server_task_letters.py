@@ -198,6 +198,8 @@ def test_a_letter_in_the_queue_that_dead_names(tasks: World) -> None:
     """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task is a new job with its
     own id there, with the copies of a plain ADDJOB; the task ends in the same step of the
     journal, with the outcome `dead`, and its keys are free.
+
+    Without it the letter stays, and others are replayed.
     """
     id = tasks.add("t", "body", *ONCE, "DEAD", "grave", "KEEP", "60", "UNIQUE", "u")
     assert fail(tasks, id, "DETAIL", "trace") == [b"dead", b"grave"]
@@ -209,6 +211,13 @@ def test_a_letter_in_the_queue_that_dead_names(tasks: World) -> None:
     assert tasks("DEAD REPLAY grave ALL") == (
         b"-ERR 't' is a tube: DEAD REPLAY of letters in 'grave' needs QUEUE\r\n"
     )
+    other = tasks.add("q", "body", *ONCE, "DEAD", "grave")
+    assert take(tasks, 1, "q") == [other]
+    tasks.value("FAIL", other, start(tasks, other)[0])
+    assert tasks.value("DEAD REPLAY grave COUNT 1 ALL")[1:] == [0, 1]
+    assert tasks.value("DEAD REPLAY grave ALL") == [b"0", 1, 2]
+    assert take(tasks, 1, "q") == [other]
+    assert tasks("DEAD REPLAY grave IDS", letter).endswith(b"needs QUEUE\r\n")
     assert tasks.value("DEAD REPLAY grave QUEUE again IDS", letter)[1] == 1
     assert take(tasks, 1, "again") == [letter]
     turn(tasks)

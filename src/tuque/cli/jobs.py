@@ -215,6 +215,9 @@ def replay(
         done = letters.replay(queue, ids, to, bar.show, rate, **chosen(**selected))
         bar.end()
     click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
+    if bar.left > 0 and (is_all or ids):
+        hint = "if their queue is a tube now, name another one with --to"
+        click.echo(f"{bar.left:,} stay dead: {hint}", err=True)
 
 
 @dead.command(context_settings=HELP)
@@ -256,9 +259,11 @@ class Bar:
     def __init__(self, count: int) -> None:
         self._count = max(1, count)
         self._is_live = sys.stderr.isatty()
+        self.left = 0  # letters that were seen and not changed
 
     def show(self, done: int, seen: int) -> None:
         """So many letters were seen, and `done` of them changed."""
+        self.left = seen - done
         if self._is_live:
             full = min(BAR, BAR * seen // self._count)
             line = f"[{'#' * full}{'-' * (BAR - full)}] {seen:,}/{self._count:,}, {done:,} done"

@@ -408,13 +408,20 @@ class Letters:
         rows = [(c, letter.id) for c, letter in self._found(queue, {} if named else selected)]
         wanted = set(named)
         done = seen = 0
+        refused: ReplyError | None = None
         for client in self._clients:
             mine = [id for c, id in rows if c is client and (not wanted or id in wanted)]
             for at in range(0, len(mine), most):
                 page = mine[at : at + most]
-                done += change(client)(queue=queue, ids=page)
+                try:
+                    done += change(client)(queue=queue, ids=page)
+                except ReplyError as err:  # those of other nodes may be changed
+                    refused = refused or err
                 seen += len(page)
                 on_page(done, seen)
+        if refused is not None:
+            refused.args = (f"{refused.message}; done at other nodes: {done:,}",)
+            raise refused
         return done
 
 

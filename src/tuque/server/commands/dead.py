@@ -401,16 +401,24 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
         letters = selected(n, named, chosen)
     if is_replay and len(chosen.to) == 0 and not c.sees_all():
         letters = [one for one in letters if c.sees(one.life.origin)]  # N2.5
-    if is_replay and len(chosen.to) == 0:
-        for one in letters:
-            origin = n.queues.get(one.life.origin)
-            is_of_tube = origin is not None and origin.policy is not None
-            if origin is not None and is_of_tube and not isinstance(one.job, Task):
-                raise ArgError(NEEDS_QUEUE % (origin.name, args[2]))  # T48.12
+    if is_replay and len(chosen.to) == 0 and len(letters) > 0:
+        first = tube_now(n, letters[0])
+        letters = [one for one in letters if len(tube_now(n, one)) == 0]
+        is_end = len(chosen.ids) > 0 or named.is_last(n, chosen.cursor)
+        if len(letters) == 0 and is_end:
+            raise ArgError(NEEDS_QUEUE % (first, args[2]))  # T48.12
     if chosen.rate > 0 and not is_replay:
         raise wrong(b"RATE is an option of DEAD REPLAY")
     n.work += chosen.seen
     begin(s, c, LetterChore(s, c, named, chosen, letters, is_replay))
+
+
+def tube_now(n: Node, letter: Letter) -> bytes:
+    """The tube that the queue of the letter is now (T48.12); empty: it is none."""
+    origin = n.queues.get(letter.life.origin)
+    if origin is None or origin.policy is None or isinstance(letter.job, Task):
+        return b""
+    return origin.name
 
 
 def needs_tube(s: Server, letters: Letters) -> None:

@@ -161,8 +161,10 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   there, with the copies of a plain ADDJOB; the task ends in the same step of the journal, with
   the outcome `dead`, and its keys are free.
   - If the leader is lost before the others know of it, the next leader makes the last attempt
-    again: then there may be two letters. DEAD REPLAY of such a letter needs QUEUE:
-    `-ERR '<name>' is a tube: DEAD REPLAY of letters in '<queue>' needs QUEUE`.
+    again: then there may be two letters.
+  - DEAD REPLAY of such a letter, or of one whose queue is a tube now, needs QUEUE. Without it the
+    letter stays, and others are replayed. If there are no others: `-ERR '<name>' is a tube: DEAD
+    REPLAY of letters in '<queue>' needs QUEUE`.
 - T48.13 DEAD REPLAY makes a dead task READY at its old place, as new: `failed` and `crashes` are
   0 and its ttl, as long as it was at its first death, begins anew; id, headers, keys and the
   count of takes stay. TUBE KICK and ENQUEUE do the same.
