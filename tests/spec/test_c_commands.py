@@ -148,7 +148,8 @@ def test_first_words(world: World) -> None:
     replies = words & known
     assert words - replies <= set(
         "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START WORKER DONE GETJOB LEASE "
-        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER TUBE VALUE TTL COUNT".split()
+        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE CLUSTER TUBE VALUE TTL COUNT KEY "
+        "QUEUE".split()
     ), words - known  # an ERR goes before these
 
 

@@ -25,7 +25,6 @@ from tuque.core.topics import send_linked, send_to, unsubscribe
 
 MESSAGE_MAX: Final = 500  # settings in one message
 EACH_MS: Final = 1_000
-IDLE_MS: Final = 3_600_000
 GRACE_MS: Final = 3_000  # in which a node may say that it uses the queue
 AUTO_MS: Final = 5_000  # without a consumer, once it had one (T75.3)
 AUTO_FIRST_MS: Final = 3_600_000  # until it has its first one
@@ -157,13 +156,6 @@ def settings_tick(n: Node) -> None:
         if room <= 0:
             return
         del table.purging[queue]
-
-
-def settings_next_ms(n: Node) -> i64:
-    """When `settings_tick` has work next."""
-    table = n.settings
-    is_empty = len(table.by_queue) + len(table.purging) == 0
-    return n.now_ms + IDLE_MS if is_empty else table.next_ms
 
 
 def purge(n: Node, queue: bytes, most: i64) -> i64:

@@ -33,7 +33,7 @@ from tuque.core.node.peers import (
     set_due,
 )
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.queue_settings import settings_next_ms, settings_tick
+from tuque.core.queue_settings import settings_tick
 from tuque.core.queues.deliver import look_again
 from tuque.core.queues.procedures import (
     REQUEUE_DELAY,
@@ -110,7 +110,8 @@ def tick(n: Node) -> None:
     idle_tick(n)
     lease_tick(n)
     staging_tick(n)
-    settings_tick(n)
+    if n.settings.is_busy():
+        settings_tick(n)
     if n.has_lives:
         lives_tick(n)
         if len(n.life.asking) > 0 or len(n.life.cancelling) > 0:
@@ -146,7 +147,8 @@ def next_timer_ms(n: Node) -> i64:
         at_ms = min(at_ms, n.idle_checks[0][0])
     at_ms = min(at_ms, lease_next_ms(n))  # mypyc compiles a min of two well, and of more not
     at_ms = min(at_ms, staging_next_ms(n))
-    at_ms = min(at_ms, settings_next_ms(n))
+    if n.settings.is_busy():
+        at_ms = min(at_ms, n.settings.next_ms)
     if n.has_lives:
         at_ms = asking_next_ms(n, min(at_ms, lives_next_ms(n)))
         if len(n.life.retelling) > 0:

@@ -358,6 +358,10 @@ class SettingsTable:
         self.next_ms: i64 = 0  # when all are reviewed next
         self.bytes: i64 = 0
 
+    def is_busy(self) -> bool:
+        """Whether there is anything to review, or to remove."""
+        return len(self.by_queue) + len(self.purging) > 0
+
     def put(self, one: Setting) -> None:
         """Keep this version."""
         self.forget(one.queue)

@@ -439,7 +439,7 @@ ROWS: Final[list[Row]] = [
         "There is one database, number 0."),
     Row("CLIENT", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "readonly admin", "connection",
-        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | UNBLOCK id "
+        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | UNBLOCK n "
         "| GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | SETINFO key value | "
         "TRACKING OFF | NO-EVICT ON|OFF",
         "Show and change client connections."),
