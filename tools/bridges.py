@@ -6,6 +6,11 @@ Their released sources, and each version of them in an environment of its own, c
 cache, once. Of Django: the tests of its tasks, for 6.0 and 6.1, and for 5.2 with django-tasks the
 ones of 6.0. Of Dramatiq: those of its brokers, actors, workers and results. What is not run is
 printed, with the reason.
+    python tools/bridges.py [django kombu] [--cache build/bridges]
+
+Their released sources, and each version of them in an environment of its own, come by pip into the
+cache, once. Of Django: the tests of its tasks, for 6.0 and 6.1, and for 5.2 with django-tasks the
+ones of 6.0. Of kombu: the tests of its transports. What is not run is printed, with the reason.
 """
 
 from __future__ import annotations
@@ -52,6 +57,7 @@ RUNS: Final = (
         "dramatiq==2.2.1",
         "dramatiq_judge",
     ),
+    Run("kombu-5.7", ("kombu==5.7.0", "pytest==9.2.0"), "kombu==5.7.0", "kombu_judge"),
 )
 
 

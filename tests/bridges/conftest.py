@@ -13,9 +13,12 @@ import pytest
 from tuque.testing import TestApp
 
 HERE = Path(__file__).parent
-collect_ignore = ["django_judge"]
+collect_ignore = ["django_judge", "kombu_judge"]
+collect_ignore_glob = []
+if importlib.util.find_spec("celery") is None:
+    collect_ignore_glob.append("test_celery_*.py")
 if importlib.util.find_spec("django_tasks") is None:
-    collect_ignore_glob = ["test_django_*.py"]
+    collect_ignore_glob.append("test_django_*.py")
 else:
     sys.path.insert(0, str(HERE))
 

@@ -118,6 +118,10 @@ class Wire:
         self._watch.begin(sock.fileno())
         Lineage.hold(self)
 
+    def fileno(self) -> int:
+        """The socket's, for a loop that watches it; -1 once it is closed."""
+        return self._sock.fileno()
+
     def send(self, data: bytes, limit_s: float | None) -> None:
         """Sends everything; `limit_s` bounds this, and each wait for bytes from now on."""
         self._sock.settimeout(limit_s)

@@ -1,0 +1,407 @@
+"""Channels of kombu: what is published, declared, consumed and acknowledged, as calls of a client.
+
+A message is a job whose body is kombu's envelope in JSON; its delivery tag is the job's id.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from queue import Empty
+from typing import TYPE_CHECKING, Any, Final
+
+from kombu.exceptions import ChannelError
+from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
+from kombu.utils.json import dumps, loads
+
+from tuque.celery.broker import Fetch
+from tuque.celery.options import warn_once
+from tuque.client.api import Job
+from tuque.errors import Error, ReplyError
+
+if TYPE_CHECKING:
+    from tuque.celery.broker import Broker
+    from tuque.celery.transport import Transport
+
+TRANSIENT: Final = 1  # the delivery mode of what may be lost
+TRANSIENT_TTL_S: Final = 300  # of events and of what goes to all workers
+NO_KEY: Final = "(empty)"  # keys of topics have at least one character
+FETCH_MOST: Final = 100
+PURGE_AT_ONCE: Final = 1000
+HIGHEST: Final = 9
+FORM: Final = {"tuque-form": "celery2"}
+# arguments of queues that this transport knows; others are named once in the log
+KNOWN_ARGUMENTS: Final = ("x-message-ttl", "x-max-priority", "x-expires")
+
+
+class QoS(virtual.QoS):
+    """Messages that a channel holds: the broker is told what becomes of each."""
+
+    def ack(self, delivery_tag: str) -> None:
+        super().ack(delivery_tag)
+        self.channel.acknowledge(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        self._quick_ack(delivery_tag)
+        if requeue:
+            self.channel.broker.requeue(delivery_tag)
+        elif self.channel.options.dead_letters:
+            self.channel.broker.bury(delivery_tag, "rejected by its consumer")
+        else:
+            self.channel.acknowledge(delivery_tag)
+
+    def restore_unacked(self) -> list[Any]:
+        """Gives back what is held; what cannot be comes back by itself after its retry time."""
+        self._flush()
+        ids = list(self._delivered)
+        self._delivered.clear()
+        try:
+            self.channel.broker.give_back(ids)
+        except Error as err:
+            warn_once(f"messages that were held come back after their retry time: {err}")
+        return []
+
+
+class Channel(virtual.Channel):
+    """One channel: a connection waits for the jobs of its queues."""
+
+    QoS = QoS
+    supports_fanout = True
+    connection: Transport
+
+    def __init__(self, connection: Transport, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self.broker: Broker = connection.broker
+        self.options = connection.options
+        self._prefix = connection.prefix
+        self._fetch = Fetch(self.broker.client)
+        self._asked: list[str] = []
+        self._no_ack: set[str] = set()
+        self._ttl_s: dict[str, float] = {}
+        self._ranked: set[str] = set()  # queues with exact priorities
+
+    # ---- Publishing
+
+    def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
+        """Text stays text, so that people can read it."""
+        if encoding == "base64":
+            try:
+                return (body if isinstance(body, str) else body.decode()), "utf-8"
+            except UnicodeDecodeError:
+                pass
+        found: tuple[Any, str | None] = super().encode_body(body, encoding)
+        return found
+
+    def decode_body(self, body: Any, encoding: str | None = None) -> Any:
+        """Always bytes."""
+        found = super().decode_body(body, encoding)
+        return found.encode() if isinstance(found, str) else found
+
+    def basic_publish(
+        self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
+    ) -> None:
+        """[T62] To a queue, or to all queues that are bound: the broker finds these."""
+        self._inplace_augment_message(message, exchange, routing_key)
+        if not exchange:
+            self._put(routing_key, message)
+            return
+        kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
+        options = self._options_of(message)
+        if kind == "fanout":
+            options.update(replicate=1, retry=0)
+        elif message["properties"].get("delivery_mode") == TRANSIENT:
+            options["replicate"] = 1
+        if options.get("replicate") == 1:
+            options["ttl"] = options["ttl"] or TRANSIENT_TTL_S
+        key = None if kind == "fanout" else routing_key or NO_KEY
+        self.broker.client.topic_add(
+            self._named(exchange), dumps(message), key=key, **options, pri=self._pri(message)
+        )
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        options = self._options_of(message)
+        own_s = self._ttl_s.get(queue, 0)
+        if own_s:
+            options["ttl"] = min(options["ttl"] or math.inf, math.ceil(own_s))
+        if queue in self._ranked:
+            options["pri"] = self._pri(message)
+            options.pop("replicate", None)  # a tube has SYNC
+        self.broker.client.addjob(self._named(queue), dumps(message), **options)
+
+    def _options_of(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Options of ADDJOB: how long it lives, when it is due, what the console shows."""
+        options: dict[str, Any] = {"retry": self.options.retry, "ttl": 0}
+        if self.options.replicate is not None:
+            options["replicate"] = self.options.replicate
+        expiration = message["properties"].get("expiration")
+        if expiration is not None:
+            options["ttl"] = max(1, math.ceil(float(expiration) / 1000))
+        given = message.get("headers") or {}
+        delay_s = seconds_until(given.get("eta"))
+        if delay_s > 0 and (not options["ttl"] or delay_s < options["ttl"]):
+            options["delay"] = delay_s
+        headers = dict(FORM)
+        for name, header in (("task", "tuque-task"), ("id", "celery-id")):
+            if isinstance(given.get(name), str):
+                headers[header] = given[name]
+        options["headers"] = headers
+        return options
+
+    def _pri(self, message: dict[str, Any]) -> int:
+        """The pri of a task: smaller goes first."""
+        level: int = self._get_message_priority(message)
+        return level if self.options.priority_order == "desc" else HIGHEST - level
+
+    # ---- Declaring
+
+    def prepare_queue_arguments(self, arguments: Any, **kwargs: Any) -> Any:
+        """The names that RabbitMQ has for what a queue of kombu says."""
+        return to_rabbitmq_queue_arguments(arguments, **kwargs)
+
+    def _named(self, name: str) -> str:
+        return self._prefix + name
+
+    def exchange_declare(
+        self, exchange: str | None = None, type: str = "direct", *args: Any, **kwargs: Any
+    ) -> None:
+        """Exchanges are topics, which exist by their bindings; ChannelError for other types."""
+        if (type or "direct") not in self.exchange_types:
+            raise ChannelError(
+                f"there are no exchanges of type {type!r} here: use direct, topic or fanout"
+            )
+        super().exchange_declare(exchange, type, *args, **kwargs)
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """[T61] A subscription, which all processes see."""
+        self.state.exchanges.setdefault(
+            exchange or "amq.direct", {"type": "direct", "arguments": {}, "table": []}
+        )
+        super().queue_bind(queue, exchange, routing_key, arguments, **kwargs)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        self.broker.client.topic_subscribe(
+            self._named(exchange), self._named(queue), key=self._key_of(exchange, routing_key)
+        )
+
+    def _key_of(self, exchange: str, routing_key: str) -> str | None:
+        is_fanout = self.state.exchanges[exchange]["type"] == "fanout"
+        return None if is_fanout else routing_key or NO_KEY
+
+    def queue_unbind(
+        self, queue: str, exchange: str, routing_key: str = "", *args: Any, **kwargs: Any
+    ) -> None:
+        """Ends a subscription, or one of its patterns."""
+        if exchange in self.state.exchanges:
+            self.broker.client.topic_unsubscribe(
+                self._named(exchange), self._named(queue), key=self._key_of(exchange, routing_key)
+            )
+        super().queue_unbind(queue, exchange, routing_key, *args, **kwargs)
+
+    def _new_queue(
+        self,
+        queue: str,
+        auto_delete: bool = False,
+        exclusive: bool = False,
+        arguments: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A queue exists by its jobs; one with `x-max-priority` is a tube, which keeps them."""
+        given = arguments or {}
+        is_owned = auto_delete or exclusive
+        if is_owned or given.get("x-expires"):
+            expires_s = given["x-expires"] / 1000 if given.get("x-expires") else None
+            self.broker.client.queue_set(self._named(queue), expires=expires_s, autodelete=is_owned)
+        if given.get("x-message-ttl") is not None:
+            self._ttl_s[queue] = given["x-message-ttl"] / 1000
+        if given.get("x-max-priority") and queue not in self._ranked:
+            self.broker.client.tube(self._named(queue)).create("tasks", if_not_exists=True)
+            self._ranked.add(queue)
+        for name in given:
+            if name not in KNOWN_ARGUMENTS:
+                warn_once(f"the argument {name!r} of the queue {queue!r} has no effect here")
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return bool(
+            self.state.queue_index.get(queue)
+            or self.broker.client.qstat(self._named(queue)) is not None
+        )
+
+    def _size(self, queue: str) -> int:
+        return self.broker.client.qlen(self._named(queue))
+
+    def _purge(self, queue: str) -> int:
+        name, client = self._named(queue), self.broker.client
+        if not self._is_ranked(queue):
+            return client.queue_purge(name)
+        count = 0
+        while jobs := client.getjob(name, nohang=True, count=PURGE_AT_ONCE):
+            count += client.ackjob(*jobs)
+        return count
+
+    def _is_ranked(self, queue: str) -> bool:
+        """Whether it is a tube; another process may have made it."""
+        rows = self.broker.client.qlist(names=[self._named(queue)]).rows
+        return any(row.type not in ("queue", "dead") for row in rows)
+
+    def queue_delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
+    ) -> None:
+        """[T75.6] The queue goes, with its bindings and its jobs."""
+        name, client = self._named(queue), self.broker.client
+        if self._is_ranked(queue):
+            if not (if_empty and self._size(queue)):
+                client.tube(name).drop()
+                self._ranked.discard(queue)
+        else:
+            client.queue_delete(name, if_unused=if_unused, if_empty=if_empty)
+        super().queue_delete(queue)
+
+    def _delete(self, queue: str, *words: Any, **kwargs: Any) -> None:
+        """Nothing is left to do."""
+
+    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
+        """Bindings as all processes made them."""
+        found: list[tuple[str, str, str]] = []
+        for one in self.broker.client.topics(topic=self._named(exchange)):
+            queue = one.queue.removeprefix(self._prefix)
+            keys = ["" if key == NO_KEY else key for key in one.keys or ("",)]
+            found += [(key, key, queue) for key in keys]
+        return found
+
+    # ---- Consuming
+
+    def basic_consume(
+        self,
+        queue: str,
+        no_ack: bool,
+        callback: Callable[..., Any],
+        consumer_tag: str,
+        **kwargs: Any,
+    ) -> None:
+        """From now on jobs of the queue are fetched."""
+        (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        self._give_back_fetched()
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """No job of the queue is fetched any more."""
+        super().basic_cancel(consumer_tag)
+        self._give_back_fetched()
+
+    def _give_back_fetched(self) -> None:
+        """Ends a wait for another set of queues."""
+        ids = [job.id for job in self._fetch.stop()]
+        if ids:
+            self.broker.give_back(ids)
+
+    @property
+    def fd(self) -> int:
+        """What a loop watches while `is_waiting`."""
+        return self._fetch.fd
+
+    @property
+    def link(self) -> object:
+        """The connection of `fd`; a new one is another object."""
+        return self._fetch.link
+
+    def ask(self) -> bool:
+        """Asks for jobs if there are consumers and room; whether a question is open."""
+        if self._fetch.is_waiting:
+            return True
+        if self.closed or not self._active_queues or not self.qos.can_consume():
+            return False
+        room = self.qos.can_consume_max_estimate()
+        count = FETCH_MOST if room is None else min(room, FETCH_MOST)
+        queues = list(dict.fromkeys(self._active_queues))
+        self._fetch.ask([self._named(queue) for queue in queues], count)
+        self._active_queues.append(self._active_queues.pop(0))  # another one is first next time
+        return True
+
+    def fetched(self) -> list[tuple[str, dict[str, Any]]]:
+        """The messages that came, with their queues; what cannot be one is a dead letter."""
+        found = [(job.queue.removeprefix(self._prefix), job) for job in self._fetch.read()]
+        self.broker.hold([job.id for _, job in found])
+        taken = [(queue, self._taken(queue, job)) for queue, job in found]
+        return [(queue, message) for queue, message in taken if message is not None]
+
+    def _taken(self, queue: str, job: Job) -> dict[str, Any] | None:
+        """The message in a job."""
+        again = (job.nacks or 0) + (job.additional_deliveries or 0)
+        limit = self.options.max_redeliveries
+        if limit and again > limit:
+            self._bury(job, f"delivered {again} times again: max_redeliveries is {limit}")
+            return None
+        try:
+            message: dict[str, Any] = loads(job.body)
+            properties = message["properties"]
+            properties["delivery_tag"] = job.id
+            properties.setdefault("delivery_info", {})["redelivered"] = again > 0
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._bury(job, "no message of kombu: its body is no envelope in JSON")
+            return None
+        if queue in self._no_ack:
+            self.acknowledge(job.id)
+        return message
+
+    def _bury(self, job: Job, reason: str) -> None:
+        try:
+            self.broker.bury(job.id, reason)
+        except ReplyError as err:
+            warn_once(f"a message of {job.queue} is no dead letter: {err}")
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        """One message; Empty without one."""
+        for job in self.broker.client.getjob(self._named(queue), nohang=True, withcounters=True):
+            self.broker.hold([job.id])
+            message = self._taken(queue, job)
+            if message is not None:
+                return message
+        raise Empty
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        """One message, or None."""
+        message = super().basic_get(queue, no_ack, **kwargs)
+        if message is not None and no_ack:
+            self.acknowledge(message.delivery_tag)
+        return message
+
+    def acknowledge(self, id: str) -> None:
+        """[Q3] At once, or at the end of the loop's turn."""
+        self.broker.note_ack(id)
+        if self.connection is None or not self.connection.flushes_later():
+            self.broker.flush()
+
+    def close(self) -> None:
+        """What was fetched and is not acknowledged goes back."""
+        if self.closed:
+            return
+        try:
+            self._give_back_fetched()
+            super().close()
+        except Error as err:
+            warn_once(f"closing a channel: {err}")
+            super().close()
+        finally:
+            self._fetch.close()
+
+
+def seconds_until(eta: object) -> float:
+    """The time until an instant in ISO 8601, in seconds; 0 for none, and for one that is over."""
+    if not isinstance(eta, str):
+        return 0.0
+    try:
+        when = dt.datetime.fromisoformat(eta)
+    except ValueError:
+        return 0.0
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=dt.UTC)
+    return max(0.0, (when - dt.datetime.now(dt.UTC)).total_seconds())

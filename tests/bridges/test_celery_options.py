@@ -1,0 +1,97 @@
+"""URLs and options of Celery: what is taken, what is refused, and that no password is shown."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kombu
+import pytest
+
+from tuque.celery.entry import add_aliases
+from tuque.celery.options import masked, read_options, read_url
+from tuque.errors import ConfigError
+
+add_aliases()  # kombu alone does not load it
+ENTRY = "[kombu.serializers]\ntuque-json = tuque.celery.entry:SERIALIZER\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "made", "prefix"),
+    [
+        ("tuque://a,b:7712", "tuque://a,b:7712", ""),
+        ("tuque://", "tuque://127.0.0.1", ""),
+        ("tuque://u:p@a/shop", "tuque://u:p@a", "shop."),
+        ("tuques://a/shop?timeout=5", "tuques://a/?timeout=5", "shop."),
+    ],
+)
+def test_a_path_is_a_prefix(url: str, made: str, prefix: str) -> None:
+    found = read_url(url)
+    assert (found.url, found.prefix) == (made, prefix)
+
+
+def test_a_password_is_never_shown() -> None:
+    url = "tuque://me:secret@a,b:7712/shop?timeout=5"
+    assert masked(url) == "tuque://me:***@a:7711,b:7712/shop"
+    assert "secret" not in repr(read_url(url))
+    connection = kombu.Connection(url)
+    assert connection.as_uri() == masked(url)
+    assert connection.as_uri(include_password=True) == url
+    assert "secret" not in repr(connection)
+    assert masked("tuque://me:secret@a:no") == "tuque://..."
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"retri": 9}, "broker_transport_options has no option 'retri': did you mean 'retry'?"),
+        ({"zzz": 9}, "there are retry, replicate, max_redeliveries, dead_letters"),
+        ({"retry": 0}, "broker_transport_options['retry'] is a whole number from 3 to 86400"),
+        ({"dead_letters": 1}, "['dead_letters'] is True or False, not 1"),
+        ({"priority_order": "up"}, "is 'asc' (larger first) or 'desc', not 'up'"),
+        ({"global_keyprefix": 1}, "['global_keyprefix'] is text, not 1"),
+    ],
+)
+def test_a_wrong_option_says_what_to_change(options: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_options(options)
+    assert text in str(refused.value)
+
+
+def test_options_of_redis_are_named_and_do_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tuque.celery"):
+        assert read_options({"visibility_timeout": 60, "max_retries": 1}).retry == 90
+        read_options({"visibility_timeout": 60})
+    assert [one.message for one in caplog.records] == [
+        "broker_transport_options 'visibility_timeout' has no effect here: a task stays its "
+        "worker's for as long as that lives"
+    ]
+
+
+def test_use_ssl_is_tls_with_its_files() -> None:
+    ssl = {"ca_certs": "/ca.pem", "ssl_cert_reqs": 2}
+    assert read_url("tuque://a", ssl).url == "tuques://a/?cafile=%2Fca.pem"
+    assert read_url("tuque://a", True).url == "tuques://a"
+    with pytest.raises(ConfigError, match="broker_use_ssl has no 'ciphers' here"):
+        read_url("tuque://a", {"ciphers": "x"})
+
+
+def test_another_scheme_is_refused() -> None:
+    with pytest.raises(ConfigError, match="starts with tuque:// or tuques://, not redis://"):
+        read_url("redis://a")
+
+
+def test_kombu_finds_the_transport_without_an_import(tmp_path: Path) -> None:
+    place = tmp_path / "tuque-0.dist-info"
+    place.mkdir()
+    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: tuque\nVersion: 0\n")
+    (place / "entry_points.txt").write_text(ENTRY)
+    code = "import kombu.serialization; from kombu.transport import resolve_transport as r; "
+    code += "print(r('tuque'), r('tuques'))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert ran.stdout.count("tuque.celery.transport.Transport") == 2, ran.stderr
+    assert ENTRY.splitlines()[1].replace(" = ", ' = "') in Path("pyproject.toml").read_text()
