@@ -323,8 +323,8 @@ def test_a_run_whose_start_was_lost_is_known_from_its_next_word_on() -> None:
 
 
 def test_a_cancelled_task_at_the_next_leader() -> None:
-    """T48.10 The flag is part of the task (T48.2): a new leader knows it. A node that does not lead
-    the tube asks the leader; its reply does not wait for SYNC.
+    """T48.10 The flag is part of the task (T48.2): a new leader knows it. A node without a replica
+    of the task asks the leader (T17.8), and then the reply does not wait for SYNC.
     """
     world = LivesWorld()
     n = world.leading()

@@ -172,14 +172,21 @@ def test_all_options_are_one_change(make_world: Make) -> None:
 
 def test_a_follower_changes_nothing(make_world: Make) -> None:
     """T17.8 Commands that change a job or its run are refused as in T17.3 for each id that names a
-    tube of another node (G6.8).
+    tube of another node (G6.8). So are RESULT, WAITJOB and CANCEL at a node with a replica; others
+    ask (W15).
     """
     world, leader = led(make_world)
     id = prepare(world, "READY", leader)
     before = seen(world, id, leader)
     for node in world.numbers():
         if node != leader:
-            assert str(world.wire(node).ask("UPDATEJOB", id, *ALL)).startswith("TUBEHOME ")
+            for words in (
+                ("UPDATEJOB", id, *ALL),
+                ("RESULT", id),
+                ("WAITJOB", 0, id),
+                ("CANCEL", id),
+            ):
+                assert str(world.wire(node).ask(*words)).startswith("TUBEHOME "), words
     assert seen(world, id, leader) == before
 
 

@@ -144,8 +144,8 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 - T48.10 CANCEL of a task that is not TAKEN ends it, and its keys are free. One that is TAKEN is
   `flagged`: its worker learns of it (W8.2), and it ends as cancelled where it would be READY,
   DELAYED or BURIED again; DONE wins. START of it ends it: `-CANCELLED`.
-  - The flag is part of the task (T48.2): a new leader knows it. A node that does not lead the
-    tube asks the leader; its reply does not wait for SYNC.
+  - The flag is part of the task (T48.2): a new leader knows it. A node without a replica of
+    the task asks the leader (T17.8), and then the reply does not wait for SYNC.
 """,
     b"UPDATEJOB": """
 - T1.10 UPDATEJOB PRI changes the pri of a task, whatever its status and holder. The status stays,
