@@ -778,7 +778,7 @@ IS_FIXED_VALUE: Final = 320
 _is(IS_FIXED_VALUE, b"ERR", b"the value '%s' is FIXED: only VALUE DROP and its TTL end it")
 IS_VALUE: Final = 321
 _is(IS_VALUE, b"WRONGTUBE", b"task %d is a named value: use VALUE DROP")
-MANY_PATTERNS: Final = 322
+MANY_PATTERNS: Final = 326
 _is(MANY_PATTERNS, b"ERR", b"queue '%s' has %d patterns in topic '%s', the most that it may have")
 SETTINGS_TUBE: Final = 323
 _is(SETTINGS_TUBE, b"ERR", b"'%s' is a tube: only queues have settings")
