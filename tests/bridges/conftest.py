@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,22 @@ if importlib.util.find_spec("django_tasks") is None:
     collect_ignore_glob.append("test_django_*.py")
 else:
     sys.path.insert(0, str(HERE))
+
+
+@pytest.fixture(scope="session")
+def celery_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for sys.path, by which Celery finds what pyproject.toml says of this tree."""
+    named = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+    folder = tmp_path_factory.mktemp("entries")
+    place = folder / "tuque-0.dist-info"
+    place.mkdir()
+    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: tuque\nVersion: 0\n")
+    lines: list[str] = []
+    for group in ("kombu.serializers", "celery.result_backends"):
+        rows = named["entry-points"][group].items()
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in rows)]
+    (place / "entry_points.txt").write_text("\n".join(lines))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
 from tuque.celery.broker import Fetch
-from tuque.celery.options import warn_once
+from tuque.celery.options import CHORD_HEADER, warn_once
 from tuque.client.api import Job
 from tuque.errors import Error, ReplyError
 
@@ -31,6 +31,7 @@ NO_KEY: Final = "(empty)"  # keys of topics have at least one character
 FETCH_MOST: Final = 100
 PURGE_AT_ONCE: Final = 1000
 HIGHEST: Final = 9
+CHORD_KEY_S: Final = 3600
 FORM: Final = {"tuque-form": "celery2"}
 # arguments of queues that this transport knows; others are named once in the log
 KNOWN_ARGUMENTS: Final = ("x-message-ttl", "x-max-priority", "x-expires")
@@ -147,6 +148,9 @@ class Channel(virtual.Channel):
             if isinstance(given.get(name), str):
                 headers[header] = given[name]
         options["headers"] = headers
+        if given.get(CHORD_HEADER):
+            words = "chord", given[CHORD_HEADER], given.get("id"), given.get("retries")
+            options.update(dedupe=":".join(map(str, words)), dedupe_ttl=CHORD_KEY_S)
         return options
 
     def _pri(self, message: dict[str, Any]) -> int:

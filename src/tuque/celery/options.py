@@ -16,6 +16,7 @@ from tuque.client.url import parse
 from tuque.errors import ConfigError
 
 SCHEMES: Final = ("tuque", "tuques")
+CHORD_HEADER: Final = "tuque-chord"  # of the body of a chord, which is added once
 log: Final = logging.getLogger("tuque.celery")
 
 # of kombu's own connection and channel: how it reconnects, and what is logged
