@@ -265,6 +265,15 @@ def two_decide() -> list[Patch]:
     return everywhere(sound, choose)
 
 
+def links_are_not_awaited() -> list[Patch]:
+    """W16.9: a node that has just started ends a cancelled job before it is linked to others."""
+
+    def is_awaited(n: Node, job: Job) -> bool:
+        return False
+
+    return [(cancel_update, "is_awaited", is_awaited)]
+
+
 # ---- plans that reveal them
 
 
@@ -306,16 +315,41 @@ def cancelling_afar(seed: int) -> Plan:
     }
     plan = at_work(seed, workers=2, **habits)
     plan.delay_us = 60_000
-    for op in list(plan.ops):
+    for op in plan.ops:
         if op.kind == "life_producer":
             op.args |= {"idle_ms": 50, "retry": [5], "delay": [1]}
         elif op.kind == "life_boss":
             op.args["idle_ms"] = 20
+    crowd(plan)
+    return plan
+
+
+def crowd(plan: Plan) -> None:
+    """Five producers and five of those who cancel, in place of each."""
+    for op in list(plan.ops):
         if op.kind in ("life_producer", "life_boss"):
             for more in range(4):
                 client = f"{op.args['client']} {more}"
                 plan.ops.append(Op(op.at_ms, op.kind, {**op.args, "client": client}))
     plan.ops.sort(key=lambda op: op.at_ms)
+
+
+def cancelling_after_starts(seed: int) -> Plan:
+    """Nodes are killed and start again, and jobs are cancelled there whose delay ends elsewhere."""
+    habits: dict[str, Any] = {"p_begin": 1, "p_fail": 0.0, "p_silent": 0.0, "p_move": 0.0}
+    plan = at_work(seed, work_ms=20, timeout=50, p_cancel=0.9, **habits)
+    plan.policy, plan.faults, plan.is_faultless = "always", ["kill"], False
+    plan.node_timeout_ms, plan.delay_us = 5_000, 60_000
+    for op in plan.ops:
+        if op.kind == "life_producer":
+            op.args |= {"idle_ms": 50, "retry": [6], "delay": [1]}
+        elif op.kind == "life_boss":
+            op.args["idle_ms"] = 20
+    crowd(plan)
+    for k in range(9):
+        plan.ops.append(Op(1_500 + 1_300 * k + seed % 7 * 50, "crash", {
+            "node": k % 3, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 100,
+        }))  # fmt: skip
     return plan
 
 
@@ -371,6 +405,7 @@ WORK_FLAWS: Final = [
     Flaw("w27", "a flag of CANCEL is none", flagged_in_words_only, 5, cancelling_afar),
     Flaw("w28", "a flagged job is handed out", flag_stays_queued, 20, cancelling_afar),
     Flaw("w29", "two nodes decide about an edit", two_decide, 10, editing_afar),
+    Flaw("w30", "links are not waited for", links_are_not_awaited, 10, cancelling_after_starts),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
@@ -380,6 +415,6 @@ WORK_RULES: Final = {
     "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
     "w23": "life-crash", "w24": "life-crash", "w25": "life-crash",
     "w26": "life-cancel", "w27": "life-cancel", "w28": "life-cancel",
-    "w29": "life-edit",
+    "w29": "life-edit", "w30": "life-cancel",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip

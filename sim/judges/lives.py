@@ -67,6 +67,9 @@ class Living:
         self.deaths: dict[str, int] = {}
         plan = cluster.plan
         self.is_tight = bool(plan.memory_bytes) or plan.bus_limit_bytes < NARROW_BYTES
+        workers = [op.args.get("p_begin") for op in plan.ops if op.kind == "life_worker"]
+        is_kept = plan.policy == "always" and plan.faults == ["kill"]
+        self.are_only_kills = is_kept and all(p_begin == 1 for p_begin in workers)
         # within it two nodes do not know of each other's last step
         self.slack_us = 100_000 + 20 * plan.delay_us + 60 * plan.cpu_us
         if plan.policy != "off":
@@ -236,12 +239,13 @@ class Living:
 
     def judge_start(self, job: LifeJob, run: Run) -> None:
         """A run has begun: was it allowed to, and is its number right?"""
-        if not self.is_calm(job.asked_us):
-            return
-        if job.cancelled_us:
+        is_calm = self.is_calm(job.asked_us)
+        if job.cancelled_us and (is_calm or self.are_only_kills):  # W16.9
             self.history.count("STARTs after a cancel")
             if run.asked_us > job.cancelled_us:
                 self.find("life-cancel", f"{job.token!r} began after it was cancelled")
+        if not is_calm:
+            return
         for other in job.runs.values():
             self.history.count("pairs of runs")
             if self.is_live(job, other, run):

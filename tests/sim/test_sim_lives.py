@@ -164,6 +164,7 @@ FIRST = {
     "w12": 3,
     "w28": 0,
     "w29": 3,
+    "w30": 3,
 }  # the seed that finds it soonest, if seed 1 does not
 
 
