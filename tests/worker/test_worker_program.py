@@ -18,6 +18,7 @@ import e2e_tasks as tasks
 import pytest
 from click.testing import CliRunner
 from noting import Noting
+from test_worker_crashes import children_of, is_alive
 from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
@@ -186,6 +187,20 @@ def test_a_changed_file_starts_the_worker_anew(
         program.ends(0)
     finally:
         program.kill()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("watchfiles") is None,
+    reason="watchfiles is not installed: make setup-dev",
+)
+def test_a_worker_ends_with_what_starts_it_anew(start_worker: StartWorker) -> None:
+    """It would run old code beside the next one."""
+    program = start_worker("--reload")
+    program.says("worker ready")
+    (child,) = children_of(program.process.pid)
+    (process,) = children_of(child)
+    program.kill()
+    until(lambda: not is_alive(child) and not is_alive(process), most_s=10)
 
 
 def answer(client: Client) -> Any:

@@ -40,6 +40,7 @@ from tuque.worker.pools.processes import (
     signals_blocked,
     unblock_signals,
 )
+from tuque.worker.pools.systems import end_with
 from tuque.worker.run import health
 from tuque.worker.run.crash_table import LEAVING, RETIRED, CrashTable
 from tuque.worker.run.jobs import WorkerSettings
@@ -74,6 +75,12 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     is_alive, text = health.check(path)
     click.echo(text, err=not is_alive)
     context.exit(0 if is_alive else 1)
+
+
+def end_with_parent(context: click.Context, option: click.Parameter, parent: str | None) -> None:
+    """`--parent PID:PIPE`: the worker ends with that process, however that ended (U4.9)."""
+    if parent is not None and not context.resilient_parsing:
+        end_with(*map(int, parent.split(":")))
 
 
 @click.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -161,6 +168,7 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
 @click.option("-p", "--port", type=click.IntRange(1, 65535))
 @click.option("-v", "--verbose", is_flag=True, help="Log each job that is done.")
 @click.option("--box", hidden=True)
+@click.option("--parent", hidden=True, is_eager=True, expose_value=False, callback=end_with_parent)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

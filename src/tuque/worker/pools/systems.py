@@ -50,6 +50,7 @@ def end_with(parent: int, pipe: int) -> None:
 
     `pipe`: its other end is the parent's alone, so that it is closed when the parent ends.
     """
+    os.set_inheritable(pipe, False)
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

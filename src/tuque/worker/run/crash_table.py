@@ -122,7 +122,6 @@ class CrashTable:
         fd, pipe, parent, which, mark, ended = given.split(":", 5)
         end_with(int(parent), int(pipe))
         os.set_inheritable(int(fd), False)
-        os.set_inheritable(int(pipe), False)
         return cls(int(fd), ended, which == "last", which == "first", mark)
 
     def share_end(self) -> None:

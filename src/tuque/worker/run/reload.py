@@ -43,6 +43,7 @@ class Reloader:
         self._directory = directory
         self._limit_s = grace_s + LEAVE_S
         self._relay = Relay()
+        self._pipe, self._held = os.pipe()  # no worker has the second one
 
     def run(self) -> int:
         """Runs until it is stopped, or until a worker ends well; the exit code of the last one.
@@ -74,8 +75,9 @@ class Reloader:
         return exit_code(process.wait())
 
     def _start(self) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments]
-        return self._relay.start(words, self._env)
+        parent = f"--parent={os.getpid()}:{self._pipe}"
+        words = [sys.executable, "-c", BOOT, json.dumps(sys.path), *self._arguments, parent]
+        return self._relay.start(words, self._env, (self._pipe,))
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
