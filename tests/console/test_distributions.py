@@ -127,6 +127,30 @@ def test_without_the_node_tests_say_what_to_install(users: Path) -> None:
     assert done.stderr.endswith("tuque.testing needs the node: pip install 'tuque[testing]'\n")
 
 
+def test_without_a_library_its_module_says_what_to_install() -> None:
+    needed = {
+        "tuque.django": ("django", "django"),
+        "tuque.dramatiq": ("dramatiq", "dramatiq"),
+        "tuque.outbox.alchemy": ("sqlalchemy", "sqlalchemy"),
+        "tuque.sentry": ("sentry_sdk", "sentry"),
+        "tuque.taskiq": ("taskiq", "taskiq"),
+    }
+    code = (
+        "import importlib, sys\n"
+        "for module, library in zip(sys.argv[1::2], sys.argv[2::2]):\n"
+        "    sys.modules[library] = None\n"
+        "    try: importlib.import_module(module)\n"
+        "    except Exception as err: print(err)"
+    )
+    words = [word for module, (library, _) in needed.items() for word in (module, library)]
+    done = run(code, [SRC], tuple(words))
+    said = done.stdout.splitlines()
+    for (module, (_, extra)), line in zip(needed.items(), said, strict=True):
+        assert line.startswith(f"{module} needs ") and line.endswith(
+            f"pip install 'tuque[{extra}]'"
+        )
+
+
 @pytest.mark.parametrize("words", ["server", "selftest"])
 def test_a_node_of_another_version_is_told(words: str, users: Path, tmp_path: Path) -> None:
     node = links(tmp_path / "node", set(NODE) - {"server"})

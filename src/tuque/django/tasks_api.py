@@ -5,12 +5,9 @@ Decides which of the two is meant; all other modules take the names from here.
 
 from __future__ import annotations
 
-from tuque.errors import ConfigError
+import django
 
-try:
-    import django
-except ImportError:
-    raise ConfigError("tuque.django needs Django: pip install 'tuque[django]'") from None
+from tuque.errors import ConfigError
 
 if django.VERSION >= (6, 0):
     from django import tasks as task_api
