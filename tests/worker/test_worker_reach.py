@@ -63,16 +63,21 @@ def test_the_error_of_a_large_job_has_its_size(
     or raises.
     """
     monkeypatch.setattr(enqueue, "BIG_BYTES", 1 << 20)
-    app = App(node.url)
+    app, large = App(node.url), b"x" * 786_432
     task = app.task(queue="q", name="holds")(holds)
     with node.wire() as wire, asyncio.Runner() as runner:
         assert wire("CONFIG", "SET", "max-body-bytes", "1mb") == b"OK"
         try:
+            with pytest.raises(EnqueueFailed, match=r"1 of 2 .* body of 1048\d+ bytes"):
+                if is_async:
+                    runner.run(task.enqueue_many_async([task.call(b"x"), task.call(large)]))
+                else:
+                    task.enqueue_many([task.call(b"x"), task.call(large)])
             for one in (task, task.options(key="other")):
                 add = (
-                    partial(runner.run, one.enqueue_async(b"x" * 786_432))
+                    partial(runner.run, one.enqueue_async(large))
                     if is_async
-                    else (partial(one.enqueue, b"x" * 786_432))
+                    else (partial(one.enqueue, large))
                 )
                 with pytest.raises(ReplyError, match=r"body of 1048\d+ bytes, and a broker takes"):
                     add()
@@ -249,3 +254,32 @@ def test_an_iterator_of_calls_that_fails(world: World) -> None:
     assert world.qlen() == 1001
     with pytest.raises(TypeError, match="enqueue_many takes calls"):
         task.enqueue_iter(3)  # type: ignore[arg-type]  # the mistake under test
+
+
+@pytest.mark.parametrize("is_async", ["", "of an iterable", "of an asynchronous one"])
+def test_the_error_of_an_iterable_says_what_was_added(is_async: str, world: World) -> None:
+    """U1.20 What the iterable raises, or the program about one of its calls, names in a note the
+    calls that were added.
+    """
+    app = App()
+    task = of(app)
+    world.worker(app)
+
+    def calls() -> Iterator[Call[int]]:
+        for at in range(503):
+            yield task.call(at, 1)
+        raise OSError("the file ends")
+
+    async def rows() -> AsyncIterator[Call[int]]:
+        for one in calls():
+            yield one
+
+    async def many() -> None:
+        given = rows() if is_async == "of an asynchronous one" else calls()
+        async for _ in task.enqueue_iter_async(given):
+            pass
+
+    with pytest.raises(OSError, match="the file ends") as found:
+        asyncio.run(many()) if is_async else list(task.enqueue_iter(calls()))
+    assert found.value.__notes__ == ["call 503 of enqueue_many: calls before 500 were added"]
+    assert world.qlen() == 500

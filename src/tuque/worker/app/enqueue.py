@@ -57,9 +57,10 @@ SHOWN: Final = 5  # places named by an error
 AT_ONCE: Final = 500  # jobs of a pipeline
 PROBE_S: Final = 1.0  # between two calls that ask a broker that was away, and for each of them
 BIG_BYTES: Final = 16 << 20  # of a body, which may be why no answer came
-BIG: Final = (
-    "the job has a body of {} bytes, and a broker takes max-body-bytes, 67108864 by default; bytes "
-    "grow by a third in JSON, and not with codec='msgpack'"
+BIG: Final = "the job has a body of"
+BIG_MORE: Final = (
+    "bytes, and a broker takes max-body-bytes, 67108864 by default; bytes grow by a third in JSON, "
+    "and not with codec='msgpack'"
 )
 STAGED: Final = ("retry", "ttl", "replicate", "maxlen")  # options of STAGE
 NOT_STAGED: Final = ("key", "pri", "utube", "expires")
@@ -412,8 +413,7 @@ class Reach:
         That the client was busy, which is a Timeout without a node, says nothing of the broker; nor
         does one with a large body.
         """
-        if isinstance(body, bytes) and len(body) >= BIG_BYTES and not isinstance(err, NoNode):
-            err.args = (f"{err.message}; {BIG.format(len(body))}",)
+        if isinstance(body, bytes) and note_size(err, len(body)):
             return
         is_busy = isinstance(err, Timeout) and not err.node
         if not isinstance(err, NoNode | Timeout) or is_busy or err.message.startswith(NOT_SENT):
@@ -423,6 +423,15 @@ class Reach:
         self._why = err.message
         self._failed_s = self._asked_s = time.monotonic()
         self.is_lost = True
+
+
+def note_size(err: Error, size: int) -> bool:
+    """Whether a job of so many bytes is large, which its error says: that may be why it failed."""
+    if size < BIG_BYTES or isinstance(err, NoNode):
+        return False
+    if BIG not in err.message:  # one error may be that of many jobs
+        err.args = (f"{err.message}; {BIG} {size} {BIG_MORE}",)
+    return True
 
 
 class Batch(Generic[R]):
@@ -436,20 +445,21 @@ class Batch(Generic[R]):
         self._tried_as_tube: set[int] = set()
         self._left: list[int] = []
         self._sent: list[int] = []
+        self._sizes: list[int] = []  # of the bodies that were sent
         self._answers: list[Any] = []
+        self.largest = b""  # of those bodies
 
     def add(self, calls: Iterable[Call[R]]) -> Iterator[None]:
         """[U1] In steps. Nothing is sent yet: raises if one of them cannot be."""
         for at, call in enumerate(check_calls(calls), self.first):
-            if not isinstance(call, Call):
-                raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
-            if call.task is not self._task:
-                raise ValueError(f"call {at} is of {call.task.name}, not of {self._task.name}")
             try:
+                if not isinstance(call, Call):
+                    raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
+                if call.task is not self._task:
+                    raise ValueError(f"call {at} is of {call.task.name}, not of {self._task.name}")
                 self._addings.append(Adding(call))
             except Exception as err:
-                before = f"calls before {self.first} were" if self.first else "nothing was"
-                err.add_note(f"call {at} of enqueue_many: {before} added")  # U1.2
+                note_added(err, at, self.first)
                 raise
             yield
         self._left = list(range(len(self._addings)))
@@ -475,9 +485,12 @@ class Batch(Generic[R]):
         """Adds the next of what is left to the pipeline, in steps."""
         copies_ms = self._task.app.reach.copies_ms
         self._sent = self._left[:AT_ONCE]
+        self._sizes, self.largest = [], b""
         for at in self._sent:
             adding = self._addings[at]
             queue, body, asked = adding.words()
+            self._sizes.append(len(body))
+            self.largest = max(self.largest, body, key=len)
             add = pipeline.addjob_new if adding.has_key else pipeline.addjob
             add(queue, body, timeout_ms=copies_ms, **asked)
             yield
@@ -487,7 +500,7 @@ class Batch(Generic[R]):
         if isinstance(answers, Error):
             answers = [answers] * len(self._sent)
         again: list[int] = []
-        for at, answer in zip(self._sent, answers, strict=True):
+        for at, answer, size in zip(self._sent, answers, self._sizes, strict=True):
             adding = self._addings[at]
             self._answers[at] = answer
             is_new = at not in self._tried_as_tube
@@ -501,6 +514,8 @@ class Batch(Generic[R]):
                 self._answers[at] = adding.handle(answer)
             elif isinstance(answer, tuple):
                 self._answers[at] = adding.handle(*answer)
+            elif isinstance(answer, Error):
+                note_size(answer, size)
             yield
         self._tried_as_tube.update(again)
         self._left = again + self._left[len(self._sent) :]
@@ -530,6 +545,12 @@ class Batch(Generic[R]):
         raise failure(added, failed)  # U1.3
 
 
+def note_added(err: Exception, at: int, first: int) -> None:
+    """[U1] Has the error of a call say which calls were added before (U1.2, U1.20)."""
+    before = f"calls before {first} were" if first else "nothing was"
+    err.add_note(f"call {at} of enqueue_many: {before} added")
+
+
 def check_calls(calls: Iterable[Call[R]]) -> Iterable[Call[R]]:
     """The same; TypeError for what is no iterable."""
     if not isinstance(calls, Iterable):
@@ -541,7 +562,13 @@ def in_batches(task: Task[..., R], calls: Iterable[Call[R]]) -> Iterator[tuple[B
     """Batches, each with its calls, which are not added to it yet."""
     rest = iter(calls)
     for first in count(0, AT_ONCE):
-        some = list(islice(rest, AT_ONCE))
+        some: list[Call[R]] = []
+        try:
+            for call in islice(rest, AT_ONCE):
+                some.append(call)
+        except Exception as err:
+            note_added(err, first + len(some), first)
+            raise
         if not some:
             return
         yield Batch(task, first), some
@@ -556,8 +583,15 @@ async def in_batches_async(
             yield found
         return
     batch, some = Batch(task), list[Call[R]]()
-    async for call in calls:
-        some.append(call)
+    rest = aiter(calls)
+    while True:
+        try:
+            some.append(await anext(rest))
+        except StopAsyncIteration:
+            break
+        except Exception as err:
+            note_added(err, batch.first + len(some), batch.first)
+            raise
         if len(some) == AT_ONCE:
             yield batch, some
             batch, some = Batch(task, batch.first + AT_ONCE), []

@@ -315,7 +315,7 @@ class Task(Step[P, R]):
                         reach.prove(self.app.client)
                     answers: list[Any] | Error = pipeline.execute(raise_on_error=False)
                 except own(Error) as err:
-                    reach.failed(err)
+                    reach.failed(err, batch.largest)
                     answers = err
                 deque(batch.take(answers), 0)
             return batch.handles(follower)
@@ -335,7 +335,7 @@ class Task(Step[P, R]):
                         await reach.prove_async(self.app.aio_client)
                     answers: list[Any] | Error = await pipeline.execute(raise_on_error=False)
                 except own(Error) as err:
-                    reach.failed(err)
+                    reach.failed(err, batch.largest)
                     answers = err
                 await unhurried(batch.take(answers))
             return batch.handles(follower)
