@@ -1,7 +1,7 @@
 """An app with lifespans; each writes a line to OUT/did.
 
-The first one fails while OUT/away is there, hangs while OUT/hangs is, and takes 400 MB while
-OUT/fills is.
+The first one fails while OUT/away is there, hangs while OUT/hangs is, at its end while OUT/stays
+is, and takes 400 MB while OUT/fills is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any
 from e2e_tasks import note
 
 from tuque.worker import App, Middleware, current_job
-from tuque.worker.pools import pools
+from tuque.worker.pools import child, pools
 from tuque.worker.run import quarantine
 
 vars(pools)["SLOW_S"] = 0.2
+if "SOON" in os.environ:
+    vars(pools)["LEAVE_S"] = vars(child)["LEAVE_S"] = 0.2
 vars(quarantine)["STUCK_S"] = 0.5
 app = App()
 
@@ -45,6 +47,8 @@ def plain() -> Iterator[None]:
         yield
     finally:
         del fills
+        while (out / "stays").exists():
+            time.sleep(0.1)
         note("plain leave")
 
 

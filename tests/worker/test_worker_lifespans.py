@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -153,7 +154,7 @@ def test_a_worker_stops_whose_lifespan_hangs(
 def test_one_that_does_not_end_is_cancelled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """U3.9 What one raises at its end is logged; after 5 s the process ends without it."""
+    """U3.9 What one raises at its end, and that one has not ended after 5 s, is logged"""
     monkeypatch.setattr("tuque.worker.pools.pools.LEAVE_S", 0.01)
 
     class Endless:
@@ -176,7 +177,25 @@ def test_one_that_does_not_end_is_cancelled(
     app = Hooks()
     app.lifespan(Endless)  # type: ignore[type-var]  # mypy wants the base class
     asyncio.run(main())
-    assert "a lifespan did not end within 0 s" in caplog.text
+    assert re.search(r"a lifespan of process \d+ did not end within 0 s", caplog.text)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_one_that_blocks_at_its_end_is_named(
+    pool: str, node: RealServer, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """U3.9 What one raises at its end, and that one has not ended after 5 s, is logged; the process
+    ends without it.
+    """
+    tasks.app.use(node.url)
+    handle = tasks.plainly.enqueue()
+    worker = start_worker("--pool", pool, "-c", "1", app="lifespan_tasks:app", SOON="1")
+    assert handle.result(30)
+    (tmp_path / "stays").touch()
+    worker.signal(signal.SIGTERM)
+    worker.says("did not end within")
+    worker.process.wait(10)
+    assert len(re.findall(r"a lifespan of process \d+ did not end within", worker.text)) == 1
 
 
 def test_a_lifespan_that_waited_for_what_was_cancelled_has_failed(

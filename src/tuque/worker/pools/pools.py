@@ -292,8 +292,10 @@ class ThreadPool:
         try:
             limit_s = 1.0 if self._lifespans is None or not self._is_entered else 1.0 + LEAVE_S
             await asyncio.wait_for(asyncio.wrap_future(closing), timeout=limit_s)
-        except TimeoutError:
-            return False  # a task blocks the loop, or resists cancellation
+        except TimeoutError:  # a task or a lifespan blocks the loop, or resists cancellation
+            if self._lifespans is not None and self._lifespans.is_leaving:
+                log_endless(os.getpid(), LEAVE_S)
+            return False
         self._over.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
@@ -449,6 +451,14 @@ def log_unbegun(processes: int) -> None:
     )
 
 
+def log_endless(pid: int, wait_s: float) -> None:
+    """[U3] Logs that lifespans of that process have not ended in time (U3.9)."""
+    log.error(
+        "a lifespan of process %(child)d did not end within %(seconds).0f s",
+        facts("lifespan_endless", child=pid, seconds=wait_s),
+    )
+
+
 class Lifespans:
     """The lifespans of an app on a loop that runs in another thread, or now and then."""
 
@@ -489,6 +499,12 @@ class Lifespans:
         if self.task.done():
             self.task.result()
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether they were entered, and are left now."""
+        is_last = self.task is None or self.task.done()
+        return self._is_entered and self._leave.is_set() and not is_last
+
     async def leave(self) -> None:
         """[U3] Leaves them, on their loop; what lasts longer than 5 s is cancelled (U3.9)."""
         self._leave.set()
@@ -499,10 +515,7 @@ class Lifespans:
         _, lasts = await asyncio.wait({self.task}, timeout=LEAVE_S)
         if lasts:
             self.task.cancel()
-            log.error(
-                "a lifespan did not end within %(seconds).0f s",
-                facts("lifespan_endless", seconds=LEAVE_S),
-            )
+            log_endless(os.getpid(), LEAVE_S)
 
     def _enter(self) -> None:
         self._is_entered = True

@@ -24,7 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame, halt
 from tuque.worker.pools.execute import Call, Control, over_limit_text, to_pipe
-from tuque.worker.pools.pools import PAUSES, OnEnd, Running, Slow, log_unbegun
+from tuque.worker.pools.pools import PAUSES, OnEnd, Running, Slow, log_endless, log_unbegun
 from tuque.worker.pools.processes import end_group, ending, is_over, signals_blocked
 from tuque.worker.pools.systems import has_room
 
@@ -114,6 +114,8 @@ class Child:
         try:
             code = await asyncio.to_thread(self.process.wait, self.leave_s)
         except subprocess.TimeoutExpired:
+            if self.leave_s != LEAVE_LIMIT_S:  # it has lifespans, and one blocks
+                log_endless(self.pid, self.leave_s)
             return await self.end()
         end_group(self.pid)
         return code
