@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from test_worker_pools import MAKERS, call, ended_in, started
 
-from tuque.worker import App, Tasks
+from tuque.worker import App, RetryLater, Tasks
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.app.task import Task
+from until import until
 from world import World
 
 
@@ -102,6 +103,49 @@ def test_batches_in_threads_and_processes(tmp_path: Path, kind: str) -> None:
     assert [one.result for one in outcomes[:2]] == [f"[{at},{size}]".encode() for at in (1, 2)]
     text = f"ValueError: a batch of {size} jobs needs a list of {size}, not 5 results"
     assert [one.text for one in outcomes[2:]] == [text] * 2 + ["KeyError: 'no table'"] * 2
+
+
+def test_a_worker_that_stops_does_not_wait_for_a_batch(world: World) -> None:
+    """U15.4 A worker that stops calls no function for jobs that wait for others: when its last
+    GETJOB has ended (U2.22), it gives them back, and no attempt is used up.
+    """
+    made, client = Store(batch=100, wait_s=60), world.client()
+    shift = world.at_work(made.app, concurrency=4)
+    ids = made.add(1, 2)
+    world.pass_ms(500)
+    assert [client.result(id).state for id in ids] == ["running"] * 2
+    shift.stop()
+    assert shift.ends(most_ms=2_000)
+    assert made.got == []
+    assert [client.result(id).state for id in ids] == ["waiting"] * 2
+    assert world.qlen("q") == 2
+    world.at_work(made.app, concurrency=2)
+    world.until(lambda: [client.result(id).state for id in ids] == ["done"] * 2)
+    assert made.got == [[1, 2]], "it has one attempt"
+
+
+def test_threads_that_wait_for_a_batch_are_let_go() -> None:
+    """U15.4 A worker that stops calls no function for jobs that wait for others"""
+    made = App().task(name="t", batch=3, batch_wait_s=60)(takes_any)
+    batches = made.batches
+    assert batches is not None
+    batches.places = 3
+    ended: list[str] = []
+
+    def runs(row: int) -> None:
+        try:
+            made.function(row)
+        except RetryLater as why:
+            ended.append(str(why))
+
+    threads = [threading.Thread(target=runs, args=(at,)) for at in range(2)]
+    for one in threads:
+        one.start()
+    until(lambda: batches._open is not None and len(batches._open.items) == 2)
+    batches.stop(RetryLater("not now", delay_s=0))
+    for one in threads:
+        one.join(20)
+    assert ended == ["not now"] * 2
 
 
 def test_a_batch_is_a_list_of_one_argument() -> None:

@@ -12,6 +12,7 @@ import threading
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from tuque.worker.app.decisions import SECONDS_MAX
@@ -59,6 +60,7 @@ class Batches:
         self._lock = threading.Lock()
         self._open: Batch | None = None
         # on a loop
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[asyncio.Future[Any], Any] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
@@ -92,18 +94,22 @@ class Batches:
             with self._lock:
                 if self._open is batch:
                     self._open = None
-            try:
-                batch.take(self.function(list(batch.items)))
-            except BaseException as err:
-                batch.fail(err)
-            finally:
-                batch.is_over.set()
+            if not batch.is_over.is_set():  # U15.4
+                self._run_now(batch)
         batch.is_over.wait()
         return _end(batch.ends[at])
 
+    def _run_now(self, batch: Batch) -> None:
+        try:
+            batch.take(self.function(list(batch.items)))
+        except BaseException as err:
+            batch.fail(err)
+        finally:
+            batch.is_over.set()
+
     async def run_async(self, item: Any) -> Any:
         """The same on a loop, whose first job waits no longer than the others."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         mine: asyncio.Future[Any] = loop.create_future()
         self._waiting = {one: it for one, it in self._waiting.items() if one.get_loop() is loop}
         self._waiting[mine] = item
@@ -116,11 +122,16 @@ class Batches:
         finally:
             self._waiting.pop(mine, None)
 
-    def _begin(self) -> None:
-        """[U15] Calls the function in a task of its own: a cancelled run ends no other (U15.3)."""
+    def _taken(self) -> dict[asyncio.Future[Any], Any]:
+        """The runs that wait on the loop, which now do so no more."""
         waiting, self._waiting = self._waiting, {}
         if self._alarm is not None:
             self._alarm.cancel()
+        return waiting
+
+    def _begin(self) -> None:
+        """[U15] Calls the function in a task of its own: a cancelled run ends no other (U15.3)."""
+        waiting = self._taken()
         call = asyncio.ensure_future(self._call(waiting))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -137,9 +148,28 @@ class Batches:
         except BaseException as err:
             batch.fail(err)
         finally:
-            for one, end in zip(waiting, batch.ends, strict=True):
-                if not one.done():
-                    one.set_result(end)
+            _set(waiting, batch.ends)
+
+    def stop(self, why: BaseException) -> None:
+        """[U15] Ends the runs that wait for others with that: none is called (U15.4).
+
+        May be called in any thread.
+        """
+        with self._lock:
+            batch, self._open = self._open, None
+            if batch is not None:
+                batch.fail(why)
+                batch.is_over.set()
+                batch.is_full.set()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(lambda: _set(self._taken(), repeat(why)))
+
+
+def _set(waiting: Iterable[asyncio.Future[Any]], ends: Iterable[Any]) -> None:
+    """Tells runs how their jobs ended."""
+    for one, end in zip(waiting, ends, strict=False):
+        if not one.done():
+            one.set_result(end)
 
 
 def _end(end: Any) -> Any:

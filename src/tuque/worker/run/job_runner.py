@@ -29,7 +29,7 @@ from tuque.worker.app.decisions import (
     is_at_most_once,
 )
 from tuque.worker.app.hooks import Hooks
-from tuque.worker.app.task import Task
+from tuque.worker.app.task import RetryLater, Task
 from tuque.worker.pools.child import of_job
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
@@ -503,6 +503,13 @@ class JobRunner:
             place.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
+
+    def _give_back_batches(self) -> None:
+        """[U15] Gives back the jobs of batches that wait for others (U15.4)."""
+        why = RetryLater("the worker stopped before their batch was called", delay_s=0)
+        for task in self._tasks.values():
+            if task.batches is not None:
+                task.batches.stop(why)
 
     def _give_back_ahead(self, most: int | None = None) -> None:
         """[U2] Gives back what was fetched ahead, but for what may not come twice (U2.20)."""

@@ -328,6 +328,7 @@ class Worker(JobRunner):
             await wait_for({fetching}, time.monotonic() + LAST_FETCH_S)
         fetching.cancel()
         self._give_back_waiting()
+        self._give_back_batches()
         until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)
         if self._runs:
             self._at_rest.clear()
