@@ -35,6 +35,7 @@ def test_the_messages_of_the_bus_are_those_of_the_spec() -> None:
     sent = {of.__name__.upper() for of in get_args(AnyMessage)}
     renamed = {  # class: word of the spec
         "LIFEAT": "LIFE",
+        "QUEUESTOLD": "QUEUES",
         "TOPICSTOLD": "TOPICS",
         "TUBESTOLD": "TUBES",
         "VOTERSTOLD": "VOTERS",

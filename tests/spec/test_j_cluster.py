@@ -344,7 +344,7 @@ def test_too_few_copies_are_noticed_after_a_restart(make_world: Make) -> None:
         world.restart(k)
     for a, b in ((0, 1), (0, 3), (1, 3)):
         world.link(a, b)
-    world.pass_ms(3_000)
+    world.pass_ms(10_000)
     assert world.holders(id) == [0, 1, 3] or len(world.holders(id)) == 4
 
 

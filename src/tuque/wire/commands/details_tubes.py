@@ -432,7 +432,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   others (nodes that use a list of another origin, each with that origin). CLUSTER FORGET, once
   the network is cut, parts two clusters that met; CLUSTER RESET of one cluster's nodes joins
   them.
-- T28.9 While one node votes it adds no second voter: the loss of either of two would stop both.
+- T28.9 One voter becomes three in one step. While one node votes it adds no second voter: the loss
+  of either of two would stop both.
   Only if it leaves it adds one, which then gets the vote and the tubes. Meanwhile all nodes have
   copies (T18.1). When two nodes that could join (T28.4) have all of every tube, the list of three
   is the next one (T28.2). From then on the voter answers what two of the three have, too; it
