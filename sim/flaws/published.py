@@ -16,6 +16,7 @@ from sim.flaws.sealed import SEALED_FLAWS
 from sim.flaws.switches import Flaw, Patch, bent, everywhere
 from sim.flaws.tubes import TUBE_FLAWS
 from sim.flaws.turns import TURN_FLAWS
+from sim.flaws.voters import VOTER_FLAWS
 from sim.flaws.work import WORK_FLAWS
 from tuque.core.copies import ack_gc, federation, requeue_messages
 from tuque.core.dispatch import restore
@@ -439,7 +440,7 @@ FLAWS: Final = [
     ),
 ]  # fmt: skip
 ALL_FLAWS: Final = [
-    *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS,
-    *LIFE_FLAWS, *WORK_FLAWS, *SEALED_FLAWS, *KEY_FLAWS,
+    *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *VOTER_FLAWS, *RESTART_FLAWS,
+    *TURN_FLAWS, *LIFE_FLAWS, *WORK_FLAWS, *SEALED_FLAWS, *KEY_FLAWS,
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}

@@ -22,6 +22,7 @@ class Ground:
         self.world = world
         self.net = net
         self.machines: list[Machine] = []
+        self.forced_number = 0  # of the last list by FORCE (SPEC T28.8)
 
     def on_loaded(self, m: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:
         """A process has loaded its journal, and serves; jobs that `arrived` elsewhere are gone."""

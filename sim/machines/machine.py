@@ -45,6 +45,7 @@ class Settings:
         self.bus_limit_bytes = plan.bus_limit_bytes
         self.sealed = plan.sealed
         self.failover = plan.failover
+        self.is_candidate = True  # `tube-failover`, where votes choose the leaders
         self.asks_all = plan.asks_all
         self.voters = plan.voters
         self.silent_ms = plan.silent_ms

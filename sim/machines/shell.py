@@ -28,6 +28,7 @@ from sim.machines.kernel import (
     Socket,
 )
 from sim.machines.thread import SimThread
+from sim.tube_judges.forces import is_outdated
 from tuque.cluster.members import Members
 from tuque.cluster.nodes_conf import NodesConf, parse_nodes_conf
 from tuque.core.model.job import ACKED
@@ -136,7 +137,7 @@ class Shell:
         apply_settings(self.s)
         if machine.settings.failover:
             votes = tubes_of(self.n).voter_state
-            votes.is_on = True
+            votes.is_on = machine.settings.is_candidate
             votes.asks_all = machine.settings.asks_all
             votes.wanted = machine.settings.voters
             votes.silent_ms = machine.settings.silent_ms
@@ -226,7 +227,7 @@ class Shell:
 
     def accept(self, end: End, port: str) -> bool:
         """Somebody connects."""
-        if self.is_dead:
+        if self.is_dead or (port != BUS and is_outdated(self.machine)):
             return False
         if port == BUS:
             link = Socket(self.kernel, end)

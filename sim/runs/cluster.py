@@ -29,7 +29,14 @@ from sim.plans.tube_swarm import last_clients
 from sim.task_judges.keys import Tasking
 from sim.tube_judges.homes import look_for_home
 from sim.tube_judges.judge import Tubing
-from sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
+from sim.workload.admin import (
+    ADMIN,
+    leave,
+    meet_all,
+    set_candidate,
+    set_writable,
+    take_back,
+)
 from sim.workload.faults import apply
 from sim.workload.group_clients import (
     ChildWorker,
@@ -59,6 +66,7 @@ from sim.workload.tube_movers import (
     TubeRescuer,
     TubeSpoiler,
 )
+from sim.workload.voters import VoterKeeper
 
 SETUP_MS: Final = 8_000
 HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
@@ -83,6 +91,7 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "tube_forcer": TubeForcer,
     "tube_rescuer": TubeRescuer,
     "tube_spoiler": TubeSpoiler,
+    "voter_keeper": VoterKeeper,
     "life_producer": LifeProducer,
     "life_worker": LifeWorker,
     "life_boss": LifeBoss,
@@ -277,6 +286,7 @@ class Cluster(Ground):
     def set_right(self, machine: Machine) -> None:
         """Undo operators' changes: no node leaves, no queue is paused, memory limits are reset."""
         machine.settings.memory_bytes = 0
+        set_candidate(machine, True)
         self.person("boss").session(machine.name).close()
         if machine.shell is not None:
             machine.shell.n.limits.memory_bytes = 0

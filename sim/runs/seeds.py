@@ -19,6 +19,7 @@ from sim.flaws.published import MUTATIONS
 from sim.plans.swarm import draw
 from sim.plans.task_swarm import draw_tasks
 from sim.plans.vote_swarm import draw_votes
+from sim.plans.voter_swarm import draw_voters
 from sim.runs.cluster import Cluster
 from tuque.server.log.log import say_all_again
 
@@ -152,7 +153,8 @@ def run_fresh(seed: int, mutation: str = "", trace: bool = False, plans: str = "
     )
 
 
-OF_VOTES = {"votes": draw_votes, "tasks": draw_tasks}  # plans with voters
+# plans with voters
+OF_VOTES = {"votes": draw_votes, "voters": draw_voters, "tasks": draw_tasks}
 KINDS = ("tubes", "lives", "edits", "words", "seals")  # clients that came one after the other
 
 

@@ -103,6 +103,7 @@ class Facts:
         self.created_us = 0  # when a client first learned that it exists
         self.home = ""  # the node where clients last found it
         self.sync: int = args.get("sync", 1)
+        self.by_majority: bool = args.get("by_majority", False)  # SYNC majority (T18.9)
         self.pauses: list[Any] = []  # PAUSE commands sent
         self.pris: list[Pri] = []  # that clients gave
         self.forced: dict[str, int] = {}  # nodes told to take it by force, and when
@@ -121,7 +122,9 @@ class Facts:
             words += [b"PRI", b"%d" % d.pri]
         if self.capacity:
             words += [b"CAPACITY", b"%d" % self.capacity]
-        if self.sync > 1:
+        if self.by_majority:
+            words += [b"SYNC", b"majority"]
+        elif self.sync > 1:
             words += [b"SYNC", b"%d" % self.sync]
         return words
 

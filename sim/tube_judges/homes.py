@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sim.tube_judges.disk import Ident, as_loaded, ident_of, tubes_on
 from sim.tube_judges.facts import Facts, Line, State
+from sim.tube_judges.forces import is_outdated
 from tuque.core.model.task import DONE, MAX_MS, TAKEN
 from tuque.tubes.log.leader import has_lease
 from tuque.tubes.model.tube import INIT, RUNNING
@@ -38,7 +39,7 @@ def would_do(m: Machine, facts: Facts, line: Line | None) -> bool:
     shell = m.shell
     t = tubes_on(shell.n) if shell is not None else None
     tube = t.by_name.get(facts.key) if t is not None else None
-    if shell is None or t is None or tube is None or shell.s.is_loading:
+    if shell is None or t is None or tube is None or shell.s.is_loading or is_outdated(m):
         return False
     if not is_up(tube) or (line is not None and facts.lines.get(ident_of(tube)) is not line):
         return False
@@ -314,7 +315,8 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
         return
     count = len(cluster.machines)
     asked = 1 if count == 2 else count // 2 + 1
-    if facts.sync == 1 or facts.sync - 1 + asked <= count - 1:
+    is_few = facts.sync == 1 or facts.sync - 1 + asked <= count - 1
+    if is_few and not facts.by_majority:
         return  # the nodes that had it may be those that could not be asked
     home = line.homes.get(old.epoch)
     is_noticed = cluster.plan.failover and cluster.plan.policy == "always"  # an old disk (T29.4)

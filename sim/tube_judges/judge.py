@@ -18,6 +18,7 @@ from sim.tube_judges.disk import (
     tubes_on,
 )
 from sim.tube_judges.facts import Call, Facts, Line, Put, State
+from sim.tube_judges.forces import is_outdated
 from sim.tube_judges.homes import (
     count_takes,
     is_up,
@@ -98,7 +99,7 @@ class Tubing:
         t = tubes_on(shell.n)
         if t is not None:
             t.shift_tasks = self.cluster.plan.shift_tasks
-        if t is None or shell.s.is_loading:
+        if t is None or shell.s.is_loading or is_outdated(machine):
             return
         for name, facts in self.facts.items():
             tube = t.by_name.get(name)
@@ -197,6 +198,7 @@ class Tubing:
                 self.judge_release(machine, mirror, int(change.number), int(change.at_ms))
             mirror.replay(change, now_us)
         mirror.seq = int(tube.change_seq)
+        mirror.marks.append((int(tube.seq), len(mirror.log)))
         mirror.learn(now_us)
         mirror.look_ahead()
         if is_up(tube):

@@ -99,6 +99,7 @@ class Mirror:
         self.base: dict[int, int] = {}  # statuses at the start
         self.vague: set[int] = set()  # changed in the first turn, before the first check
         self.log: list[Step] = []
+        self.marks: list[tuple[int, int]] = []  # the tube's number, and the steps up to it
         self.told: list[tuple[int, int]] = []  # known to clients: (true time, index in the log)
         self.next_number = 0 if is_fresh else int(tube.next_number)
         self.counts: dict[bytes, int] = {}
@@ -278,6 +279,10 @@ class Mirror:
             said = count - self.calls_before.get(event, 0)
             if said != self.counts.get(event, 0):
                 find("tube-count", f"{name}: {event!r} is counted {said} times")
+
+    def steps_by(self, number: int) -> int:
+        """How many changes a copy up to that number of the tube has at least."""
+        return max((steps for at, steps in self.marks if at <= number), default=0)
 
     def learn(self, now_us: int) -> None:
         """Copy what only the node knows: tokens, holders, extended times."""

@@ -15,6 +15,7 @@ from tuque.core.node.node import NODE_LEAVING
 from tuque.core.queues.deliver import wake_all
 from tuque.core.repair.drain import drain_left, set_leaving
 from tuque.core.repair.node_loss import repair_left
+from tuque.tubes.election.voters import set_willing
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
 
@@ -90,6 +91,14 @@ def set_writable(m: Machine, yes: bool) -> None:
     """CONFIG SET read-only no|yes, as the command does it (T19.5)."""
     if m.shell is not None:
         set_read_only(m.shell.n, tubes_of(m.shell.n), not yes)
+        m.shell.wake()
+
+
+def set_candidate(m: Machine, yes: bool) -> None:
+    """CONFIG SET tube-failover no|yes, as the command does it (T23.2)."""
+    m.settings.is_candidate = yes
+    if m.shell is not None and m.settings.failover:
+        set_willing(tubes_of(m.shell.n), yes)
         m.shell.wake()
 
 

@@ -21,6 +21,7 @@ from sim.flaws.homes import (
     two_and_power,
 )
 from sim.flaws.tubes import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
+from sim.flaws.voters import VOTER_FLAWS, VOTER_RULES
 from sim.plans.swarm import draw
 from sim.plans.tube_swarm import TYPES
 from sim.runs.cluster import Cluster
@@ -31,7 +32,8 @@ from sim.tube_judges.facts import Facts, Line
 from sim.tube_judges.homes import end_force, is_unknown
 from stopped_seed import rules, stopped
 
-FLAWS = TUBE_FLAWS + HOME_FLAWS
+FLAWS = TUBE_FLAWS + HOME_FLAWS + VOTER_FLAWS
+RULES = TUBE_RULES | HOME_RULES | VOTER_RULES
 # The seed that finds it, if seed 1 does not.
 FIRST = {"t9": 8, "t13": 13, "t15": 4, "t16": 2, "t41": 17, "t42": 6, "t45": 2, "t47": 5}
 # Their judges find a quicker flaw, too: t42 of tube-twice, t16 of tube-sync, t14 of tube-home.
@@ -48,7 +50,7 @@ LONG = ("t12", "t17", "t40", "t41", "t43", "t44", "t45", "t46")
 )
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
     flaw = next(flaw for flaw in FLAWS if flaw.name == name)
-    rule, seeds = (TUBE_RULES | HOME_RULES)[name], range(1, flaw.budget + 1)
+    rule, seeds = RULES[name], range(1, flaw.budget + 1)
     known = FIRST.get(name, 1)
     rules = (run_seed(seed, name, until=rule).rules() for seed in sorted(seeds, key=known.__ne__))
     assert any(rule in found for found in rules)
@@ -378,7 +380,7 @@ def test_a_seed_that_checks_nothing_of_its_tubes_fails() -> None:
 
 
 def test_every_rule_has_a_text_and_a_denominator() -> None:
-    rules = {*TUBE_RULES.values(), *HOME_RULES.values(), "tube-home"}
+    rules = {*RULES.values(), "tube-home"}
     assert rules <= set(TEXTS) & set(CHECKED)
 
 
