@@ -48,7 +48,7 @@ def test_the_package_alone_brings_nothing() -> None:
         ("import tuque.errors", 2, 0),
         ("from tuque import Client", 34, 24),
         ("import tuque.aio", 36, 74),
-        ("from tuque.worker import App", 71, 105),
+        ("from tuque.worker import App", 57, 87),
         ("import tuque.main", 4, 8),
     ],
 )

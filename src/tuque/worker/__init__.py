@@ -11,10 +11,16 @@
 
 and then `tuque worker module:app`. Uses the client.
 
+What runs jobs, and what makes chains and groups, is loaded at first use: a program that only
+enqueues does without.
+
 Must not know: the server.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tuque.worker.app.app import App, load_app
 from tuque.worker.app.codec import BadBody, Envelope
@@ -38,12 +44,31 @@ from tuque.worker.app.task import (
     TimeLimit,
 )
 from tuque.worker.app.tasks import Tasks
-from tuque.worker.pools.execute import Attempt, Job, current_job
-from tuque.worker.workflow.chain import Chain, Later, chain
-from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
-from tuque.worker.workflow.group import Called, Group, group
-from tuque.worker.workflow.group_handle import CalledHandle, GroupHandle
-from tuque.worker.workflow.results import Failed
+
+if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Attempt, Job, current_job
+    from tuque.worker.workflow.chain import Chain, Later, chain
+    from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
+    from tuque.worker.workflow.group import Called, Group, group
+    from tuque.worker.workflow.group_handle import CalledHandle, GroupHandle
+    from tuque.worker.workflow.results import Failed
+
+_HOMES = {
+    "Attempt": "pools.execute",
+    "Called": "workflow.group",
+    "CalledHandle": "workflow.group_handle",
+    "Chain": "workflow.chain",
+    "ChainHandle": "workflow.chain_handle",
+    "ChainProgress": "workflow.chain_handle",
+    "Failed": "workflow.results",
+    "Group": "workflow.group",
+    "GroupHandle": "workflow.group_handle",
+    "Job": "pools.execute",
+    "Later": "workflow.chain",
+    "chain": "workflow.chain",
+    "current_job": "pools.execute",
+    "group": "workflow.group",
+}
 
 __all__ = [
     "App",
@@ -85,3 +110,17 @@ __all__ = [
     "group",
     "load_app",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name at its first use."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tuque.worker' has no attribute {name!r}")
+    found: object = getattr(import_module(f"tuque.worker.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
