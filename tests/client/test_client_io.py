@@ -139,7 +139,7 @@ def test_a_dead_port_takes_no_longer_than_the_timeout(
         if kind == "full":  # the backlog is taken: connections are not even established
             filler.connect(listener.getsockname())
         # a refusal must be heard in this time; a silence is heard in any
-        timeout, why = (0.3, "cannot connect") if kind == "closed" else (0.1, "in time|timed")
+        timeout, why = (0.3, "Connection refused") if kind == "closed" else (0.1, "in time|timed")
         client = connect(f"tuque://127.0.0.1:{listener.getsockname()[1]}", timeout=timeout)
 
         def attempt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import threading
 import time
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     import ssl
 
     from tuque.client.url import Address
+
+
+CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed")
+
+
+def as_system_says(error: OSError) -> OSError:
+    """The error of the last address: the text of asyncio has the addresses, and no reason."""
+    numbers = CALL_FAILED.findall(str(error))
+    return OSError(int(numbers[-1]), os.strerror(int(numbers[-1]))) if numbers else error
 
 
 class Link(Conn, asyncio.Protocol):
@@ -56,7 +66,7 @@ class Link(Conn, asyncio.Protocol):
                     await link._connect(address, tls, left_s)
         except OSError as e:
             link.close()
-            raise connect_error(address, e) from e
+            raise connect_error(address, as_system_says(e)) from e
         except BaseException:
             link.close()
             raise
