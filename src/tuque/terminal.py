@@ -126,11 +126,11 @@ def json_line(value: Any) -> str:
     return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
 
 
-def echo_each(rows: Iterable[T], line: Callable[[T], str], none: str | Callable[[], str]) -> None:
+def echo_each(rows: Iterable[T], line: Callable[[T], str], none: str) -> None:
     """Print each on a line; if there is none, say so on standard error."""
     count = 0
     for row in rows:
         click.echo(line(row))
         count += 1
     if count == 0:
-        click.echo(printable(none if isinstance(none, str) else none()), err=True)
+        click.echo(printable(none), err=True)

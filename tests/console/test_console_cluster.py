@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,20 +13,23 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from console_node import DEADLINE_S, Run
 
+from in_world import within
 from lab import RealCluster, RealServer
 from tuque.cli.cluster import place_of
 from tuque.cli.programs import free_port
 from tuque.client.transport.conn import ErrorReply, Status
 from tuque.client.transport.raw_link import Link, LinkError, Target
 from tuque.clusterview.health import Row, rows_of, uneven
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import ANSWER_S, NodesInReach, asked
 from tuque.nodeoptions import NodeOptions
 from until import until
 from world import World
+from world_clients import url_of
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
 TuqueIn = Callable[[World, int], Run]
@@ -266,9 +270,75 @@ class TestStatus:
         assert len(done.stdout.splitlines()) == 2
 
     def test_a_node_that_knows_no_host_of_its_own(self, port: int) -> None:
-        with Board(NodeOptions("127.0.0.1", port, "", "", "")) as board:
-            board.members = [msgspec.structs.replace(one, host="") for one in board.members]
-            assert [row.address for row in rows_of(board)] == [f"127.0.0.1:{port}"]
+        async def seen(nodes: NodesInReach) -> list[Row]:
+            nodes.members = [msgspec.structs.replace(one, host="") for one in nodes.members]
+            return await rows_of(nodes)
+
+        rows = asked(NodeOptions("127.0.0.1", port, "", "", ""), seen)
+        assert [row.address for row in rows] == [f"127.0.0.1:{port}"]
+
+
+class TestNodesInReach:
+    """What commands say of nodes that do not answer, and of one that refuses."""
+
+    def test_nodes_that_hang_are_waited_for_together(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
+        world = make_world(3)
+        world.stall(1, AWAY_MS)
+        world.stall(2, AWAY_MS)
+        begun_ms = world.now_ms
+        done = tuque_in(world, 0)("queues")
+        assert (done.returncode, done.stdout) == (0, b"no queues\n")
+        places = [f"10.0.0.{number}:7711" for number in (2, 3)]
+        why = "no node can be reached: no answer from {0} in time; its figures are left out"
+        said = [f"{place}: {why.format(place)}" for place in places]
+        assert done.stderr.decode().splitlines() == said
+        assert world.now_ms - begun_ms < 2_000 * ANSWER_S
+
+    def test_one_that_answers_again_is_asked_again(self, make_world: Callable[..., World]) -> None:
+        world = make_world(2)
+        world.wire(1).add("there")
+
+        async def seen(nodes: NodesInReach) -> list[int]:
+            counts = []
+            world.stall(1, 4_000)  # it is not suspected yet
+            for pause_s, took_s in ((0, ANSWER_S), (0, 0), (2, 0)):
+                await asyncio.sleep(pause_s)
+                begun_ms = world.now_ms
+                rows, _ = await nodes.queues()
+                assert 0 <= world.now_ms - begun_ms - 1_000 * took_s < 100
+                counts.append(sum(row.ready for row in rows))
+                assert list(nodes.silent) == ([] if counts[-1] else ["10.0.0.2:7711"])
+                await nodes.look()
+            return counts
+
+        with within(world):
+            assert asked(NodeOptions("", 0, url_of(0), "", ""), seen) == [0, 0, 1]
+
+    def test_what_the_node_asked_refuses(self, world: World, tuque_in: TuqueIn) -> None:
+        for words in ("queues", "workers", "top --once", "tubes", "dead list q.dead"):
+            done = tuque_in(world, 0)(*words.split(), "-a", "wrong")
+            assert (done.returncode, done.stdout) == (1, b"")
+            assert done.stderr.startswith(b"Error: ERR Client sent AUTH, but no password is set")
+
+    def test_a_question_that_a_node_refuses(self, make_world: Callable[..., World]) -> None:
+        """The node asked ends the command; another one is left out."""
+        world = make_world(2)
+        node = NodeOptions("", 0, url_of(0), "", "")
+
+        async def others(nodes: NodesInReach) -> tuple[bool, dict[str, str]]:
+            first = nodes.first.client
+            answers = await nodes.ask(
+                lambda client: client.execute("PING" if client is first else "NOSUCH")
+            )
+            return list(answers) == [nodes.first.id], nodes.silent
+
+        with within(world):
+            is_first, silent = asked(node, others)
+            assert is_first and "unknown command" in silent["10.0.0.2:7711"]
+            with pytest.raises(click.ClickException, match="unknown command"):
+                asked(node, lambda nodes: nodes.ask(lambda client: client.execute("NOSUCH")))
 
 
 @pytest.fixture

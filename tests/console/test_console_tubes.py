@@ -25,7 +25,7 @@ from tuque.cli.tubes import (
 )
 from tuque.client.transport.conn import pack
 from tuque.client.transport.raw_link import Link, Target
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import asked
 from tuque.nodeoptions import NodeOptions
 from until import until
 from world import World
@@ -86,8 +86,7 @@ def test_many_tubes_take_few_round_trips() -> None:
         node = threading.Thread(target=answer_together, args=(listener, names), daemon=True)
         node.start()
         node_asked = NodeOptions("127.0.0.1", listener.getsockname()[1], "", "", "")
-        with Board(node_asked, is_here=True, answer_s=20) as board:
-            rows = rows_of(board)
+        rows = asked(node_asked, rows_of, is_here=True, answer_s=20)
         node.join(20)
     assert [row["name"] for row in rows] == [name.decode() for name in names if name != b"t007"]
     assert {row["state"] for row in rows} == {"RUNNING"}

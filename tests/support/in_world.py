@@ -46,6 +46,8 @@ def within(world: World) -> Iterator[None]:
         ):
             patch.setattr(time, name, in_this_thread(here, getattr(time, name)))
         patch.setattr(sockets, "connected", in_this_thread(connect, sockets.connected))
+        made = in_this_thread(lambda: WorldLoop(world), asyncio.events.new_event_loop)
+        patch.setattr(asyncio.events, "new_event_loop", made)
         yield
 
 

@@ -50,7 +50,7 @@ from tuque.clusterview.health import (
     votes_of,
     voting,
 )
-from tuque.clusterview.view import Board, own_first
+from tuque.clusterview.view import NodesInReach, asked, own_first
 from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options
 from tuque.platforms import known_signals
@@ -267,9 +267,12 @@ def status(node: NodeOptions, as_json: bool) -> None:
 
     Each node is asked for its own figures. Exit status 1 unless all is well.
     """
-    with Board(node) as board:
-        rows = rows_of(board)
-        lost = homeless(rows, led_by_votes(board, rows))
+
+    async def seen(nodes: NodesInReach) -> tuple[list[Row], list[str]]:
+        rows = await rows_of(nodes)
+        return rows, homeless(rows, await led_by_votes(nodes, rows))
+
+    rows, lost = asked(node, seen)
     voters, can_vote = votes_of(rows)
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
@@ -470,8 +473,7 @@ def repair(node: NodeOptions, wait: bool, as_json: bool, timeout: float) -> None
     """
     if wait:
         wait_for_repair(node, deadline_of(timeout))
-    with Board(node) as board:
-        rows = [row for row in rows_of(board) if not row.is_meeting]
+    rows = [row for row in asked(node, rows_of) if not row.is_meeting]
     total = sum(row.to_repair or 0 for row in rows)
     least = max((row.to_repair or 0 for row in rows), default=0)
     problems = unwell(rows)
@@ -504,8 +506,8 @@ def wait_for_repair(node: NodeOptions, deadline: float) -> None:
     with counted_down("repairing", 0) as show:
         while True:
             problems, left = ["nobody answers"], 0
-            with suppress(click.ClickException), Board(node) as board:
-                rows = rows_of(board)
+            with suppress(click.ClickException):
+                rows = asked(node, rows_of)
                 problems, left = unwell(rows), sum(row.to_repair or 0 for row in rows)
             if not problems and left == 0:
                 return

@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from tuque.client.commands.dead import DeadCount, DeadLetter
 from tuque.client.commands.schedules import Schedule
 from tuque.client.sync import Client
-from tuque.clusterview.view import letters_of
+from tuque.clusterview.view import NodesInReach, asked
 from tuque.completion import queue_names
 from tuque.errors import Error, NoTube, ReplyError
 from tuque.lazygroup import FiniteRange, LocalTime
@@ -26,6 +26,7 @@ from tuque.nodeoptions import NodeOptions, ended, node_options
 from tuque.terminal import echo_each, json_line, printable
 from tuque.worker import App
 
+T = TypeVar("T")
 HELP: Final = {"help_option_names": ["--help"]}
 BAR: Final = 24
 EVERY_MAX_S: Final = 366 * 86_400.0  # between two jobs of a schedule, as the server has it
@@ -43,6 +44,18 @@ def client_of(node: NodeOptions, is_here: bool = True) -> Iterator[Client]:
             yield client
     except Error as err:
         raise ended(err) from None
+
+
+def asked_letters(
+    node: NodeOptions, is_here: bool, question: Callable[[NodesInReach], Awaitable[T]]
+) -> T:
+    """As `asked`, and names the nodes whose letters are left out."""
+
+    async def answered(nodes: NodesInReach) -> T:
+        nodes.warn("letters")
+        return await question(nodes)
+
+    return asked(node, answered, is_here, answer_s=None)
 
 
 def one_node(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,18 +146,24 @@ def dead() -> None:
 def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
     """List the dead letters in QUEUE, the oldest first, one a line."""
     wanted = chosen(**selected)
-    with letters_of(node, here) as letters:
 
-        def none() -> str:
-            if any(wanted.values()):
-                return f"no dead letters in {queue} are as the options say"
-            if not letters.has_jobs(queue):
-                return f"no dead letters in {queue}"
-            # DEADLETTER moved them there, as workers do with tasks of tubes, or a producer.
-            return f"no dead letters in {queue}, but other jobs: tuque cli QPEEK {queue} 10"
+    async def shown(nodes: NodesInReach) -> None:
+        count = 0
+        async for one in nodes.letters().each(queue, **wanted):
+            click.echo(json_line(fields(one)) if as_json else row(one))
+            count += 1
+        if count == 0:
+            click.echo(printable(await none(nodes)), err=True)
 
-        rows = letters.each(queue, **wanted)
-        echo_each(rows, lambda one: json_line(fields(one)) if as_json else row(one), none)
+    async def none(nodes: NodesInReach) -> str:
+        if any(wanted.values()):
+            return f"no dead letters in {queue} are as the options say"
+        if not await nodes.letters().has_jobs(queue):
+            return f"no dead letters in {queue}"
+        # DEADLETTER moved them there, as workers do with tasks of tubes, or a producer.
+        return f"no dead letters in {queue}, but other jobs: tuque cli QPEEK {queue} 10"
+
+    asked_letters(node, here, shown)
 
 
 @dead.command(context_settings=HELP)
@@ -154,8 +173,7 @@ def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: 
 @click.argument("id")
 def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
     """Show all of one dead letter."""
-    with letters_of(node, here) as letters:
-        found = letters.show(id)
+    found = asked_letters(node, here, lambda nodes: nodes.letters().show(id))
     click.echo(json_line(fields(found)) if as_json else lines_of(found))
 
 
@@ -166,12 +184,11 @@ def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
 @click.argument("queue", shell_complete=queue_names)
 def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
     """Count the dead letters in QUEUE by cause and reason."""
-    with letters_of(node, here) as letters:
-        echo_each(
-            letters.counts(queue),
-            lambda one: json_line(fields(one)) if as_json else count_row(one),
-            f"no dead letters in {queue}",
-        )
+    echo_each(
+        asked_letters(node, here, lambda nodes: nodes.letters().counts(queue)),
+        lambda one: json_line(fields(one)) if as_json else count_row(one),
+        f"no dead letters in {queue}",
+    )
 
 
 def count_row(one: DeadCount) -> str:
@@ -210,10 +227,15 @@ def replay(
     They keep their ids, and begin with their first attempt.
     """
     check_selected(is_all, ids, selected)
-    with letters_of(node, here) as letters:
-        bar = Bar(len(ids) or letters.length(queue))
-        done = letters.replay(queue, ids, to, bar.show, rate, **chosen(**selected))
+
+    async def replayed(nodes: NodesInReach) -> tuple[Bar, int]:
+        letters = nodes.letters()
+        bar = Bar(len(ids) or await letters.length(queue))
+        done = await letters.replay(queue, ids, to, bar.show, rate, **chosen(**selected))
         bar.end()
+        return bar, done
+
+    bar, done = asked_letters(node, here, replayed)
     click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
     if bar.left > 0 and (is_all or ids):
         hint = "if their queue is a tube now, name another one with --to"
@@ -239,10 +261,15 @@ def purge(
 ) -> None:
     """Remove dead letters from QUEUE: those with IDS, that the options mean, or --all."""
     check_selected(is_all, ids, selected)
-    with letters_of(node, here) as letters:
-        bar = Bar(len(ids) or letters.length(queue))
-        done = letters.purge(queue, ids, bar.show, **chosen(**selected))
+
+    async def purged(nodes: NodesInReach) -> int:
+        letters = nodes.letters()
+        bar = Bar(len(ids) or await letters.length(queue))
+        done = await letters.purge(queue, ids, bar.show, **chosen(**selected))
         bar.end()
+        return done
+
+    done = asked_letters(node, here, purged)
     click.echo(json_line({"purged": done}) if as_json else f"{done:,} purged")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-import time
-from collections.abc import Callable
 from typing import Any, Final, cast, get_args
 
 import click
@@ -18,8 +17,9 @@ from tuque.cli.shown import (
     tasks_line,
     worker_table,
 )
-from tuque.client.commands.operate import QueueOrder
-from tuque.clusterview.view import Board
+from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo
+from tuque.clusterview.figures import NodeRow
+from tuque.clusterview.view import NodesInReach, asked
 from tuque.lazygroup import FiniteRange, missing_extra
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import json_line, printable
@@ -65,9 +65,9 @@ def queues(
     that wait for jobs.
     """
 
-    def show(board: Board) -> None:
-        order = cast(QueueOrder, sort)
-        rows = board.queues(order, sort != "name", glob_of(match), kind, limit)
+    async def show(nodes: NodesInReach) -> None:
+        by = cast(QueueOrder, sort)
+        rows, _ = await nodes.queues(by, sort != "name", glob_of(match), kind, limit)
         if as_json:
             text = "\n".join(json_line(as_fields(row)) for row in rows)
         else:
@@ -75,23 +75,21 @@ def queues(
         is_live = every_s is not None and sys.stdout.isatty() and not as_json
         if text:
             click.echo((CLEAR if is_live else "") + text)
-        board.warn()
+        nodes.warn()
 
-    with Board(node, here) as board:
-        repeat(lambda: show(board), board, every_s)
+    async def shown(nodes: NodesInReach) -> None:
+        await show(nodes)
+        while every_s is not None:
+            sys.stdout.flush()
+            await asyncio.sleep(every_s)
+            await nodes.look()
+            await show(nodes)
 
-
-def repeat(show: Callable[[], None], board: Board, every_s: float | None) -> None:
-    """Show it once, or at intervals until an interrupt."""
-    show()
-    while every_s is not None:
-        sys.stdout.flush()
-        try:
-            time.sleep(every_s)
-            board.look()
-            show()
-        except KeyboardInterrupt:
-            return
+    try:
+        asked(node, shown, here)
+    except KeyboardInterrupt:
+        if every_s is None:
+            raise
 
 
 @click.group(invoke_without_command=True, context_settings=HELP)
@@ -106,9 +104,13 @@ def workers(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         refuse_before(context)
         return
-    with Board(node) as board:
-        rows = board.workers()
-        board.warn()
+
+    async def seen(nodes: NodesInReach) -> list[WorkerInfo]:
+        rows = await nodes.workers()
+        nodes.warn()
+        return rows
+
+    rows = asked(node, seen)
     if as_json:
         for one in rows:
             click.echo(json_line(as_fields(one)))
@@ -138,17 +140,20 @@ def stop(node: NodeOptions, names: tuple[str, ...]) -> None:
     give(node, names, "stop")
 
 
-def give(node: NodeOptions, names: tuple[str, ...], order: str) -> None:
+def give(node: NodeOptions, names: tuple[str, ...], word: str) -> None:
     """Have each worker do it, and say so."""
-    missing = 0
-    with Board(node) as board:
+
+    async def given(nodes: NodesInReach) -> int:
+        missing = 0
         for name in names:
-            if board.order(name, order):
-                click.echo(printable(f"{name} is asked: {order}"))
+            if await nodes.order(name, word):
+                click.echo(printable(f"{name} is asked: {word}"))
             else:
                 missing += 1
                 click.echo(printable(f"{name} is not alive"), err=True)
-    sys.exit(1 if missing else 0)
+        return missing
+
+    sys.exit(1 if asked(node, given) else 0)
 
 
 @click.command(context_settings=HELP)
@@ -167,9 +172,7 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
     if not once:
         watch(node, every_s)
         return
-    with Board(node) as board:
-        queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
-        count = board.count
+    queues, count, workers, nodes = asked(node, seen_once)
     if as_json:
         click.echo(as_document(queues=queues, workers=workers, nodes=nodes))
         return
@@ -180,6 +183,14 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
     click.echo("\n\n".join(parts))
 
 
+async def seen_once(
+    nodes: NodesInReach,
+) -> tuple[list[QueueRow], int, list[WorkerInfo], list[NodeRow]]:
+    """What --once writes: queues, and how many there are; workers, nodes."""
+    rows, count = await nodes.queues(limit=1000)
+    return rows, count, await nodes.workers(), await nodes.nodes()
+
+
 def watch(node: NodeOptions, every_s: float) -> None:
     """The screen; ClickException without textual, a terminal or a node."""
     try:
@@ -188,8 +199,7 @@ def watch(node: NodeOptions, every_s: float) -> None:
         raise missing_extra(err, "top") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("the screen needs a terminal; --once writes it once, without one")
-    with Board(node):
-        pass  # a node that does not answer is an error here, not on the screen
+    asked(node, NodesInReach.nodes)  # nobody answers: an error here, not on the screen
     Top(node, every_s).run()
 
 

@@ -1,19 +1,20 @@
 """The screen of `tuque top`: queues, workers, nodes, groups and keys of a cluster, as they change.
 
-Decides what a key does; the figures come from clusterview/view.py, read in a thread of their own.
+Decides what a key does; the figures come from clusterview/view.py.
 """
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
+from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen
 from textual.widgets import Button, DataTable, Footer, Input, Static, TabbedContent, TabPane
 
@@ -23,7 +24,7 @@ from tuque.cli.shown import glob_of
 from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo
 from tuque.clusterview.figures import MIXED, NodeRow
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import NodesInReach
 from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
 
@@ -178,13 +179,13 @@ class Top(App[None]):
 
     def __init__(self, node: NodeOptions, every_s: float = 2.0) -> None:
         super().__init__()
-        self._board = Board(node)
+        self._reach = NodesInReach(node)
         self._every_s = every_s
         self._sort = 0
         self._filter = ""
         self._is_held = False
         self._tab = "queues"
-        self._busy = threading.Lock()  # the board is of one thread at a time
+        self._busy = asyncio.Lock()  # one picture, or one action, at a time
         self.picture: Picture | None = None
 
     def compose(self) -> ComposeResult:
@@ -221,29 +222,32 @@ class Top(App[None]):
     # Reading
 
     def refresh_soon(self) -> None:
-        """Read in a thread, unless the screen is held."""
+        """Read in the background, unless the screen is held."""
         if not self._is_held:
-            self.run_worker(self._read, thread=True, exit_on_error=False)
+            self.run_worker(self._read(), exit_on_error=False)
 
-    def _read(self) -> None:
-        if not self._busy.acquire(blocking=False):
+    async def _read(self) -> None:
+        if self._busy.locked():
             return
-        try:
-            self._board.look()
-            sort = SORTS[self._sort]
-            match = glob_of(self._filter) if self._filter else None
-            queues = self._board.queues(sort, sort != "name", match, None, READ)
-            count = self._board.count
-            groups = self._board.groups(match) if self._tab == "groups" else []
-            keys = self._board.keys(match) if self._tab == "keys" else []
-            workers, nodes = self._board.workers(), self._board.nodes()
-            picture = Picture(queues, count, workers, nodes, groups, keys)
-        except Error as err:
-            self.call_from_thread(self.fail, str(err))
-            return
-        finally:
-            self._busy.release()
-        self.call_from_thread(self.show, picture)
+        async with self._busy:
+            try:
+                picture = await self._taken()
+            except Error as err:
+                self.fail(str(err))
+                return
+        self.show(picture)
+
+    async def _taken(self) -> Picture:
+        """What the nodes say now; raises what the first one refuses."""
+        nodes = self._reach
+        await nodes.look()
+        sort = SORTS[self._sort]
+        match = glob_of(self._filter) if self._filter else None
+        queues, count = await nodes.queues(sort, sort != "name", match, None, READ)
+        groups = await nodes.groups(match) if self._tab == "groups" else []
+        keys = await nodes.keys(match) if self._tab == "keys" else []
+        workers, rows = await nodes.workers(), await nodes.nodes()
+        return Picture(queues, count, workers, rows, groups, keys)
 
     @property
     def _base(self) -> Any:
@@ -415,10 +419,10 @@ class Top(App[None]):
             text = f"Pause {row.name} on all nodes: nobody gets its jobs ({row.ready:,} ready)."
         self._ask(text, "Resume" if is_paused else "Pause", lambda: self._pause(row, is_paused))
 
-    def _pause(self, row: QueueRow, is_paused: bool) -> str:
+    async def _pause(self, row: QueueRow, is_paused: bool) -> str:
         options = ("in",) if row.pause in ("in", "all") else ()
-        client = self._board.clients()[0]
-        client.pause(row.name, *(options or ("none",)) if is_paused else (*options, "out"), "bcast")
+        words = (options or ("none",)) if is_paused else (*options, "out")
+        await self._reach.first.client.pause(row.name, *words, "bcast")
         return f"{row.name} is {'resumed' if is_paused else 'paused'}"
 
     def action_retry(self) -> None:
@@ -434,26 +438,27 @@ class Top(App[None]):
         text = f"Retry the {count:,} dead letters in {name}: each starts again in its queue."
         self._ask(text, f"Retry {count:,}", lambda: self._retry(name))
 
-    def _retry(self, name: str) -> str:
-        done = self._board.letters().replay(name, (), None, lambda done, seen: None)
+    async def _retry(self, name: str) -> str:
+        done = await self._reach.letters().replay(name, (), None, lambda done, seen: None)
         return f"{done:,} dead letters of {name} run again"
 
-    def _ask(self, text: str, action: str, do: Callable[[], str]) -> None:
+    def _ask(self, text: str, action: str, do: Callable[[], Awaitable[str]]) -> None:
         def answered(is_yes: bool | None) -> None:
             if is_yes:
-                self.run_worker(lambda: self._do(do), thread=True)
+                self.run_worker(self._do(do))
 
         self.push_screen(Question(text, action), answered)
 
-    def _do(self, do: Callable[[], str]) -> None:
-        with self._busy:
+    async def _do(self, do: Callable[[], Awaitable[str]]) -> None:
+        severity: SeverityLevel = "information"
+        async with self._busy:
             try:
-                message, severity = do(), "information"
+                message = await do()
             except Error as err:
                 message, severity = str(err), "error"
-        self.call_from_thread(self.notify, message, severity=severity, markup=False)
-        self.call_from_thread(self._again)
+        self.notify(message, severity=severity, markup=False)
+        self._again()
 
-    def on_unmount(self) -> None:
+    async def on_unmount(self) -> None:
         """Closes the connections."""
-        self._board.close()
+        await self._reach.close()

@@ -25,7 +25,7 @@ from tuque.client.commands.operate import KeyRow
 from tuque.client.commands.values import ValueRow
 from tuque.client.transport.conn import ErrorReply
 from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import NodesInReach, asked
 from tuque.completion import queue_names
 from tuque.errors import Error, TubeHome, reply_error
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
@@ -63,13 +63,13 @@ def text(value: Reply) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def homes_of(board: Board, names: list[bytes]) -> list[dict[str, Reply] | Error]:
+async def homes_of(nodes: NodesInReach, names: list[bytes]) -> list[dict[str, Reply] | Error]:
     """HOME of each tube from its leader, else from the node asked; an error: no such tube."""
     calls = [execute("TUBE", "HOME", name) for name in names]
-    near = board.run_here(calls)
+    near = await nodes.run_here(calls)
     answers = [names_and_values(reply) for reply in near]
     places = [far_place(one) for one in answers]
-    far = board.run_at(places, calls)
+    far = await nodes.run_at(places, calls)
     return [
         error
         if isinstance(error, Error)
@@ -390,9 +390,11 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         refuse_before(context)
         return
-    with Board(node) as board:
-        rows = rows_of(board)
-        size = sum(not is_meeting(one) for one in board.members)
+
+    async def seen(nodes: NodesInReach) -> tuple[list[dict[str, object]], int]:
+        return await rows_of(nodes), sum(not is_meeting(one) for one in nodes.members)
+
+    rows, size = asked(node, seen)
     if as_json:
         click.echo(json_line(rows))
     elif rows:
@@ -434,29 +436,29 @@ def home(
         elif leader:
             move(link, name, leader)
     if not force:
-        with Board(node) as board:
-            answer = home_of(board, name)
+        answer = asked(node, lambda nodes: home_of(nodes, name))
         shown_lines = f"the leader of {name} is {leader}" if leader else shown_home(answer)
     click.echo(json_line(as_fields(answer)) if as_json else shown_lines)
 
 
-def home_of(board: Board, name: str) -> dict[str, Reply]:
+async def home_of(nodes: NodesInReach, name: str) -> dict[str, Reply]:
     """HOME of the tube, from its leader. Raises what the node asked refuses: no such tube."""
-    (answer,) = homes_of(board, [name.encode("utf-8", "surrogateescape")])
+    (answer,) = await homes_of(nodes, [name.encode("utf-8", "surrogateescape")])
     if isinstance(answer, Error):
         raise answer
     return answer
 
 
-def rows_of(board: Board) -> list[dict[str, object]]:
+async def rows_of(nodes: NodesInReach) -> list[dict[str, object]]:
     """INFO of each tube by name, from its leader; tubes dropped meanwhile are left out."""
-    listed = board.clients()[0].execute("TUBE", "LIST")
+    listed = await nodes.first.client.execute("TUBE", "LIST")
     names = [name for name in listed if isinstance(name, bytes)]
-    homes = [{} if isinstance(one, Error) else one for one in homes_of(board, names)]
+    homes = [{} if isinstance(one, Error) else one for one in await homes_of(nodes, names)]
     calls = [execute("TUBE", "INFO", name) for name in names]
-    infos = board.run_at([text(where.get("address", b"")) for where in homes], calls)
+    infos = await nodes.run_at([text(where.get("address", b"")) for where in homes], calls)
     unknown = [i for i, answer in enumerate(infos) if not isinstance(answer, list)]
-    for i, answer in zip(unknown, board.run_here([calls[i] for i in unknown]), strict=True):
+    here = await nodes.run_here([calls[i] for i in unknown])
+    for i, answer in zip(unknown, here, strict=True):
         infos[i] = answer
     rows = []
     for where, answer in zip(homes, infos, strict=True):

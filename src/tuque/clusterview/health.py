@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
+from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.commands.tubes import TubeInfo, info
 from tuque.client.transport.raw_link import Target
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import FAILS, NodesInReach
 from tuque.terminal import printable
-
-FAILS: Final = "journal-fails"  # the word of CLUSTER NODES and VOTERS
 
 
 @dataclass
@@ -69,17 +68,17 @@ class Row:
         return f"{text}, no answer" if is_silent else text
 
 
-def rows_of(board: Board) -> list[Row]:
+async def rows_of(nodes: NodesInReach) -> list[Row]:
     """The nodes of the cluster, with the figures of those that respond."""
-    infos = board.infos()
+    found = await nodes.ask(Client.info)
     rows = []
-    for node in board.members:
+    for node in nodes.members:
         is_self, is_meeting = "myself" in node.flags, "handshake" in node.flags
         id = "" if is_meeting else node.id
-        host = board.host if is_self and not node.host else node.host
+        host = nodes.host if is_self and not node.host else node.host
         row = Row(id, host, node.port, state_of(node), node.reason, is_self)
-        if node.id in infos and not is_meeting:
-            fill(row, infos[node.id])
+        if node.id in found and not is_meeting:
+            fill(row, found[node.id])
         rows.append(row)
     return rows
 
@@ -193,11 +192,11 @@ def leading(count: int) -> str:
     return f"; {tubes} none either: `tuque tubes home TUBE NODE` moves one to a node with room"
 
 
-def led_by_votes(board: Board, rows: list[Row]) -> dict[str, bool]:
+async def led_by_votes(nodes: NodesInReach, rows: list[Row]) -> dict[str, bool]:
     """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
     names = sorted({name for row in rows for name in row.homeless})
     asked = [info(name.encode("utf-8", "replace")) for name in names]
-    found = zip(names, board.run_here(asked), strict=True)
+    found = zip(names, await nodes.run_here(asked), strict=True)
     return {name: one.failover for name, one in found if isinstance(one, TubeInfo)}
 
 

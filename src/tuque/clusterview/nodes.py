@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.retry import Retry
-from tuque.client.url import Settings, url_of
+from tuque.client.url import Address, Settings, url_of
 from tuque.errors import Error, ReplyError
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Node:
     @property
     def place(self) -> str:
         """Its address."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return str(Address(self.host, self.port))
 
     def silent_s(self, now_s: float) -> float:
         """How long it has not answered."""
@@ -70,8 +70,7 @@ class Nodes:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.call_s = CALL_S  # how long each node that is learned may take for an answer
-        patience_s = LOG_IN_S if settings.has_login else CONNECT_S
-        self._seeds = {seed: self._client(*seed, patience_s) for seed in settings.seeds}
+        self._seeds: dict[tuple[str, int], Client] = {}  # those that were asked
         self._asked: dict[tuple[str, int], asyncio.Task[None]] = {}  # the seeds that are asked now
         self._errors: dict[tuple[str, int], Error] = {}  # of the seeds, their last ones
         self._homes: dict[str, tuple[str, int]] = {}  # of the seeds: the address that was given
@@ -79,7 +78,11 @@ class Nodes:
         self.when_back: Callable[[], object] = bool  # called when one that was stuck answers
         self.tried_s = 0.0
 
-    def _client(self, host: str, port: int, connect_s: float = CONNECT_S) -> Client:
+    def _client(self, host: str, port: int) -> Client:
+        """A client of one member."""
+        return self._patient(host, port, CONNECT_S)
+
+    def _patient(self, host: str, port: int, connect_s: float) -> Client:
         url = f"tuque+unix://{host}" if port == 0 else url_of(self._settings, host, port)
         return Client(
             url,
@@ -118,9 +121,12 @@ class Nodes:
         self.tried_s = time.time()
         if self.known:
             return
-        for seed, client in self._seeds.items():
+        patience_s = LOG_IN_S if self._settings.has_login else CONNECT_S
+        for seed in self._settings.seeds:
+            if seed not in self._seeds:
+                self._seeds[seed] = self._patient(*seed, patience_s)
             if seed not in self._asked:
-                self._asked[seed] = asyncio.create_task(self._ask_seed(seed, client))
+                self._asked[seed] = asyncio.create_task(self._ask_seed(seed, self._seeds[seed]))
         done, _ = await asyncio.wait(self._asked.values(), timeout=CALL_S)
         for task in done:
             task.result()

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from tuque.client.commands.operate import QueueRow
-from tuque.clusterview.view import Board
+from tuque.clusterview.view import asked
 from tuque.django.backend import TuqueBackend, task_backend
 from tuque.django.models import Jobs
 from tuque.nodeoptions import HOST, PORT, NodeOptions
@@ -39,13 +39,16 @@ def shown(backend: TuqueBackend) -> Shown:
     console = backend.settings.console.rstrip("/")
     names = backend.all_queues()
     try:
-        with Board(NodeOptions(HOST, PORT, backend.app.url or "", "", "")) as board:
-            found = {row.name: row for row in board.queues("name", False, limit=QUEUES_MAX)}
+        rows, _ = asked(
+            NodeOptions(HOST, PORT, backend.app.url or "", "", ""),
+            lambda nodes: nodes.queues("name", False, limit=QUEUES_MAX),
+        )
     except click.ClickException as err:
         return Shown(backend.alias, [], err.message)
     links = [f"{console}/queue?{urlencode({'name': name})}" if console else "" for name in names]
-    rows = [(name, found.get(name), link) for name, link in zip(names, links, strict=True)]
-    return Shown(backend.alias, rows, "")
+    found = {row.name: row for row in rows}
+    figures = [(name, found.get(name), link) for name, link in zip(names, links, strict=True)]
+    return Shown(backend.alias, figures, "")
 
 
 @admin.register(Jobs)
