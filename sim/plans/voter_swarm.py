@@ -71,13 +71,15 @@ def draw_growth(c: Random, nodes: int, only: int) -> list[Act]:
     """The list grows, and in most plans a node is lost meanwhile."""
     spoil = c.choice(["", "lose", "lose", "cut", "twice", "apart"])
     within_us = c.choice([2_000, 20_000, 100_000])
-    return [{"do": "grow", "spoil": spoil, "node": c.randrange(nodes), "within_us": within_us}]
+    grow = {"do": "grow", "spoil": spoil, "node": c.randrange(nodes), "within_us": within_us}
+    return [grow | {"late_ms": c.choice([0, 50, 200])}]
 
 
 def draw_force(c: Random, nodes: int, only: int) -> list[Act]:
     """The voter is lost; then the list that another node has made grows."""
     at = (only + c.randrange(1, nodes)) % nodes
     force = {"do": "force", "at": at, "back_ms": c.choice([1, 1_000, 4_000])}
+    force["late_ms"] = c.choice([0, 300, 700])
     return [force, *draw_growth(c, nodes, at)]
 
 

@@ -28,6 +28,7 @@ LEAVING_US: Final = 6_000_000
 FORCE_US: Final = 12_000_000  # until a FORCE is done and judged
 AWAY_MS: Final = 8_000  # a node that is lost for good, as far as the plan goes
 CUT_MS: Final = 5_000
+SLOW_MS: Final = 10_000
 BLINK_MS: Final = 100  # a node that is back soon
 
 
@@ -129,6 +130,7 @@ class VoterKeeper(Script):
     def grow(self, act: dict[str, Any]) -> Steps:
         """The others may vote: the list becomes one of three."""
         only, spoil = self.voting()[0], SPOILS.get(act.get("spoil", ""))
+        self.hold_up(only, [m for m in self.cluster.machines if m is not only], act)
         for m in self.cluster.machines:
             set_candidate(m, True)
         until_us = self.world.now_us + GROWTH_US
@@ -138,6 +140,12 @@ class VoterKeeper(Script):
                 return
             yield LOOK_US
         self.history.count("lists that grew", self.has_three(only))
+
+    def hold_up(self, m: Machine, others: list[Machine], act: dict[str, Any]) -> None:
+        """What the machine sends to those is late from now on, if the act says so."""
+        late = {"extra_ms": act.get("late_ms", 0), "for_ms": SLOW_MS}
+        for one in others if act.get("late_ms") else ():
+            apply(self.cluster, Op(0, "slow", {"a": m.index, "b": one.index, **late}))
 
     def strike(self, m: Machine, down_ms: int) -> None:
         """A machine loses power."""
@@ -199,6 +207,9 @@ class VoterKeeper(Script):
         yield from self.wait_for(lambda: self.has_whole(at))
         if not lost or not self.has_whole(at):
             return
+        for m in lost:
+            self.hold_up(m, [at], act)
+        yield int(act.get("late_ms", 0)) * 1000
         for m in lost:
             self.strike(m, -1)
         yield 3 * self.cluster.plan.node_timeout_ms * 1000
