@@ -169,7 +169,7 @@ class Purging(LongCommand):
         self.left: i64 = 0 if q is None else q.length
         self.done: i64 = 0
 
-    def step(self, room: int) -> bool:
+    def step(self, room: i64) -> bool:
         """Remove the next jobs."""
         n = self.s.n
         until = n.work + room
