@@ -158,7 +158,7 @@ class App(Hooks):
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
-    groups: ClassVar[LaterGroups | None] = None  # set by what knows of groups
+    groups: ClassVar[LaterGroups | None] = None  # set by the module of groups, once it is loaded
     made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
     _numbers: ClassVar[Iterator[int]] = count()
     with_each: ClassVar[list[Callable[[App], object]]] = []  # called with an app that is made
@@ -459,7 +459,9 @@ class App(Hooks):
 
     def later_group(self, tube: str, id: str) -> LaterGroup:
         """A handle of a group that another program made."""
-        assert App.groups is not None  # tuque.worker has it
+        if App.groups is None:
+            importlib.import_module("tuque.worker.workflow.group_handle")  # it sets `groups`
+        assert App.groups is not None
         return App.groups(self, tube, id)
 
     @asynccontextmanager
