@@ -25,6 +25,14 @@ def settings(wire: Wire) -> dict[bytes, Any] | None:
     return dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else None
 
 
+def owner_at(wire: Wire) -> bytes:
+    """The address of the owner of q."""
+    shown = settings(wire)
+    assert shown is not None
+    owner: bytes = shown[b"owner"]
+    return owner
+
+
 def there(world: World) -> list[int]:
     """The nodes that know settings of q."""
     return [i for i in world.numbers() if settings(world.wire(i)) is not None]
@@ -82,6 +90,21 @@ def test_a_queue_goes_after_its_last_consumer(world: World) -> None:
     assert settings(world.run) is None
 
 
+def test_a_short_use_in_the_last_moment(world: World) -> None:
+    """T75.2 When the queue was unused there for its time, it asks the others, and deletes the
+    queue 3 s later.
+    """
+    world.run("QUEUE", "SET", "q", "AUTODELETE", "yes")
+    for _ in range(2):
+        job_id = world.add()
+        assert world.get() == [job_id]
+        world.run("ACKJOB", job_id)
+        world.pass_ms(7_500)
+        assert settings(world.run) is not None
+    world.pass_ms(7_500)
+    assert settings(world.run) is None
+
+
 def test_all_nodes_know_of_it(three: World) -> None:
     """T74.4 (cluster) QUEUES sends each change of the settings of a queue to all linked nodes, and
     all of them when a link opens.
@@ -111,6 +134,28 @@ def test_a_queue_that_is_used_elsewhere_stays(three: World) -> None:
     assert shown is not None and shown[b"owner"].startswith(b"10.0.0.2")
     wire.close()
     three.pass_ms(15_000)
+    assert there(three) == []
+
+
+def test_a_queue_goes_after_its_last_consumer_at_another_node(three: World) -> None:
+    """T75.3 (cluster) Then the node that sees the first use since a SET owns the queue: no other
+    node knows when that use ends.
+    """
+    first, second = three.wire(1), three.wire(2)
+    first.send("GETJOB", "FROM", "q")
+    second.send("GETJOB", "FROM", "q")
+    for _ in range(2):
+        three.wire(0)("QUEUE", "SET", "q", "AUTODELETE", "yes")
+        three.pass_ms(5_000)
+        owner = owner_at(three.wire(0))
+        assert not owner.startswith(b"10.0.0.1:")
+        three.pass_ms(5_000)
+        assert owner_at(three.wire(0)) == owner
+    first.close()
+    three.pass_ms(20_000)
+    assert there(three) == [0, 1, 2]
+    second.close()
+    three.pass_ms(20_000)
     assert there(three) == []
 
 

@@ -68,9 +68,11 @@ def next_version(n: Node, known: Setting | None) -> i64:
 def enter(n: Node, one: Setting, source: i64) -> None:
     """Keep a version that is new here, and pass it on to all but its source (T74.4)."""
     known = n.settings.by_queue.get(one.queue)
-    if known is not None:
+    if known is not None and known.state != GONE:
+        note_use(n, known)
         one.used_ms = known.used_ms
-        one.was_used = known.was_used and known.state == LIVE
+        # What is more than one version later is a SET: its owner knows of no use (T75.3).
+        one.was_used = known.was_used and (source == 0 or one.version <= known.version + 1)
     one.since_ms = n.now_ms
     one.delivered = n.use_of(one.queue)[0]
     n.settings.put(one)
@@ -130,6 +132,16 @@ def is_used(n: Node, queue: bytes, known: Setting | None) -> bool:
     return known is not None and (at_work > 0 or delivered != known.delivered)
 
 
+def note_use(n: Node, one: Setting) -> bool:
+    """[T75] Whether the queue is used here; if so, it was used now."""
+    if not is_used(n, one.queue, one):
+        return False
+    one.used_ms = n.now_ms
+    one.was_used = True
+    one.delivered = n.use_of(one.queue)[0]
+    return True
+
+
 def delete_queue(n: Node, queue: bytes, known: Setting) -> None:
     """[T75] The queue goes, with its subscriptions; at all nodes that had its settings (T75.4)."""
     for topic in list(n.topics.by_queue.get(queue, ())):
@@ -173,17 +185,18 @@ def purge(n: Node, queue: bytes, most: i64) -> i64:
 
 
 def review(n: Node, one: Setting) -> None:
-    """Whether the queue is used, or goes (T75.2, T75.5)."""
+    """Whether the queue is used, or goes; its first use owns it (T75.2, T75.3, T75.5)."""
     if one.state == GONE:
         if n.now_ms > one.since_ms + KEEP_GONE_MS:
             forget(n, one.queue)
         return
-    if is_used(n, one.queue, one):
-        one.used_ms = n.now_ms
-        one.was_used = True
-        one.delivered = n.use_of(one.queue)[0]
+    was_used = one.was_used
+    uses = note_use(n, one)
     if one.owner == n.node_id:
         review_own(n, one)
+    elif uses and one.is_auto and not was_used:
+        made = Setting(one.queue, one.version + 1, LIVE, n.node_id, one.expires_ms, one.is_auto)
+        enter(n, made, 0)
     elif is_away(n, one.owner):
         if one.away_ms == 0:
             one.away_ms = n.now_ms
