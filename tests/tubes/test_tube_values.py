@@ -184,7 +184,7 @@ def test_a_set_goes_at_once_and_its_parts_by_and_by(tasks: World) -> None:
     for i in range(450):
         value(tasks, "TALLY", "t", "s", i, "p", "SIZE", 450)
     assert value(tasks, "DROP", "t", "s") == 1
-    assert value(tasks, "TALLY", "t", "s", 449, "new", "SIZE", 2) == [1, 2, 0]
+    assert value(tasks, "TALLY", "t", "s", 449, "new", "SIZE", 450) == [1, 450, 0]
     assert tasks.run("DEBUG", "CHECK") == b"OK"
     tasks.pass_ms(100)
     assert tasks.info("tubes")["tubes_values"] == "2"
@@ -273,12 +273,14 @@ def test_a_reply_has_an_end(tasks: World) -> None:
         ("SET t a x END END", "END is there twice"),
         ("SET t a x TTL", "TTL needs a value"),
         ("SET t a x TTL -1", "TTL must be a number of seconds from 0"),
-        ("SET t a x TTL 9999999999", "TTL must be a number of seconds from 0"),
+        ("SET t a x TTL 2147483648", "TTL must be a number of seconds from 0 to 2147483647"),
+        ("SET t a x TTL 2147483647.1", "TTL must be a number of seconds from 0 to 2147483647"),
         ("ADD t a 1e3", "ADD takes a number of 64 bits"),
         ("ADD t a 9223372036854775808", "ADD takes a number of 64 bits"),
         ("ADD t a 1 FOR 3", "VALUE ADD has no option 'FOR'"),
         ("TALLY t a 1000000 x SIZE 1", "the index must be a number from 0 to 999999, or -"),
         ("TALLY t a 0 x SIZE 1000001", "SIZE must be a number from 0 to 1000000"),
+        ("TALLY t a 2 x SIZE 2", "the index must be below SIZE, not '2'"),
         ("TALLY t a 0 x LENGTH 1", "VALUE TALLY has no option 'LENGTH'"),
         ("PARTS t a -1", "the index must be a number from 0 to 999999"),
         ("PARTS t a 1 COUNT 1001", "COUNT must be a number from 1 to 1000"),
@@ -294,6 +296,18 @@ def test_odd_words(tasks: World, words: str, text: str) -> None:
     assert isinstance(refused, Err)
     assert text.lower() in str(refused).lower(), str(refused)
     assert value(tasks, "SCAN", "t") == [b"0", []]
+
+
+def test_the_longest_ttl_and_the_least_number(tasks: World) -> None:
+    """T73.7 ADD begins the TTL anew, a day without one."""
+    assert value(tasks, "SET", "t", "a", "x", "TTL", "2147483647") == 1
+    least = -(1 << 63)
+    assert value(tasks, "ADD", "t", "n", str(least), "TTL", "2147483647") == least
+    assert value(tasks, "ADD", "t", "n", "1") == least + 1
+    value(tasks, "SET", "t", "day", "x", "TTL", DAY_MS // 1000)
+    ends = {row[0]: row[3] for row in value(tasks, "SCAN", "t")[1]}
+    assert abs(ends[b"day"] - ends[b"n"]) < 1_000
+    assert ends[b"a"] - ends[b"n"] > 2_147_000_000_000
 
 
 def test_a_list_in_pages(tasks: World) -> None:

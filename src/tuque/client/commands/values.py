@@ -107,7 +107,10 @@ def value_drop(queue: Text, *names: Text, timeout: float | None = None) -> Call[
 def value_add(
     queue: Text, name: Text, n: int = 1, *, ttl: float | None = None, timeout: float | None = None
 ) -> Call[int]:
-    """Adds to a value that is a number, or to 0; returns the sum."""
+    """Adds to a value that is a number, or to 0; returns the sum.
+
+    The value ends `ttl` seconds from now, a day by default, whatever an earlier call said; 0 never.
+    """
     args: list[Arg] = ["VALUE", "ADD", to_bytes(queue, "queue"), to_bytes(name, "name")]
     args.append(whole("n", n))
     args += _ttl(ttl)

@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.task import MAX_MS, Task
+from tuque.core.model.task import Task
 from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.msgs.packed import SET_PARTS_MAX, VALUE_NAME_MAX
 from tuque.core.node.node import WAIT_OVER, Wake
@@ -34,6 +34,8 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import (
+    SECONDS,
+    SECONDS_MAX,
     ArgError,
     not_this,
     ranged,
@@ -74,11 +76,13 @@ WORDS: Final[dict[bytes, tuple[int, int]]] = {
 }
 TAKES: Final = b"VALUE takes SET, GET, WAIT, DROP, ADD, TALLY, PARTS, SCAN or HELP"
 BAD_NAME: Final = b"ERR the name of a value has 1 to %d bytes" % VALUE_NAME_MAX
-BAD_TTL: Final = b"ERR TTL must be a number of seconds from 0 to %d" % (MAX_MS // 1000)
+BAD_TTL: Final = b"ERR TTL must be " + SECONDS
 BAD_NUMBER: Final = b"ERR ADD takes a number of 64 bits with a sign"
+LEAST_NUMBER: Final = b"-9223372036854775808"  # beyond what C4.2 calls an integer
 BAD_INDEX: Final = b"ERR the index must be a number from 0 to %d, or -" % (SET_PARTS_MAX - 1)
 BAD_FROM: Final = b"ERR the index must be a number from 0 to %d" % (SET_PARTS_MAX - 1)
 BAD_SIZE: Final = b"ERR SIZE must be a number from 0 to %d" % SET_PARTS_MAX
+ABOVE_SIZE: Final = b"ERR the index must be below SIZE"
 NO_BODY: Final = b"ERR the index - says the size alone: its value must be empty"
 BAD_NEEDED: Final = b"ERR COUNT must be a number from 1 to the number of names"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to %d" % COUNT_MAX
@@ -141,7 +145,7 @@ def check_adding(s: Server, c: Client, task: Task | None, body: bytes) -> None:
 def ttl_of(word: bytes) -> i64:
     """The value of TTL in ms."""
     found = some_ms(word)
-    if not 0 <= found <= MAX_MS:
+    if not 0 <= found <= SECONDS_MAX * 1000:
         raise not_this(BAD_TTL, word)
     return found
 
@@ -218,8 +222,8 @@ def get(s: Server, c: Client, t: Tubes, tube: Tube, names: list[bytes]) -> None:
 def add(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
     """ADD tube name n [TTL sec]: the sum (T70.3)."""
     check_names(args[3:4])
-    by = strict_int(args[4])
-    if by is None or not -values.NUMBER_MOST - 1 <= by <= values.NUMBER_MOST:
+    by: int | None = -values.NUMBER_MOST - 1 if args[4] == LEAST_NUMBER else strict_int(args[4])
+    if by is None:
         raise not_this(BAD_NUMBER, args[4])
     ttl_ms = only_ttl(b"VALUE ADD", args[5:])
     check_adding(s, c, None, args[4])
@@ -240,6 +244,8 @@ def count_part(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) ->
     if args[6].upper() != b"SIZE":
         raise wrong_option(b"VALUE TALLY", args[6], (b"SIZE",))
     size = ranged(args[7], 0, SET_PARTS_MAX, BAD_SIZE)
+    if 0 < size <= index:
+        raise not_this(ABOVE_SIZE, args[4])
     ttl_ms = only_ttl(b"VALUE TALLY", args[8:])
     check_adding(s, c, None, args[5])
     count, grown, is_whole = values.count_part(s.n, t, tube, args[3], index, args[5], size, ttl_ms)
@@ -338,7 +344,7 @@ def row_of(s: Server, tube: Tube, task: Task, name: bytes) -> list[object]:
         kind = b"fixed"
     elif isinstance(entry, ValueEntry) and entry.bits & HAS_ENDED:
         kind = b"ended"
-    is_for_ever = task.qtime_ms - s.n.now_ms > MAX_MS // 2
+    is_for_ever = task.qtime_ms - s.n.now_ms > SECONDS_MAX * 1000
     return [name, kind, size, 0 if is_for_ever else int(task.qtime_ms)]
 
 

@@ -289,9 +289,9 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   job is queued here. A node where the queue is used keeps it (T75.2).
 """,
     b"VALUE": """
-- T70.6 A name has 1 to 255 bytes, a value at most `max-body-bytes`. TTL takes 0 to 100 years, with
-  decimals. The tube must exist: `-NOTUBE Tube '<name>' not found`. [Values](../spec/values.md) has
-  the rules.
+- T70.6 A name has 1 to 255 bytes, a value at most `max-body-bytes`. TTL takes 0 to
+  2147483647 seconds, with decimals; 0: no end. Without TTL it is a day. The tube must exist:
+  `-NOTUBE Tube '<name>' not found`. [The rules](../spec/values.md).
 """,
     b"VALUE GET": """
 - T73.1 GET replies with the value of each name, a null for one that has none. The reply ends before
@@ -306,12 +306,15 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 - T73.4 It replies how many of the names had a value or were a set of parts.
 """,
     b"VALUE ADD": """
+- T73.7 ADD begins the TTL anew, a day without one: a counter that shall stay needs TTL in each ADD
+  (T70.4).
 - T73.5 `-ERR the value '<name>' is no number of 64 bits with a sign`, `-ERR the sum of '<name>'
   would have more than 64 bits with a sign` and `-ERR the value '<name>' is FIXED: only VALUE DROP
   and its TTL end it` change nothing.
 """,
     b"VALUE TALLY": """
-- T73.6 An index is 0 to 999,999, SIZE at most 1,000,000. With the index `-` the value is empty:
+- T73.6 An index is 0 to 999,999, SIZE at most 1,000,000. An index that is not below a
+  SIZE above 0: `-ERR the index must be below SIZE`. With the index `-` the value is empty:
   `-ERR the index - says the size alone: its value must be empty`. Of a value:
   `-ERR '<name>' is a value, and no set of parts`.
 """,
