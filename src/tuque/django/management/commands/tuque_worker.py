@@ -1,8 +1,8 @@
 """`manage.py tuque_worker`: runs the tasks of the project until a signal ends it.
 
 With `--autoreload` there are two processes, as `runserver` has them: the outer one starts the inner
-one again, which watches the files and has the worker as its child. Django's own outer process would
-kill the inner one, and the worker would stay.
+one again, which imports what a worker does, watches these files and has the worker as its child.
+Django's own outer process would kill the inner one, and the worker would stay.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
@@ -46,17 +50,17 @@ class Command(BaseCommand):
         """Runs the worker, or one after the other for `--autoreload`."""
         from tuque.worker.main import worker
 
-        if NO_CHECKS not in options:
-            try:
-                self.check()
-            except (CommandError, SystemCheckError) as err:
-                self.stderr.write(str(err))
-                sys.exit(1)
         os.environ[ALIASES] = ",".join(aliases)
-        connections.close_all()
         words = [TARGET, *(word for word in options if word not in (RELOAD, NO_CHECKS))]
+        check = self.check if NO_CHECKS not in options else lambda: None
         if RELOAD in options:
-            sys.exit(reloading(words))
+            sys.exit(reloading(words, check))
+        try:
+            check()
+        except (CommandError, SystemCheckError) as err:
+            self.stderr.write(str(err))
+            sys.exit(1)
+        connections.close_all()
         worker.main(args=words, prog_name="tuque_worker")
 
 
@@ -77,10 +81,10 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 # ---- Autoreload
 
 
-def reloading(words: list[str]) -> int:
+def reloading(words: list[str], check: Callable[[], object]) -> int:
     """Runs `tuque worker` with these words until a signal comes; the exit code."""
     if os.environ.get(autoreload.DJANGO_AUTORELOAD_ENV) == "true":
-        watch(words)
+        watch(words, check)
         return 0
     env = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
     inner: subprocess.Popen[bytes] | None = None
@@ -103,11 +107,22 @@ def reloading(words: list[str]) -> int:
             return 0 if stopped else code
 
 
-def watch(words: list[str]) -> None:
-    """Runs a worker as a child until a file changes; it gives its jobs back then."""
+def watch(words: list[str], check: Callable[[], object]) -> None:
+    """Runs a worker as a child until a file changes; it gives its jobs back then.
+
+    There is none while the project cannot be imported: the files of the error are watched.
+    """
     child: list[subprocess.Popen[bytes]] = []
+    reloader = autoreload.get_reloader()
 
     def run() -> None:
+        try:
+            check()
+            import_module(TARGET.partition(":")[0])  # Django watches what this process has imported
+        except Exception as err:
+            reloader.extra_files = reloader.extra_files | files_of(err)
+            raise
+        connections.close_all()
         child.append(subprocess.Popen([sys.executable, "-m", "tuque", "worker", *words]))
         child[0].wait()
 
@@ -125,4 +140,15 @@ def watch(words: list[str]) -> None:
     atexit.register(end)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
-    autoreload.start_django(autoreload.get_reloader(), run)
+    autoreload.start_django(reloader, run)
+
+
+def files_of(err: BaseException | None) -> set[Path]:
+    """The files through which an error came, and those of its causes."""
+    found: set[Path] = set()
+    while err is not None:
+        found.update(Path(frame.filename) for frame in traceback.extract_tb(err.__traceback__))
+        if isinstance(err, SyntaxError) and err.filename:
+            found.add(Path(err.filename))
+        err = err.__cause__ or err.__context__
+    return {path for path in found if path.is_file()}
