@@ -10,6 +10,9 @@ import random
 from collections import Counter
 from typing import Final
 
+from spec.model.small import play
+from spec.model.state import BrokenError
+
 STEPS: Final = 120
 MOST: Final = 3  # rows of a batch
 
@@ -21,10 +24,6 @@ FLAWS: Final = {
     "sent_before_publish": "rows are marked as sent, then published",
     "nostage_is_done": "a batch whose stage is gone counts as done",
 }
-
-
-class Broken(Exception):
-    """A promise was broken."""
 
 
 class Broker:
@@ -72,7 +71,7 @@ class Walk:
         self.old: Relay | None = None  # it has lost the slot, and does not know
         self.attempts = 1
         self.late: list[tuple[int, int]] = []  # PUBLISHes that are still on their way
-        self.seen: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
 
     def holds(self, relay: Relay) -> bool:
         """Whether the database still takes commits of this relay."""
@@ -129,7 +128,7 @@ class Walk:
             relay.at = "begin" if self.flaw == "two_batches" else "publish"
             return
         reply = self.broker.publish(relay.batch, relay.number)
-        self.seen[reply] += 1
+        self.told[reply] += 1
         if lot < 0.3:
             return
         if reply == "nostage" and self.flaw != "nostage_is_done":
@@ -172,7 +171,7 @@ class Walk:
         """No job twice."""
         jobs = self.broker.jobs
         if len(jobs) != len(set(jobs)):
-            raise Broken("a row became two jobs")
+            raise BrokenError("a row became two jobs")
 
     def heal(self) -> None:
         """All rows are jobs in the end."""
@@ -185,16 +184,10 @@ class Walk:
             self.step_relay(self.relay)
             self.check()
         if len(self.sent) != len(self.batch_of) or set(self.broker.jobs) != set(self.batch_of):
-            raise Broken("a row became no job")
+            raise BrokenError("a row became no job")
 
 
 def walk(seed: int, flaw: str = "") -> tuple[str, Counter[str]]:
     """What broke, or "", and what happened how often."""
     one = Walk(seed, flaw)
-    try:
-        for _ in range(STEPS):
-            one.step()
-        one.heal()
-    except Broken as why:
-        return str(why), one.seen
-    return "", one.seen
+    return play(one, STEPS), one.told

@@ -10,6 +10,9 @@ import random
 from collections import Counter
 from typing import Final, NamedTuple
 
+from spec.model.small import play
+from spec.model.state import BrokenError
+
 NODES: Final = 3
 STEPS: Final = 150
 SPAN: Final = 10  # ticks that a queue may be unused
@@ -23,10 +26,6 @@ FLAWS: Final = {
     "nobody_objects": "a queue is deleted though it is in use at another node",
     "asks_nobody": "the owner deletes a queue without a word before",
 }
-
-
-class Broken(Exception):
-    """A promise was broken."""
 
 
 LIVE: Final = 0
@@ -66,7 +65,7 @@ class Walk:
         self.began_at = 0  # since when it is there
         self.linked_at = 0  # since when all links are as they are
         self.consumer: int | None = None  # the node that it uses
-        self.seen: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
 
     def is_linked(self, a: int, b: int) -> bool:
         """Whether the two nodes hear each other."""
@@ -81,7 +80,7 @@ class Walk:
             return
         if told.state != LIVE and self.consumer == at and self.flaw != "nobody_objects":
             told = Settings(told.version + 1, LIVE, at)
-            self.seen["objected"] += 1
+            self.told["objected"] += 1
         x.settings = told
         x.since = self.now
         if told.state == GONE and old is not None and old.state != GONE:
@@ -90,13 +89,13 @@ class Walk:
     def purge(self, at: int) -> None:
         """The queue is deleted here."""
         if self.consumer == at:
-            raise Broken("a queue was deleted at the node where it is consumed")
+            raise BrokenError("a queue was deleted at the node where it is consumed")
         if self.consumer is not None and self.is_linked(at, self.consumer):
             if self.now > max(self.linked_at, self.began_at) + GRACE + 1:
-                raise Broken("jobs were deleted that the consumer could have got")
+                raise BrokenError("jobs were deleted that the consumer could have got")
         if self.flaw != "jobs_stay" or self.nodes[at].settings is None:
             self.nodes[at].jobs = 0
-        self.seen["purged"] += 1
+        self.told["purged"] += 1
 
     def use(self, at: int) -> None:
         """SET, then GETJOB and ADDJOB, at this node."""
@@ -183,7 +182,7 @@ class Walk:
         for _ in range(CALM):
             self.tick()
         if any(x.jobs for i, x in enumerate(self.nodes) if i != late):
-            raise Broken("a queue that nobody uses is not deleted")
+            raise BrokenError("a queue that nobody uses is not deleted")
         self.check()
         if late is not None:
             self.nodes[late].is_up = True
@@ -193,22 +192,16 @@ class Walk:
                 self.tick()
             self.check()
             if any(x.jobs for x in self.nodes):
-                raise Broken("a node that was away keeps its jobs")
+                raise BrokenError("a node that was away keeps its jobs")
 
     def check(self) -> None:
         """No node that is up has settings of the queue."""
         for x in self.nodes:
             if x.is_up and x.settings is not None and x.settings.state != GONE:
-                raise Broken("settings of a queue that nobody uses are left")
+                raise BrokenError("settings of a queue that nobody uses are left")
 
 
 def walk(seed: int, flaw: str = "") -> tuple[str, Counter[str]]:
     """What broke, or "", and what happened how often."""
     one = Walk(seed, flaw)
-    try:
-        for _ in range(STEPS):
-            one.step()
-        one.heal()
-    except Broken as why:
-        return str(why), one.seen
-    return "", one.seen
+    return play(one, STEPS), one.told

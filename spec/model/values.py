@@ -10,6 +10,9 @@ import random
 from collections import Counter
 from typing import Final, NamedTuple
 
+from spec.model.small import play
+from spec.model.state import BrokenError
+
 NODES: Final = 3
 STEPS: Final = 160
 PARTS: Final = 3
@@ -29,10 +32,6 @@ FLAWS: Final = {
     "parts_by_name": "parts belong to a name, and are removed after their set",
     "waits_stay": "a leader that stops does not tell those who wait",
 }
-
-
-class Broken(Exception):
-    """A promise was broken."""
 
 
 class Change(NamedTuple):
@@ -164,7 +163,7 @@ class Walk:
     def elect(self, at: int) -> None:
         """This node leads from now on."""
         if self.nodes[at].log[: len(self.seen)] != self.seen:
-            raise Broken("what a reply has shown is undone")
+            raise BrokenError("what a reply has shown is undone")
         self.leader = at
         self.epoch += 1
         self.got = {i: 0 for i in range(NODES) if i != at}
@@ -242,11 +241,11 @@ class Walk:
         fixed, since = self.fixed
         ends = any(one.kind == "end" for one in self.log[since : call.length])
         if fixed != 0 and not ends and call.length >= since and value not in (None, fixed):
-            raise Broken("a FIXED value was overwritten")
+            raise BrokenError("a FIXED value was overwritten")
         if value is None:
             self.gone[call.name] = sets
         elif self.gone.get(call.name, -1) >= sets:
-            raise Broken("a value that was gone is back")
+            raise BrokenError("a value that was gone is back")
 
     def judge_tally(self, call: Call) -> None:
         """Who may get the 1."""
@@ -254,11 +253,11 @@ class Walk:
         if generation != self.generation:
             return
         if parts is None or parts > len(self.sent):
-            raise Broken("a part was counted that nobody sent")
+            raise BrokenError("a part was counted that nobody sent")
         if is_one:
             self.ones.add(call.number)
         if len(self.ones) > 1:
-            raise Broken("two parts got the 1")
+            raise BrokenError("two parts got the 1")
         if call.number in self.todo:
             self.todo.remove(call.number)
 
@@ -328,7 +327,7 @@ class Walk:
         if len(self.todo) > 0 or "t" not in self.state().parts or len(self.waiting) > 0:
             return
         if len(self.ones) != 1 and self.synced() == len(self.log):
-            raise Broken("all parts were answered, and nobody got the 1")
+            raise BrokenError("all parts were answered, and nobody got the 1")
         self.add("drop", "t")
         self.is_dropping = True
         self.hold("drop", "t", 0)
@@ -387,16 +386,10 @@ class Walk:
         self.end_value()
         self.set_value(True)
         if self.waits:
-            raise Broken("a client waits for a value at a node that leads no more")
+            raise BrokenError("a client waits for a value at a node that leads no more")
 
 
 def walk(seed: int, flaw: str = "") -> tuple[str, Counter[str]]:
     """What broke, or "", and what was answered how often."""
     one = Walk(seed, flaw)
-    try:
-        for _ in range(STEPS):
-            one.step()
-        one.heal()
-    except Broken as why:
-        return str(why), one.told
-    return "", one.told
+    return play(one, STEPS), one.told

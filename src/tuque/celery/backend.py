@@ -46,7 +46,7 @@ class ResultConsumer(BaseResultConsumer):
         self.consume_from(initial_task_id)
 
     def consume_from(self, task_id: str) -> None:
-        """Waits for this one, too."""
+        """Wait for this result as well."""
         self._pending[self.backend.name_of(task_id)] = task_id
 
     def cancel_for(self, task_id: str) -> None:
@@ -229,7 +229,7 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
                 header.save(backend=self)
 
     def set_chord_size(self, group_id: str, chord_size: int) -> None:
-        """How many parts complete the chord; those that were added before count, too."""
+        """Set the number of parts that complete the chord; parts added before count."""
         self.set(self.get_key_for_group(group_id, ".s"), str(chord_size))
         self._resize(group_id, chord_size + self._add(self.get_key_for_group(group_id, ".t"), 0))
 

@@ -149,7 +149,7 @@ atexit.register(_end)
 class Fetch:
     """A connection with a GETJOB that waits, whose socket a loop watches.
 
-    A lost one is made anew at the next question.
+    A lost connection is opened again at the next command.
     """
 
     def __init__(self, client: Client) -> None:

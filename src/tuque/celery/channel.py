@@ -38,7 +38,7 @@ KNOWN_ARGUMENTS: Final = ("x-message-ttl", "x-max-priority", "x-expires")
 
 
 class QoS(virtual.QoS):
-    """Messages that a channel holds: the broker is told what becomes of each."""
+    """The unacknowledged messages of a channel; acks and rejects go to the broker."""
 
     def ack(self, delivery_tag: str) -> None:
         super().ack(delivery_tag)

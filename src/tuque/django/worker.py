@@ -21,7 +21,7 @@ from tuque.worker.app.app import App
 
 
 def chosen(aliases: tuple[str, ...]) -> list[TuqueBackend]:
-    """The backends of these names, or all of Tuque; ConfigError for one that is none."""
+    """The named Tuque backends, or all of them; ConfigError for any other name."""
     configured: dict[str, Any] = getattr(project, "TASKS", {})
     for alias in aliases:
         if alias not in configured:

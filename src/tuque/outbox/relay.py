@@ -58,7 +58,7 @@ class Relay:
         self.refused = 0
 
     def stop(self) -> None:
-        """Ends `run` after the batch that is on its way; also from a signal handler."""
+        """End `run` after the current batch. A signal handler may call it."""
         self._ended.set()
 
     def run(self, moves: bool = False) -> None:

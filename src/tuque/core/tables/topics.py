@@ -126,7 +126,7 @@ class Tree:
 
 @final
 class Match:
-    """A key on its way through the tree, word by word."""
+    """The match of one key against the tree, word by word."""
 
     def __init__(self, tree: Tree, key: bytes) -> None:
         self.left = key.split(DOT) if len(key) > 0 else []

@@ -273,7 +273,7 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
 """,
     b"QUEUE SET": """
 - T74.2 SET takes EXPIRES, 1 s to 366 days with decimals, or AUTODELETE, or both. It replies 1 if
-  that changed something. The node owns the queue from then on (T75.2). SET is a use of the queue.
+  that changed something. The node owns the queue from then on (T75.2). SET counts as use.
 """,
     b"QUEUE SHOW": """
 - T74.6 SHOW replies with queue, expires-ms (0: never), autodelete, owner (its address) and idle-ms
