@@ -90,6 +90,7 @@ MACOS = $(addprefix -p tuque.,cli server testing web worker)
 
 types: packages ## check types, strictly, for Linux, and for macOS and Windows what runs there
 	@$(VENV)/bin/mypy
+	@$(PY) tools/compiled_types.py
 	@$(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/macos $(MACOS)
 	@$(VENV)/bin/mypy --platform win32 --cache-dir .mypy_cache/windows --follow-imports silent $(WINDOWS)
 
