@@ -12,6 +12,7 @@ from raw_resp import Err
 from tuque.tubes.entries.keys import entry_in
 from tuque.tubes.entries.value import PartEntry, SetEntry, ValueEntry
 from world import World
+from world_costs import costs
 from world_wires import Wire
 
 DAY_MS = 86_400_000
@@ -250,6 +251,35 @@ def test_a_wait_ends_with_what_was_waited_for(tasks: World) -> None:
     tasks.settle()
     assert str(waits[3].take()) == "NOTUBE Tube 't' not found"
     assert tasks.run("PING") == b"PONG"
+    check(tasks)
+
+
+def test_a_change_costs_those_that_wait_for_this_name(tasks: World) -> None:
+    """Many wait for many names: of a value that ends no wait each of them looks at that value."""
+    names = [f"v{i}" for i in range(200)]
+    waits = [tasks.wire() for _ in range(5)]
+    for one in waits:
+        one.send("VALUE", "WAIT", "t", 0, *names)
+    tasks.settle()
+    with costs(tasks) as spent:
+        for name in names[1:4]:
+            value(tasks, "SET", "t", name, "x", "END")
+            value(tasks, "SET", "t", name, "x")
+        tasks.settle()
+    assert max(work for work, _ in spent) <= 10
+    for name in names[1:]:
+        value(tasks, "SET", "t", name, "x", "END")
+    value(tasks, "DROP", "t", "v1")
+    value(tasks, "SET", "t", "v2", "y")
+    value(tasks, "SET", "t", "v0", "x", "END")
+    tasks.settle()
+    assert [one.take() for one in waits] == [None] * 5, "v2 has not ended"
+    value(tasks, "SET", "t", "v2", "z", "END")
+    tasks.settle()
+    for one in waits:
+        rows = one.take()
+        assert len(rows) == 200
+        assert rows[:3] == [[b"v0", b"x"], [b"v1", None], [b"v2", b"z"]]
     check(tasks)
 
 

@@ -85,6 +85,7 @@ class Wake:
         self.jobs = jobs
         self.extras = extras
         self.queue = b""  # the tube whose leader changed
+        self.name = b""  # of the value that has changed (T72.1); empty: any of them
 
 
 @final

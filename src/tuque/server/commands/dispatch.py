@@ -552,6 +552,8 @@ def reply_waiting(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
 def put_off(s: Server, wake: Wake) -> None:
     """Reply in the next turn to a client that waits for ends of jobs."""
     before = s.late_wakes.get(wake.client)
+    if before is not None:
+        before.name = wake.name = b""  # of several values
     if before is None or before.why == JOB_ENDED:
         s.late_wakes[int(wake.client)] = wake
 

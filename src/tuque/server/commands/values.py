@@ -379,15 +379,24 @@ def rows_of(s: Server, t: Tubes, tube: Tube, wanted: Wanted) -> list[tuple[bytes
     """The names that were set with END, and those that are gone since the wait began."""
     rows: list[tuple[bytes, bytes | None]] = []
     for name in wanted.names:
-        task = values.find(s.n, t, tube, name)
-        if task is None:
-            if name in wanted.met:
-                rows.append((name, None))
-            continue
-        wanted.met[name] = None
-        if values.value_entry(task).bits & HAS_ENDED:
-            rows.append((name, task.body))
+        task = note_value(s, t, tube, wanted, name)
+        if name in wanted.done:
+            rows.append((name, None if task is None else task.body))
     return rows
+
+
+def note_value(s: Server, t: Tubes, tube: Tube, wanted: Wanted, name: bytes) -> Task | None:
+    """The value of that name; the wait notes whether it counts (T72.1)."""
+    task = values.find(s.n, t, tube, name)
+    is_done = name in wanted.met
+    if task is not None:
+        is_done = values.value_entry(task).bits & HAS_ENDED != 0
+        wanted.met[name] = None
+    if is_done:
+        wanted.done[name] = None
+    else:
+        wanted.done.pop(name, None)
+    return task
 
 
 def cut(rows: list[tuple[bytes, bytes | None]]) -> list[object]:
@@ -405,14 +414,20 @@ def cut(rows: list[tuple[bytes, bytes | None]]) -> list[object]:
 def reply_values(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
     """[T72] A value that the client waits for has changed, or its time is over; whether the wait
     is over. The reply waits for copies as that of a change (T72.2).
+
+    Of a value that does not end the wait only this one is looked at: many may wait for many.
     """
     t = tubes_of(s.n)
     written = len(c.out)
     try:
         tube = tube_named(s.n, t, wanted.tube)
         values.begin_read(s.n, t, tube)
-        s.n.work += len(wanted.names) // 10
-        rows = rows_of(s, t, tube, wanted)
+        rows: list[tuple[bytes, bytes | None]] = []
+        if len(wake.name) > 0:
+            note_value(s, t, tube, wanted, wake.name)
+        if len(wake.name) == 0 or len(wanted.done) >= wanted.needed:
+            s.n.work += len(wanted.names) // 10
+            rows = rows_of(s, t, tube, wanted)
         if len(rows) < wanted.needed and wake.why != WAIT_OVER:
             t.to_sync.pop(tube.name, None)
             return False

@@ -683,6 +683,7 @@ class Wanted:
         self.tube = b""
         self.names: list[bytes] = []
         self.met: dict[bytes, None] = {}  # names that there were since it began
+        self.done: dict[bytes, None] = {}  # names that count
 
 
 def weigh(n: Node, c: Connection) -> None:

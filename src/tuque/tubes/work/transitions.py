@@ -521,7 +521,9 @@ def wake_waits(n: Node, tube: Tube, name: bytes) -> None:
     With an empty name for any value: the tube is gone, or led elsewhere (T72.2).
     """
     for client in n.life.waiting_for(wait_key(tube.name, name), len(name) == 0):
-        n.wakes.append(Wake(client, JOB_ENDED, [], 0))
+        wake = Wake(client, JOB_ENDED, [], 0)
+        wake.name = name
+        n.wakes.append(wake)
 
 
 # ---- New tasks (SPEC T5, T7)
