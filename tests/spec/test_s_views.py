@@ -69,21 +69,23 @@ def test_show_of_deliveries(world: World) -> None:
 def test_show_of_work(world: World) -> None:
     """S1.4 If the job has options about its work, or a command of W was used on it, there
     follow: headers (names and values), attempts (0: no limit), backoff (first and longest in ms,
-    jitter in thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none),
-    on-expiry (`dead` or `drop`), failed, crashes, starts, run, first-failure, last-failure. run:
-    null, or of the newest one `running`, `released` or `failed`, attempt, worker, since (ms
-    since 1970). A failure: null, or ms since 1970, attempt, worker, cause.
+    jitter in thousandths), dead (its queue of dead letters), keep (ms, 0: none), keep-body (1:
+    KEEP BODY), time-limit (ms, 0: none), on-expiry (`dead` or `drop`), failed, crashes, starts,
+    run, first-failure, last-failure. run: null, or of the newest one `running`, `released` or
+    `failed`, attempt, worker, since (ms since 1970). A failure: null, or ms since 1970, attempt,
+    worker, cause.
     """
     words = "RETRY 60 ATTEMPTS 3 BACKOFF 1 8 0 KEEP 60 TIMELIMIT 9 HEADERS 1 tuque-task mail.send"
     new = world.show(id := bytes(world.run("ADDJOB", "q", "x", 0, *words.split())))
-    names = "headers attempts backoff dead keep time-limit on-expiry failed crashes starts run"
-    assert list(new)[15:] == [*names.split(), "first-failure", "last-failure"]
+    names = "headers attempts backoff dead keep keep-body time-limit on-expiry failed crashes"
+    assert list(new)[15:] == [*names.split(), "starts", "run", "first-failure", "last-failure"]
     assert list(new.values())[15:] == [
         [b"tuque-task", b"mail.send"],
         3,
         [1000, 8000, 0],
         b"q.dead",
         60_000,
+        0,
         9_000,
         b"dead",
         0,

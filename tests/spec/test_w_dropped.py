@@ -9,7 +9,8 @@ import pytest
 
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.lookup import LOOK, SHARED
-from tuque.core.life.outcomes import is_agreed, on_done, own_fields
+from tuque.core.life.outcomes import is_agreed, on_done
+from tuque.core.life.shown import own_fields
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms
 from tuque.core.msgs.bus import GotAck, JobAsk, JobTold

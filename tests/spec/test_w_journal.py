@@ -430,7 +430,7 @@ def test_a_life_without_its_job_is_left_out(world: World) -> None:
 
 
 def test_a_version_without_lives_loads(world: World) -> None:
-    """J1.4 A program writes one format version, 4, and reads 1 to 4."""
+    """J1.4 A program writes one format version, 5, and reads 1 to 5."""
     id = world.add()
     path = world.disk().segment()
     world.stop(0)
@@ -439,8 +439,8 @@ def test_a_version_without_lives_loads(world: World) -> None:
     assert id in world.n.jobs
     assert start(world, id)[:4] == b"1.1."
     header = world.disk().files.read(world.disk().segment(), 0, HEADER_BYTES)
-    assert header[8:12] == b"\x04\0\0\0", "lives never go into a file of the old version"
-    assert world.disk().files.read(f"{PATH}/manifest", 0, 15) == b"tuque-journal 4"
+    assert header[8:12] == b"\x05\0\0\0", "lives never go into a file of the old version"
+    assert world.disk().files.read(f"{PATH}/manifest", 0, 15) == b"tuque-journal 5"
     again(world, "kill")
     assert state(world, id) == b"running"
 

@@ -36,9 +36,9 @@ def one_dead(world: World, detail: str) -> bytes:
 
 
 def test_results_and_details_are_dropped_last(world: World) -> None:
-    """M3.4 Results and details above 256 bytes are dropped and counted, the oldest first, but
-    none that a client waits for. The outcome stays `done`, with the reason `its result of <n>
-    bytes was dropped: memory was short`; the dead letter stays with body and reason.
+    """M3.4 Results, kept bodies and details above 256 bytes are dropped and counted, the oldest
+    first, but none that a client waits for. The outcome stays `done`, with the reason `its result
+    of <n> bytes was dropped: memory was short`; the dead letter stays with body and reason.
     """
     small, letter = one_done(world, "s" * 256), one_dead(world, "d" * 9_000)
     once = world.add("once", RETRY=0)
@@ -282,7 +282,7 @@ def test_a_result_above_the_bound_drops_no_other(
     world.get(count=2)
     assert world.run("DONE", large, "-", "RESULT", "x" * 10_000) == (
         "ERR the job is done, but its result of 10000 bytes is not kept here: its outcome has "
-        "10300 bytes with it, results-max-bytes is 10000"
+        "10340 bytes with it, results-max-bytes is 10000"
     )
     assert [fields(world.run("RESULT", one))["result"] for one in kept] == [b"r" * 1_000] * 3
     told = fields(world.run("RESULT", large))

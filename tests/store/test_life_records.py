@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
 from both_ways import thorough
+from tuque.core.model.attempts import ENDED_LAST, STATES, Attempt
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
     DONE,
@@ -45,18 +47,41 @@ HEADERS = st.lists(st.tuples(st.binary(max_size=64), st.binary(max_size=300)), m
 )
 FAILURES = st.builds(Failure, I64, ATTEMPTS, WORDS, WORDS, WORDS, st.binary(max_size=3000))
 TERMS = st.builds(
-    Terms, ATTEMPTS, SPANS, SPANS, st.integers(0, 1000), WORDS, SPANS, SPANS, st.booleans()
+    Terms,
+    ATTEMPTS,
+    SPANS,
+    SPANS,
+    st.integers(0, 1000),
+    WORDS,
+    SPANS,
+    SPANS,
+    st.booleans(),
+    st.booleans(),
+)
+TRIED = st.builds(
+    Attempt,
+    RUNS.filter(bool),
+    I64,
+    I64,
+    st.sampled_from(STATES[: ENDED_LAST + 1]),
+    WORDS,
+    WORDS,
+    st.binary(max_size=3000),
+)
+ROWS = st.lists(TRIED, max_size=3).map(
+    lambda attempts: b"".join(attempt.packed() for attempt in attempts)
 )
 
-TERM_FIELDS = "attempts first_ms max_ms jitter dead keep_ms limit_ms drops".split()
+TERM_FIELDS = "attempts first_ms max_ms jitter dead keep_ms limit_ms drops keeps_body".split()
 FAILURE_FIELDS = "at_ms attempt worker cause reason detail".split()
 LIFE_FIELDS = [
     *"headers replays failed starts run run_state since_ms worker client unstarted".split(),
     *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
-    *"is_dead dead_ms dead_cause origin serial edit returned crashes".split(),
+    *"is_dead dead_ms dead_cause origin serial edit returned crashes attempts".split(),
 ]
 OUTCOME_FIELDS = (
-    "id kind until_ms ended_ms run of worker progress result reason is_brief number".split()
+    "id kind until_ms ended_ms run of worker progress result reason is_brief number added_ms"
+    " began_ms attempts headers body".split()
 )
 
 
@@ -78,6 +103,7 @@ def lives(draw: st.DrawFn) -> Life:
     life.run_state = draw(st.integers(0, FAILED))
     life.first = draw(st.none() | FAILURES)
     life.last = draw(st.none() | FAILURES)
+    life.attempts = draw(ROWS)
     return life
 
 
@@ -91,6 +117,11 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     outcome.is_brief = draw(st.booleans())
     if draw(st.booleans()):
         outcome.number, outcome.queue = draw(I64), draw(st.binary(min_size=1, max_size=50))
+    if draw(st.booleans()):
+        outcome.added_ms, outcome.began_ms = draw(st.integers(1, 2**62 - 1)), draw(I64)
+        outcome.attempts, outcome.headers = draw(ROWS), draw(HEADERS)
+        outcome.body = draw(st.none() | st.binary(max_size=3000))
+        outcome.queue = outcome.queue or draw(st.binary(min_size=1, max_size=50))
     return outcome
 
 
@@ -117,7 +148,7 @@ def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outc
     assert facts(found.last) == facts(life.last)
     for name in OUTCOME_FIELDS:
         assert getattr(ended, name) == getattr(outcome, name), name
-    assert ended.queue == (outcome.queue if outcome.is_of_task() else b"")
+    assert ended.queue == outcome.queue
 
 
 def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
@@ -137,14 +168,56 @@ def names_of(one: object) -> set[str]:
     return set(getattr(type(one), "__mypyc_attrs__", None) or vars(one))
 
 
-def test_a_large_result_is_not_copied_into_the_buffer() -> None:
+def test_what_is_large_is_not_copied_into_the_buffer() -> None:
     records = rec.Records()
     outcome = Outcome(ID, DONE, 2, 1)
     outcome.result = b"r" * (rec.LARGE_BYTES + 1)
+    outcome.added_ms, outcome.body = 1, b"b" * (rec.LARGE_BYTES + 1)
     records.outcome(outcome)
-    assert outcome.result in records.pieces
+    assert outcome.result in records.pieces and outcome.body in records.pieces
     (found,) = decode_all(records.take())
-    assert found.life.outcome is not None and found.life.outcome.result == outcome.result
+    ended = found.life.outcome
+    assert ended is not None
+    assert (ended.result, ended.body) == (outcome.result, outcome.body)
+
+
+ROW = bytes.fromhex(
+    "24000000 0500800080000000 1e00000000000000 1f00000000000000 01 02 0200 0200 6177 6172 6164"
+)
+
+
+def test_the_layout_of_what_is_kept_of_a_job() -> None:
+    """In bytes: of a LIFE its row of attempts, of an OUTCOME the part that KEEP adds."""
+    attempt = Attempt(1 << 39 | 1 << 23 | 5, 30, 31, b"timeout", b"aw", b"ar", b"ad")
+    assert attempt.packed() == ROW
+    life = Life(NO_TERMS, b"")
+    life.attempts = ROW
+    records = rec.Records()
+    records.life(ID, life)
+    written = records.take()
+    assert written[46] == 8 and written.endswith(len(ROW).to_bytes(4, "little") + ROW)
+    outcome = Outcome(ID, DONE, 2, 1)
+    outcome.added_ms, outcome.began_ms, outcome.queue = 3, 4, b"q"
+    outcome.attempts, outcome.headers, outcome.body, outcome.result = ROW, b"\x01a\0\0", b"b", b"r"
+    records.outcome(outcome)
+    written = records.take()
+    times = (3).to_bytes(8, "little") + (4).to_bytes(8, "little")
+    sizes = b"".join(size.to_bytes(4, "little") for size in (1, len(ROW), 4, 1))
+    tail = times + sizes + b"q" + ROW + b"\x01a\0\0" + b"b" + b"r"
+    assert written[46] == 1 | 8 | 16 and written.endswith(tail)
+    at = len(written) - len(tail)
+    for place, word in (
+        (46, b"\x09"),  # a body that no bit announces
+        (at, bytes(8)),
+        (at + 7, b"\x80"),
+        (at + 15, b"\x80"),
+        (at + 16, b"\xff"),
+        (at + 20, b"\x27"),  # a row that is cut
+        (at + 24, b"\x03"),  # headers that are cut
+    ):
+        broken = written[:place] + word + written[place + len(word) :]
+        with pytest.raises(back.BadRecord):
+            decode_all(broken)
 
 
 @settings(max_examples=thorough(300))

@@ -219,7 +219,7 @@ state       state 45 u8 0 3, nacks 56 i32 0 -, deliveries 60 i32 0 -, delivered_
 holders     holders 45 i64 0 -
 acked       expire_ms 45 i64 0 -, holders 53 i64 0 -
 tomb        expire_ms 45 i64 0 -
-life        run_state 46 u8 0 3, attempts 47 i32 0 65535, jitter 51 i32 0 1000,
+life        run_state 46 u8 0 7, attempts 47 i32 0 65535, jitter 51 i32 0 1000,
             failed 55 i32 0 65535, starts 59 i32 0 16777215, unstarted 63 i32 0 -,
             first_ms 67 i64 0 {SPAN}, max_ms 75 i64 0 {SPAN}, keep_ms 83 i64 0 {SPAN},
             limit_ms 91 i64 0 {SPAN}, replays 99 i64 0 {FAR}, since_ms 115 i64 0 {FAR},
@@ -336,6 +336,7 @@ def test_each_number_is_refused_beyond_its_bounds(name: str) -> None:
         ("add", 47, "u8", [4, 255]),  # shapes
         ("state", 47, "u8", [2, 3]),  # the set is in none
         ("life", 45, "u8", [0, 8, 24, 255]),  # bits: a failure or a count too few or too many
+        ("life", 46, "u8", [8, 15, 16, 255]),  # attempts that are not there
         ("life", 107, "i64", [-1, 1, 1 << 39, 1 << 23]),  # no tokens
         *(("life", 163 + 4 * i, "i32", [-1, 2**31 - 1]) for i in range(7)),  # sizes of words
         ("life", 195, "u8", [0, 2, 9]),  # a header's name that is longer, or ends sooner

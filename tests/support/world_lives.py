@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tuque.core.life.cancel_update import on_cancel
-from tuque.core.life.outcomes import result_fields
 from tuque.core.life.runs import on_fail
+from tuque.core.life.shown import result_fields
 from tuque.core.life.start import on_start
 from tuque.core.model.job import QUEUED
 from tuque.core.model.work import Life, Terms

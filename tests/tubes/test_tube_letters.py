@@ -13,8 +13,9 @@ from tuque.core.life.dead_letters import (
     purge,
     replay,
 )
-from tuque.core.life.outcomes import is_settled, on_done, result_fields, watch
+from tuque.core.life.outcomes import is_settled, on_done, watch
 from tuque.core.life.runs import on_fail
+from tuque.core.life.shown import result_fields
 from tuque.core.model.errors import NO_RUN_YET, STALE_RUN
 from tuque.core.model.task import BURIED, READY, Task, carried_by
 from tuque.core.node.node import Node

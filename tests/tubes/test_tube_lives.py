@@ -17,8 +17,9 @@ from tuque.core.life.cancel_update import (
     on_cancel,
 )
 from tuque.core.life.lookup import CANCEL, ask
-from tuque.core.life.outcomes import on_done, result_fields, watch
+from tuque.core.life.outcomes import on_done, watch
 from tuque.core.life.runs import on_release, on_work
+from tuque.core.life.shown import result_fields
 from tuque.core.life.start import on_start
 from tuque.core.model.errors import (
     ATWORK,

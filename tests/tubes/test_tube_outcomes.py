@@ -6,7 +6,8 @@ from test_tube_lives import LivesWorld, add, begin, take
 from tubes_world import TIMEOUT_MS
 
 from tuque.core.copies.ack import on_deadletter
-from tuque.core.life.outcomes import is_settled, on_done, own_fields
+from tuque.core.life.outcomes import is_settled, on_done
+from tuque.core.life.shown import own_fields
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 

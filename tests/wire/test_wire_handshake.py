@@ -348,10 +348,10 @@ def test_a_challenge_that_is_too_short_is_refused(nonce: bytes) -> None:
 
 @BOTH
 def test_no_common_version(secrets: list[bytes]) -> None:
-    """B1.2 Each side names the versions of the bus that it speaks: 10 under a secret, 9 without
+    """B1.2 Each side names the versions of the bus that it speaks: 12 under a secret, 11 without
     one. Without a common version the link is closed with a logged reason."""
-    mine = 10 if secrets else 9
-    for least, most in ((0, 0), (0, mine), (mine, 11), (mine + 1, 11), (0, 1 << 63)):
+    mine = 12 if secrets else 11
+    for least, most in ((0, 0), (0, mine), (mine, 13), (mine + 1, 13), (0, 1 << 63)):
         conn = acceptor(secrets)
         hello: object = Hello(MAGIC, least, most, card(b"a"), b"n" * 32)
         if secrets:

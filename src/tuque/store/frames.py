@@ -19,7 +19,7 @@ from tuque.store.disk import Disk
 
 WINDOW_BYTES: Final = 96 << 10  # a larger block would be a new mapping in each read (M1.7)
 
-VERSION: Final = 4  # raise it with any change that older programs would misread (J1.4)
+VERSION: Final = 5  # raise it with any change that older programs would misread (J1.4)
 OLDEST: Final = 1  # the first one that this program reads
 
 MAGIC: Final = b"TUQUEJL\n"

@@ -23,7 +23,8 @@ from tuque.core.life.lookup import (
     ask,
     may_ask,
 )
-from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
+from tuque.core.life.outcomes import is_settled, silent, watch
+from tuque.core.life.shown import result_fields
 from tuque.core.model import stats
 from tuque.core.model.errors import BAD_INDEX, MANY_GROUPS_OF_JOBS, NO_GROUP, NO_GROUPS, NOJOB
 from tuque.core.model.task import BYTES, MAX_MS, READY, Entry, Task, whole_s

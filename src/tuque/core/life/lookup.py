@@ -31,10 +31,10 @@ from tuque.core.life.outcomes import (
     lacking,
     lacks_result,
     names_of,
-    own_fields,
     silent,
     unknown,
 )
+from tuque.core.life.shown import own_fields, own_more
 from tuque.core.model.errors import NOREACH_YET, Refusal
 from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, QUEUED_THERE, Job
 from tuque.core.model.work import (
@@ -53,6 +53,7 @@ from tuque.core.queues.work_copies import (
     send_work_to,
     unpack_life,
 )
+from tuque.core.records.work import are_headers
 from tuque.core.tables.work import Asking
 from tuque.core.work.merge import cause_of, end_death, is_behind, merge, take_death
 
@@ -108,12 +109,18 @@ def may_fetch(n: Node, id: bytes) -> bool:
     return is_agreed(n, id)
 
 
-def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> Asking:
-    """[W15] Ask all other nodes about the job; a client waits for it (W15.1)."""
+def ask(n: Node, id: bytes, what: i64, reason: bytes = b"", wanted: i64 = 0) -> Asking:
+    """[W15] Ask all other nodes about the job; a client waits for it (W15.1).
+
+    `wanted`: what else RESULT shows of it (W18.6).
+    """
     table = n.life.cancelling if what == CANCEL else n.life.asking  # W15.9
     asking = table.get(id)
-    if asking is None:
+    if asking is None or wanted & ~asking.wanted != 0:
+        if asking is not None:
+            wanted |= asking.wanted
         asking = Asking(what, reason)
+        asking.wanted = wanted
         asking.since_ms = n.now_ms
         table[id] = asking
         if has_turn(n):
@@ -128,7 +135,7 @@ def send(n: Node, id: bytes, asking: Asking) -> None:
     asking.next_ms = n.now_ms + AGAIN_MS
     asking.earlier = asking.denied
     asking.denied = 0
-    message = JobAsk(id, int(asking.what), asking.reason)
+    message = JobAsk(id, int(asking.what), asking.reason, more=int(asking.wanted))
     for peer in n.peers:
         if peer.slot != 0 and peer.is_linked and peer.has_room:
             say(n, peer.slot, message)
@@ -143,24 +150,27 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
         on_update_asked(n, slot, m)
         return
     is_known = not is_elsewhere(n, m.id)
-    told = flag_asked(n, slot, m) if m.what == FLAG_IT else JobTold(m.id, is_known, 0, False)
+    answer = JobTold(m.id, is_known, 0, False)
+    if m.what == FLAG_IT:
+        answer = flag_asked(n, slot, m)
     if is_known and m.what == CANCEL:
         became, _, change = on_cancel(n, m.id, m.reason, True)
         if change is not None:
             change.slots.append(int(slot))  # gets the reply when it is over
             return
-        told.became = int(became)
+        answer.became = int(became)
     elif is_known and m.what != FLAG_IT:
         fields = own_fields(n, m.id)
         if fields is None:
-            told.is_known = False
+            answer.is_known = False
         else:
-            told.is_settled = is_settled(n, m.id)
-            told.fields = field_values(fields)
+            answer.is_settled = is_settled(n, m.id)
+            answer.fields = field_values(fields)
+            answer.more = own_more(n, m.id, m.more) if m.more != 0 else None
             kept = n.life.known(m.id)
             if kept is not None and kept.is_stripped() and kept.is_shared:
-                told.became = int(SHARED)
-    say(n, slot, told)
+                answer.became = int(SHARED)
+    say(n, slot, answer)
 
 
 def field_values(fields: dict[str, object]) -> list[bytes | int | None]:
@@ -178,7 +188,7 @@ def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
         on_update_told(n, slot, m)
         return
     on_flagged(n, slot, m)
-    if m.became >= CLEAR:
+    if m.became >= CLEAR or (m.more is not None and not are_headers(m.more.headers)):
         return
     looking = n.life.asking.get(m.id)
     cancelling = n.life.cancelling.get(m.id)
@@ -200,6 +210,7 @@ def told_look(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
             asking.is_shared = asking.is_shared or m.became == SHARED
             if not asking.is_settled:
                 asking.fields = list(m.fields)
+                asking.more = m.more
                 asking.is_settled = m.is_settled
         deny(n, slot, m.id, asking)
     elif m.fields[RESULT] is None and lacks_result(n, m.id):
@@ -208,6 +219,7 @@ def told_look(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
     else:
         if not asking.is_settled or m.is_settled:
             asking.fields = list(m.fields)
+            asking.more = m.more
             asking.is_settled = m.is_settled
         answered(n, asking)
     return asking.is_told
@@ -259,6 +271,7 @@ def give_up(n: Node, id: bytes, asking: Asking) -> None:
     answered(n, asking)
     if not asking.is_settled:  # what a node said of an end stands
         asking.fields = []
+        asking.more = None
         asking.is_settled = silent(n, id, asking) == 0 and not is_copy(n, id)
 
 

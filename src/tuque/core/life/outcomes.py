@@ -17,30 +17,21 @@ from tuque.core.model.errors import (
     NOJOB,
     NOREACH,
     NOREACH_OWN,
-    NOREACH_RESULT,
     Refusal,
 )
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
     BODYLESS,
-    DELIVERED,
-    ONCE_QUEUED,
-    QUEUED,
-    QUEUED_THERE,
-    WAIT_REPL,
     Job,
 )
-from tuque.core.model.task import TAKEN, Task
+from tuque.core.model.task import Task
 from tuque.core.model.work import (
     DONE,
     LIVE,
     OUTCOME_NAMES,
     RELEASED,
-    Failure,
-    Life,
     Outcome,
-    attempt_of,
 )
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.node.peers import journal_fails, slots_of
@@ -55,23 +46,10 @@ from tuque.core.queues.ends import (
     note_large,
 )
 from tuque.core.queues.procedures import policy_of
-from tuque.core.queues.requeue import is_delayed, on_enqueue
+from tuque.core.queues.requeue import on_enqueue
 from tuque.core.queues.work_copies import drop_letters, has_surplus, tell_untold
 from tuque.core.tables.work import Asking
-from tuque.core.work import rules
 
-FIELDS: Final = (
-    "state",
-    "attempt",
-    "of",
-    "worker",
-    "progress",
-    "result",
-    "cause",
-    "reason",
-    "detail",
-    "ended-ms",
-)
 HURRY_MS: Final = 50  # until holders are asked again for a client that waits
 RESULT: Final = 5  # the place of the result among them
 NAMED_MAX: Final = 3  # nodes that NOREACH names
@@ -272,122 +250,9 @@ def outcome_of(n: Node, id: bytes) -> bytes:
     return b"done" if kept is None else OUTCOME_NAMES[kept.kind]
 
 
-def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
-    """The phase of an open job (W1.1)."""
-    if job.state == ACKED:
-        return b"done"
-    is_hidden = life is not None and life.is_dead and not shows_death(n, job)
-    is_queued = job.state == QUEUED or job.marks & QUEUED_THERE != 0
-    if is_hidden or (is_queued and (life is None or not life.is_dead)):
-        return rules.STATE_NAMES[rules.WAITING]
-    return rules.STATE_NAMES[rules.state_of(life, where(n, job))]
-
-
-def where(n: Node, job: Job) -> i64:
-    """What `rules.state_of` asks, of a job that is not in its queue."""
-    if job.state == WAIT_REPL:
-        return rules.SCHEDULED
-    if isinstance(job, Task) and job.status == TAKEN:
-        return rules.DELIVERED  # T48.3
-    if job.flags & DELIVERED == 0:
-        return rules.SCHEDULED if is_delayed(n, job) else rules.WAITING  # queued elsewhere
-    return rules.DELIVERED if job.flags & ONCE_QUEUED else rules.BACK_OFF
-
-
-def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
-    """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known, or if its
-    result may be at a node that did not answer (W15.10).
-    """
-    asking = n.life.asking.get(id)
-    away = lacking(n, id, asking)
-    if away != 0:
-        if journal_fails(n, 0):
-            return None, Refusal(NOREACH_OWN)
-        return None, Refusal(NOREACH_RESULT, (names_of(n, away),))
-    mine = own_fields(n, id)
-    if asking is not None and len(asking.fields) > 0:
-        if mine is None or (has_result(asking) and lacks_result(n, id)):
-            return dict(zip(FIELDS, asking.fields, strict=True)), None  # W15.3, W15.10
-    return (None, unknown(n, id, asking)) if mine is None else (mine, None)
-
-
-def own_fields(n: Node, id: bytes) -> dict[str, object] | None:
-    """The fields of RESULT by what this node has; None if it does not know the job."""
-    kept = n.life.known(id)
-    job = n.jobs.get(id)
-    if kept is None or is_elsewhere(n, id):
-        if job is None or job.flags & BODYLESS:
-            return None
-        return of_job(n, job, life_of(n, id))
-    fields = of_outcome(kept)
-    if not is_agreed(n, id):
-        state = b"running" if kept.run != 0 else b"waiting"
-        fields.update(state=state, result=None, reason=b"")  # W14.4
-        fields["ended-ms"] = 0
-    return fields
-
-
-def of_outcome(kept: Outcome) -> dict[str, object]:
-    """The fields of an ended job."""
-    return {
-        "state": OUTCOME_NAMES[kept.kind],
-        "attempt": int(attempt_of(kept.run)),
-        "of": int(kept.of),
-        "worker": kept.worker,
-        "progress": kept.progress,
-        "result": kept.result,
-        "cause": b"",
-        "reason": kept.reason,
-        "detail": b"",
-        "ended-ms": int(kept.ended_ms),
-    }
-
-
-def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
-    """The fields of an open job, or of a dead letter."""
-    fields: dict[str, object] = {
-        "state": phase_of(n, job, life),
-        "attempt": 0,
-        "of": 0,
-        "worker": b"",
-        "progress": b"",
-        "result": None,
-        "cause": b"",
-        "reason": b"",
-        "detail": b"",
-        "ended-ms": 0,
-    }
-    if life is None:
-        return fields
-    fields["attempt"] = int(attempt_of(life.run))
-    fields["of"] = int(life.terms.attempts)
-    if life.run_state == LIVE:
-        fields["worker"] = life.worker
-    fields["progress"] = life.progress
-    last = life.last
-    if last is not None:
-        fields["cause"] = last.cause
-        fields["reason"] = last.reason
-        fields["detail"] = detail_of(n, job, last)
-    if life.run == 0:  # a task whose run is over, after a restart (T48.2)
-        fields["attempt"] = int(max(life.failed, 0 if last is None else last.attempt))
-    if life.is_dead and fields["state"] == b"dead":
-        fields["cause"] = life.dead_cause
-        fields["ended-ms"] = int(life.dead_ms)
-    elif life.is_cancelled:
-        fields["cause"] = fields["detail"] = b""  # of a failure before
-        fields["reason"] = life.cancel_reason
-    return fields
-
-
 def shows_death(n: Node, job: Job) -> bool:
     """Whether the death of the job may be seen: of a task only where SYNC asks (T48.8)."""
     return not isinstance(job, Task) or policy_of(n).shows_death(n, job)
-
-
-def detail_of(n: Node, job: Job, last: Failure) -> bytes:
-    """The detail of the last failure; a task that is dead carries it itself (T48.2)."""
-    return policy_of(n).detail_of(n, job) if isinstance(job, Task) else last.detail
 
 
 def is_settled(n: Node, id: bytes) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.life.holders import outlive
+from tuque.core.model.attempts import moved_row
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, ONCE_QUEUED, Job
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
@@ -71,12 +72,14 @@ class LifeLog:
             life.since_ms = moved(life.since_ms, jump_ms)
             life.expire_ms = moved(life.expire_ms, jump_ms)
             life.dead_ms = moved(life.dead_ms, jump_ms)
+            life.attempts = moved_row(life.attempts, jump_ms)
             shift_failure(life.first, jump_ms)
             if life.last is not life.first:
                 shift_failure(life.last, jump_ms)
         for outcome in self.kept.values():
             outcome.until_ms = moved(outcome.until_ms, jump_ms)
             outcome.ended_ms = moved(outcome.ended_ms, jump_ms)
+            outcome.move(jump_ms)
 
     def begin(self, n: Node, job: Job) -> Life | None:
         """[W13] Prepare a job for its restore: its life, None if it has none.

@@ -8,6 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.life.holders import HOLDERS, new_life, place_of
+from tuque.core.model.attempts import CANCELLED_STATE
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     CANCELLED_JOB,
@@ -74,6 +75,7 @@ def end_cancelled(n: Node, job: Job, life: Life) -> None:
     """[W8] The job ends as cancelled."""
     if life.run_state == LIVE:
         life.run_state = RELEASED
+        rules.keep_attempt(life, CANCELLED_STATE, n.now_ms, life.cancel_reason, b"")
     if n.events is not None:
         n.events.cancelled(n.now_ms, job, life.cancel_reason, life.returned)
     conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)

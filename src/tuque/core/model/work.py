@@ -7,6 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from tuque.core.model.attempts import details_bytes, merged, moved, moved_row, without_details
+
 # states of a run; of one token the greater one holds
 NO_RUN: Final = 0
 LIVE: Final = 1
@@ -36,9 +38,9 @@ HASH_MASK: Final = (1 << 23) - 1
 WHO_MASK: Final = (1 << 20) - 1  # of these: who runs it; the bits above are the last of REPLAYs
 
 TERMS_BYTES: Final = 200
-LIFE_BYTES: Final = 330
+LIFE_BYTES: Final = 340
 FAILURE_BYTES: Final = 130
-OUTCOME_BYTES: Final = 300
+OUTCOME_BYTES: Final = 340
 OF_TASK_BYTES: Final = 120  # its place in the table of its tube
 
 # parts of run tokens
@@ -69,6 +71,7 @@ class Terms:
         keep_ms: i64,
         limit_ms: i64,
         drops: bool = False,
+        keeps_body: bool = False,
     ) -> None:
         self.attempts = attempts  # 0: no limit
         self.first_ms = first_ms  # the first back-off; doubles with each failure
@@ -78,8 +81,9 @@ class Terms:
         self.keep_ms = keep_ms  # how long the outcome is kept
         self.limit_ms = limit_ms  # the longest run, 0: no limit
         self.drops = drops  # ONEXPIRY drop: no dead letter if it expires (W6.2)
+        self.keeps_body = keeps_body  # KEEP BODY: the outcome has it, and attempts details (W18)
 
-    def key(self) -> tuple[int, int, int, int, bytes, int, int, bool]:
+    def key(self) -> tuple[int, int, int, int, bytes, int, int, bool, bool]:
         """Equal for equal terms."""
         return (
             int(self.attempts),
@@ -90,6 +94,7 @@ class Terms:
             int(self.keep_ms),
             int(self.limit_ms),
             self.drops,
+            self.keeps_body,
         )
 
     def copy(self) -> "Terms":
@@ -103,6 +108,7 @@ class Terms:
             self.keep_ms,
             self.limit_ms,
             self.drops,
+            self.keeps_body,
         )
 
     def with_attempts(self, attempts: i64) -> "Terms":
@@ -167,6 +173,7 @@ class Life:
         self.expire_ms: i64 = 0  # the job's expiry, while a run lasts beyond it (W6.3); 0: as set
         self.first: Failure | None = None
         self.last: Failure | None = None
+        self.attempts = b""  # those that are over: a row of core/model/attempts.py
         self.is_dead = False
         self.dead_ms: i64 = 0
         self.dead_cause = b""
@@ -195,6 +202,8 @@ class Life:
             size += len(first.detail)
         if last is not None and len(last.detail) > THIN_MIN:
             size += len(last.detail)
+        if len(self.attempts) > THIN_MIN:
+            size += details_bytes(self.attempts)
         return size
 
     def cut_details(self) -> None:
@@ -204,11 +213,13 @@ class Life:
             first.detail = CUT_DETAIL
         if last is not None and len(last.detail) > THIN_MIN:
             last.detail = CUT_DETAIL
+        if len(self.attempts) > THIN_MIN:
+            self.attempts = without_details(self.attempts)
 
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""
         size: i64 = LIFE_BYTES + len(self.headers) + len(self.progress) + len(self.worker)
-        size += len(self.cancel_reason) + self.packed_bytes
+        size += len(self.cancel_reason) + len(self.attempts) + self.packed_bytes
         if self.first is not None:
             size += self.first.size()
         if self.last is not None and self.last is not self.first:
@@ -231,11 +242,16 @@ class Outcome:
         self.progress = b""
         self.result: bytes | None = None
         self.reason = b""
+        self.added_ms: i64 = 0  # when the job was added; 0: it is kept for no KEEP
+        self.began_ms: i64 = 0  # when the run that ended it began, 0: not known
+        self.attempts = b""  # the others: a row of core/model/attempts.py
+        self.headers = b""  # with KEEP BODY
+        self.body: bytes | None = None  # with KEEP BODY, until memory is short
         # of a DONE of a job that is not here: others know better (W14.6). It has no `ended_ms`
         self.is_claim = False
         self.outlives = False  # a claim: a node was forgotten that may have had the job (W14.6)
         self.is_brief = False  # it is dropped when all holders have confirmed it (W7.3)
-        self.fat_bytes: i64 = 0  # of its result, as counted (M3.4)
+        self.fat_bytes: i64 = 0  # of its result, body and details, as counted (M3.4)
         self.is_shared = True  # another node may have the result, too: had, if it was dropped here
         self.is_disputed = False  # another outcome of the job met it here (W14.15)
         self.is_passed = False  # of a node that leaves: it need not go to another one (K7.10)
@@ -256,6 +272,55 @@ class Outcome:
             self.reason = why % len(result)
             self.result = None
 
+    def shed(self) -> None:
+        """Drop the body, and details of attempts."""
+        self.body = None
+        if len(self.attempts) > THIN_MIN:
+            self.attempts = without_details(self.attempts)
+
+    def body_size(self) -> i64:
+        """Bytes of the body; 0: none is kept."""
+        body = self.body
+        return 0 if body is None else len(body)
+
+    def fat(self) -> i64:
+        """Bytes of what is worth dropping when memory is short (M3.4)."""
+        size: i64 = 0
+        result = self.result
+        if result is not None and len(result) > THIN_MIN:
+            size += len(result)
+        if self.body_size() > THIN_MIN:
+            size += self.body_size()
+        if len(self.attempts) > THIN_MIN:
+            size += details_bytes(self.attempts)
+        return size
+
+    def thin(self, why: bytes) -> None:
+        """Drop what is worth it: of a result the reason `why` tells."""
+        result = self.result
+        if self.body_size() > THIN_MIN:
+            self.body = None
+        if len(self.attempts) > THIN_MIN:
+            self.attempts = without_details(self.attempts)
+        if result is not None and len(result) > THIN_MIN:
+            self.strip(why)
+
+    def move(self, by_ms: i64) -> None:
+        """Its instants but those of its end and of KEEP are on another clock from now on."""
+        self.added_ms = moved(self.added_ms, by_ms)
+        self.began_ms = moved(self.began_ms, by_ms)
+        self.attempts = moved_row(self.attempts, by_ms)
+
+    def learn(self, other: "Outcome") -> None:
+        """Take from another view what this one lacks of the job (W18.3)."""
+        self.attempts = merged(self.attempts, other.attempts)
+        if self.added_ms == 0:
+            self.added_ms = other.added_ms
+        if self.began_ms == 0 and self.run == other.run:
+            self.began_ms = other.began_ms
+        if self.body is None:
+            self.headers, self.body = other.headers, other.body
+
     def copy(self) -> "Outcome":
         """Another one that says the same."""
         made = Outcome(self.id, self.kind, self.until_ms, self.ended_ms)
@@ -264,6 +329,8 @@ class Outcome:
         made.result, made.reason = self.result, self.reason
         made.is_claim, made.is_brief = self.is_claim, self.is_brief
         made.is_shared = self.is_shared
+        made.added_ms, made.began_ms, made.attempts = self.added_ms, self.began_ms, self.attempts
+        made.headers, made.body = self.headers, self.body
         made.tenant, made.queue = self.tenant, self.queue
         made.number, made.change = self.number, self.change
         return made
@@ -278,6 +345,7 @@ class Outcome:
         """Bytes of memory."""
         result = self.result
         size: i64 = OUTCOME_BYTES + len(self.progress) + len(self.reason) + len(self.worker)
+        size += len(self.attempts) + len(self.headers) + self.body_size()
         if self.number >= 0:
             size += OF_TASK_BYTES
         return size if result is None else size + len(result)

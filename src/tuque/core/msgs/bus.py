@@ -281,6 +281,28 @@ class UpdateAt(Message):
     headers: bytes | None
 
 
+class AttemptAt(Message):
+    """An attempt of a job as RESULT shows it (W18.6)."""
+
+    run: Number
+    began_ms: Number
+    ended_ms: Number
+    state: bytes
+    worker: bytes
+    reason: bytes
+    detail: bytes
+
+
+class MoreAt(Message):
+    """What else is known of a job (W18.6)."""
+
+    queue: bytes
+    added_ms: Number
+    headers: bytes  # pairs, as those of a LIFE
+    body: bytes | None
+    attempts: list[AttemptAt]
+
+
 class JobAsk(Message, tag=34):
     """What is known of this job? Or cancel it, or change it (W15, W16)."""
 
@@ -289,6 +311,7 @@ class JobAsk(Message, tag=34):
     reason: Annotated[bytes, Meta(max_length=REASON_MAX)]
     serial: Number = 0  # of an UPDATEJOB: comes back with the answer
     update: UpdateAt | None = None
+    more: Annotated[int, Meta(ge=0, le=3)] = 0  # of a RESULT: bits of core/life/shown.py
 
 
 class JobTold(Message, tag=35):
@@ -306,6 +329,7 @@ class JobTold(Message, tag=35):
     said: Annotated[int, Meta(ge=0, le=9)] = 0  # of it, as in core/life/cancel_update.py
     since_ms: Number = 0  # how long a worker has it
     worker: bytes = b""
+    more: MoreAt | None = None  # if it was asked for
 
     def check(self) -> bool:
         """Whether the fields are those of RESULT, in their order (W9.1), or none."""

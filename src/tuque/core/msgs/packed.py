@@ -76,12 +76,13 @@ JITTER_MAX: Final = 1_000
 LIFE_FIXED: Final = 158  # id to the first size
 LIFE_WORDS: Final = 7
 SERIAL_AT: Final = 102  # after the id
-"""LIFE: id, bits u8, run_state u8 to FAILED, attempts i32 to ATTEMPTS_MAX, jitter i32 to
-JITTER_MAX, failed i32 to ATTEMPTS_MAX, starts i32 to STARTS_MAX, unstarted count, first_ms, max_ms,
-keep_ms, limit_ms i64 to SPAN_MAX_MS, replays number, run i64 a token or 0, since_ms instant,
-expire_ms instant, ttl_ms number, dead_ms instant, serial number, edit i64 from 0; 7 sizes, words:
-dead queue, headers, worker, cancel reason, progress, cause of death, origin; [first failure],
-[last failure], [returned i32 from 1], [crashes i32 from 1].
+"""LIFE: id, bits u8, state u8 (run_state to FAILED, 4: KEEP BODY, 8: it has attempts), attempts i32
+to ATTEMPTS_MAX, jitter i32 to JITTER_MAX, failed i32 to ATTEMPTS_MAX, starts i32 to STARTS_MAX,
+unstarted count, first_ms, max_ms, keep_ms, limit_ms i64 to SPAN_MAX_MS, replays number, run i64 a
+token or 0, since_ms instant, expire_ms instant, ttl_ms number, dead_ms instant, serial number, edit
+i64 from 0; 7 sizes, words: dead queue, headers, worker, cancel reason, progress, cause of death,
+origin; [first failure], [last failure], [returned i32 from 1], [crashes i32 from 1], [size, row of
+core/model/attempts.py].
 """
 
 FAILURE_FIXED: Final = 12
@@ -92,12 +93,17 @@ detail.
 
 OUTCOME_FIXED: Final = 70  # id to the first size
 OUTCOME_WORDS: Final = 3  # without the place
-OUTCOME_BITS: Final = 7
+OUTCOME_BITS: Final = 31
 PLACE_FIXED: Final = 8
+KEEP_TIMES: Final = 16  # to the first size
+KEEP_WORDS: Final = 4
+KEEP_FIXED: Final = 32
 """OUTCOME: id, kind u8 from DONE to LETTERED, bits u8 to OUTCOME_BITS, attempts i32 to
 ATTEMPTS_MAX, until_ms instant, ended_ms instant, run i64 a token or 0; 3 or 4 sizes, words: worker,
-progress, reason, [place of a task: number, tube (T48.6)]; [result]. With until_ms 0 it drops the
-outcome; with ended_ms 0 it is a claim: what DONE reported of a job that is not here.
+progress, reason, [place of a task: number, tube (T48.6)]; [of KEEP: added_ms number from 1,
+began_ms instant; 4 sizes, words: queue, row of core/model/attempts.py, headers, body or nothing];
+[result]. With until_ms 0 it drops the outcome; with ended_ms 0 it is a claim: what DONE reported of
+a job that is not here.
 """
 
 # ---- Tasks and leaders of tubes: core/records/tubes.py; the end of a task is a REMOVE

@@ -5,7 +5,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model import stats
-from tuque.core.model.job import ACKED, CANCELLED_OUT, LEASED, Job
+from tuque.core.model.attempts import merged
+from tuque.core.model.job import ACKED, BODYLESS, CANCELLED_OUT, LEASED, Job
 from tuque.core.model.stats import set_why, tenant_of, why_of
 from tuque.core.model.task import Task
 from tuque.core.model.work import (
@@ -76,6 +77,8 @@ def conclude_life(
             outcome.of = life.terms.attempts
             outcome.worker = life.worker if run == life.run else b""
             outcome.progress = life.progress
+            if keep_ms > 0:
+                keep_job(outcome, job, life)
         if is_shared:
             keep_here(n, outcome)
         else:
@@ -86,6 +89,16 @@ def conclude_life(
         record_outcome(n, outcome, keep_ms)
     if is_watched:
         wake_waiters(n, job.id)
+
+
+def keep_job(outcome: Outcome, job: Job, work: Life) -> None:
+    """[W18] The outcome keeps attempts and times; with KEEP BODY headers and body, too (W18.4)."""
+    outcome.added_ms = max(1, job.ctime_ns // 1_000_000)
+    outcome.attempts = merged(outcome.attempts, work.attempts)
+    if work.run != 0 and outcome.run == work.run and outcome.kind != CANCELLED:
+        outcome.began_ms = work.since_ms
+    if work.terms.keeps_body and job.flags & BODYLESS == 0:
+        outcome.headers, outcome.body = work.headers, job.body
 
 
 def note_large(n: Node, id: bytes) -> None:
@@ -135,6 +148,8 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     keep_until_agreed(job, outcome, keep_ms)
     outcome.tenant = tenant_of(job.queue)
     outcome.queue = job.queue
+    if life is not None and keep_ms > 0:
+        keep_job(outcome, job, life)
     if outcome.kind == CANCELLED:
         leave_as_cancelled(job)
     if outcome.is_claim:
@@ -294,9 +309,12 @@ def check_lives(n: Node) -> None:
     assert letters == lives.letter_count(), "dead letters"
     assert dead == lives.dead_bytes, "bytes of dead letters"
     kept: i64 = 0
+    bodies: i64 = 0
     for outcome in lives.kept.values():
         kept += outcome.size()
+        bodies += outcome.body_size()
     assert kept == lives.kept_bytes, "bytes of outcomes"
+    assert bodies == n.life.body_bytes, "bytes of kept bodies"
     fat: i64 = 0
     for outcome in lives.kept.values():
         fat += outcome.fat_bytes

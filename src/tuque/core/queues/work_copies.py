@@ -10,6 +10,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from tuque.core.model import stats
+from tuque.core.model.attempts import moved_row
 from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.task import Task
@@ -73,8 +74,11 @@ def packed_life(n: Node, id: bytes) -> bytes:
     return w.getvalue()
 
 
-def packed_outcome(n: Node, id: bytes) -> bytes:
-    """The kept outcome of the job for a message; empty if there is none."""
+def packed_outcome(n: Node, id: bytes, has_body: bool = True) -> bytes:
+    """The kept outcome of the job for a message; empty if there is none.
+
+    `has_body`: with its body, which who has the job needs not (W18.4).
+    """
     work = n.life
     outcome = work.kept.get(id)
     if outcome is None:
@@ -82,9 +86,15 @@ def packed_outcome(n: Node, id: bytes) -> bytes:
     in_hand = work.in_hand
     if in_hand is not None and in_hand.id == id:
         outcome = in_hand  # W7.5
+    body = outcome.body if outcome.added_ms > 0 else None
+    if body is not None and not has_body:
+        outcome = outcome.copy()
+        outcome.body = body = None
     w = BytesWriter()
     write_i64_le(w, n.now_ms)
     put_outcome(w, OUTCOME, outcome)
+    if body is not None:
+        w.write(body)
     if outcome.result is not None:
         w.write(outcome.result)
     return w.getvalue()
@@ -93,7 +103,7 @@ def packed_outcome(n: Node, id: bytes) -> bytes:
 def ack_of(n: Node, job: Job, is_untold: bool = False, is_run_untold: bool = False) -> SetAck:
     """[W14] SETACK of an ended job, with its outcome (W14.4)."""
     left_ms = max(1, job.expire_ms - n.now_ms)
-    outcome = packed_outcome(n, job.id)
+    outcome = packed_outcome(n, job.id, n.is_leaving)
     return SetAck(job.id, job.holders, left_ms, outcome, is_untold, is_run_untold)
 
 
@@ -109,6 +119,7 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
     life.since_ms = moved(life.since_ms, by_ms)
     life.dead_ms = moved(life.dead_ms, by_ms)
     life.expire_ms = moved(life.expire_ms, by_ms)
+    life.attempts = moved_row(life.attempts, by_ms)
     move_failure(life.first, by_ms)
     if life.last is not life.first:
         move_failure(life.last, by_ms)
@@ -133,6 +144,7 @@ def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
         by_ms = moved_by(n, data)
         outcome.until_ms = moved(outcome.until_ms, by_ms)
         outcome.ended_ms = moved(outcome.ended_ms, by_ms)
+        outcome.move(by_ms)
     return outcome
 
 
@@ -249,6 +261,7 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
     work = n.life
     outcome.until_ms = kept.until_ms
     outcome.is_brief = kept.is_brief
+    outcome.learn(kept)  # W18.3
     work.forget(kept.id)
     work.keep(outcome, n.limits.results_bytes)
     if n.records is not None:

@@ -327,7 +327,9 @@ class Records:
     def outcome(self, outcome: Outcome) -> None:
         """How a job ended, kept for KEEP (W13.1)."""
         put_outcome(self.writer, OUTCOME, outcome)
-        result = outcome.result
+        result, body = outcome.result, outcome.body
+        if body is not None and outcome.added_ms > 0:
+            self.body(body)
         if result is not None:
             self.body(result)
         self.count += 1

@@ -11,7 +11,9 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from tuque.core.model.attempts import are_attempts
 from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
     DONE,
@@ -30,6 +32,9 @@ from tuque.core.msgs.packed import (
     FAILURE_FIXED,
     FAILURE_WORDS,
     JITTER_MAX,
+    KEEP_FIXED,
+    KEEP_TIMES,
+    KEEP_WORDS,
     LIFE_FIXED,
     LIFE_WORDS,
     NUMBER_LAST,
@@ -51,10 +56,16 @@ HAS_RETURNED: Final = 32
 DROPS: Final = 64
 HAS_CRASHES: Final = 128
 
+# beside the state of the run
+KEEPS_BODY: Final = 4
+HAS_ATTEMPTS: Final = 8
+
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
 BRIEF: Final = 2
 OF_TASK: Final = 4
+OF_KEEP: Final = 8
+HAS_BODY: Final = 16
 
 COUNT_BYTES: Final = 4  # of one that a bit announces
 
@@ -79,11 +90,13 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         size += failure_size(first)
     if last is not None:
         size += failure_size(last)
+    if len(work.attempts) > 0:
+        size += 4 + len(work.attempts)
     write_i32_le(w, i32(size))
     w.append(kind)
     w.write(id)
     w.append(bits)
-    w.append(work.run_state)
+    w.append(u8(state_bits(work)))
     for small in (terms.attempts, terms.jitter, work.failed, work.starts, work.unstarted):
         write_i32_le(w, i32(small))
     for large in (terms.first_ms, terms.max_ms, terms.keep_ms, terms.limit_ms, work.replays):
@@ -99,6 +112,16 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, work: Life) -> None:
         put_failure(w, last)
     for count in counts:
         write_i32_le(w, i32(count))
+    if len(work.attempts) > 0:
+        put_words(w, [work.attempts])
+
+
+def state_bits(work: Life) -> i64:
+    """The state of the run, and the bits beside it."""
+    bits = work.run_state
+    if work.terms.keeps_body:
+        bits |= KEEPS_BODY
+    return bits | HAS_ATTEMPTS if len(work.attempts) > 0 else bits
 
 
 def bits_of(work: Life) -> i64:
@@ -141,14 +164,20 @@ def failure_size(failure: Failure) -> i64:
 
 
 def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
-    """All of an outcome but its result, which the caller writes after it."""
+    """All of an outcome but its body and its result, which the caller writes after it."""
     words = [outcome.worker, outcome.progress, outcome.reason]
-    result = outcome.result
+    result, body = outcome.result, outcome.body
     bits: i64 = (0 if result is None else HAS_RESULT) | (BRIEF if outcome.is_brief else 0)
     if outcome.is_of_task():
         bits |= OF_TASK
         words.append(put_place(outcome.number, outcome.queue))
     size: i64 = 1 + OUTCOME_FIXED + words_size(words)
+    if outcome.added_ms > 0:
+        bits |= OF_KEEP
+        size += KEEP_FIXED + len(outcome.queue) + len(outcome.attempts) + len(outcome.headers)
+        if body is not None:
+            bits |= HAS_BODY
+            size += len(body)
     if result is not None:
         size += len(result)
     write_i32_le(w, i32(size))
@@ -161,6 +190,14 @@ def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
     write_i64_le(w, outcome.ended_ms)
     write_i64_le(w, outcome.run)
     put_words(w, words)
+    if bits & OF_KEEP:
+        write_i64_le(w, outcome.added_ms)
+        write_i64_le(w, outcome.began_ms)
+        for word in (outcome.queue, outcome.attempts, outcome.headers, body or b""):
+            write_i32_le(w, i32(len(word)))
+        w.write(outcome.queue)
+        w.write(outcome.attempts)
+        w.write(outcome.headers)
 
 
 def put_place(number: i64, tube: bytes) -> bytes:
@@ -231,13 +268,14 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     if end - at < LIFE_FIXED - ID_BYTES:
         return False
     bits: i64 = data[at]
-    run_state: i64 = data[at + 1]
-    if run_state > FAILED:
+    state: i64 = data[at + 1]
+    run_state = state & FAILED
+    if state > FAILED | KEEPS_BODY | HAS_ATTEMPTS:
         return False
     if not r.read_words(data, at + LIFE_FIXED - ID_BYTES, end, LIFE_WORDS):
         return False
     words = r.words
-    terms = decode_terms(data, at, bits & DROPS != 0, words[0])
+    terms = decode_terms(data, at, bits & DROPS != 0, state & KEEPS_BODY != 0, words[0])
     if terms is None or not are_headers(words[1]):
         return False
     work = Life(terms, words[1])
@@ -266,6 +304,10 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
         work.crashes = read_count(data, end, r)
         if work.crashes <= 0:
             return False
+    if state & HAS_ATTEMPTS:
+        if not r.read_words(data, r.at, end, 1) or not are_attempts(r.words[0]):
+            return False
+        work.attempts = r.words[0]
     return r.at == end
 
 
@@ -277,7 +319,7 @@ def read_count(data: bytes, end: i64, r: LifeRecord) -> i64:
     return i64(read_i32_le(data, r.at - COUNT_BYTES))
 
 
-def decode_terms(data: bytes, at: i64, drops: bool, dead: bytes) -> Terms | None:
+def decode_terms(data: bytes, at: i64, drops: bool, keeps_body: bool, dead: bytes) -> Terms | None:
     """Decode the terms of a LIFE, whose bits are at `at`. None if one is out of range."""
     attempts: i64 = i64(read_i32_le(data, at + 2))
     jitter: i64 = i64(read_i32_le(data, at + 6))
@@ -288,7 +330,7 @@ def decode_terms(data: bytes, at: i64, drops: bool, dead: bytes) -> Terms | None
         if not 0 <= span_ms <= SPAN_MAX_MS:
             return None
     first_ms, max_ms, keep_ms, limit_ms = spans_ms
-    return Terms(attempts, first_ms, max_ms, jitter, dead, keep_ms, limit_ms, drops)
+    return Terms(attempts, first_ms, max_ms, jitter, dead, keep_ms, limit_ms, drops, keeps_body)
 
 
 def read_numbers(data: bytes, at: i64, work: Life) -> bool:
@@ -379,6 +421,8 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         return False
     outcome.worker, outcome.progress, outcome.reason = words[0], words[1], words[2]
     outcome.is_brief = bits & BRIEF != 0
+    if bits & OF_KEEP and not decode_kept(outcome, bits & HAS_BODY != 0, data, end, r):
+        return False
     if bits & HAS_RESULT:
         outcome.result = data[r.at : end]
     elif r.at != end:
@@ -389,3 +433,21 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         return False
     r.outcome = outcome
     return is_run(outcome.run)
+
+
+def decode_kept(outcome: Outcome, has_body: bool, data: bytes, end: i64, r: LifeRecord) -> bool:
+    """Decode what an OUTCOME has of its job, after its words. False if it is malformed."""
+    at = r.at
+    if end - at < KEEP_FIXED or not r.read_words(data, at + KEEP_TIMES, end, KEEP_WORDS):
+        return False
+    outcome.added_ms = read_i64_le(data, at)
+    outcome.began_ms = read_i64_le(data, at + 8)
+    outcome.queue, outcome.attempts, outcome.headers, body = r.words
+    outcome.tenant = tenant_of(outcome.queue)
+    if has_body:
+        outcome.body = body
+    elif len(body) > 0:
+        return False
+    if outcome.added_ms <= 0 or not 0 <= outcome.added_ms | outcome.began_ms <= NUMBER_LAST:
+        return False
+    return are_attempts(outcome.attempts) and are_headers(outcome.headers)

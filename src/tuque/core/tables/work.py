@@ -19,7 +19,6 @@ from tuque.core.model.work import (
     NO_ROOM,
     NO_TERMS,
     TERMS_BYTES,
-    THIN_MIN,
     TOO_LARGE,
     Life,
     Outcome,
@@ -130,6 +129,8 @@ class Asking:
         self.is_settled = False
         self.is_shared = False  # the result was dropped, and another holder may have it (W15.10)
         self.fields: list[object] = []  # of RESULT
+        self.wanted: i64 = 0  # what else is asked for: bits of core/life/shown.py
+        self.more: object = None  # of it, as in msgs/bus.py, if it was said
 
 
 @final
@@ -183,7 +184,7 @@ class Lives:
     def __init__(self) -> None:
         self.ended_in: dict[bytes, dict[int, bytes]] = {}  # kept ones of tasks: tube, number, id
         self.by_id: dict[bytes, Life] = {}
-        self.terms: dict[tuple[int, int, int, int, bytes, int, int, bool], Terms] = {}
+        self.terms: dict[tuple[int, int, int, int, bytes, int, int, bool, bool], Terms] = {}
         self.kept: dict[bytes, Outcome] = {}
         self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
         self.fat: deque[bytes] = deque()  # of kept ones with a large result, by age
@@ -203,6 +204,7 @@ class Lives:
         self.hashes: dict[bytes, int] = {}  # of workers
         self.bytes: i64 = 0  # lives, with dead letters' parts
         self.kept_bytes: i64 = 0
+        self.body_bytes: i64 = 0  # of these: bodies of KEEP BODY
         self.fat_bytes: i64 = 0  # results and details that may go for memory (M3.4)
         self.dead_bytes: i64 = 0  # dead letters with their bodies
         self.watch_bytes: i64 = 0
@@ -318,20 +320,25 @@ class Lives:
     # ---- outcomes
 
     def keep(self, outcome: Outcome, limit_bytes: i64) -> None:
-        """Keep how a job ended; the first outcome stands. Without a result above the limit."""
+        """Keep how a job ended; the first outcome stands. Above the limit without the body, and if
+        it is still above, without the result.
+        """
         if outcome.id in self.kept:
             return
+        if outcome.size() > limit_bytes:
+            outcome.shed()  # W18.5
         if outcome.result is not None and outcome.size() > limit_bytes:
             self.large_bytes = outcome.size()
             outcome.strip(TOO_LARGE)  # W7.4
-        result = outcome.result
-        if result is not None and len(result) > THIN_MIN and not outcome.is_claim:
-            self.fat.append(outcome.id)
-            outcome.fat_bytes = len(result)
-            self.fat_bytes += outcome.fat_bytes
+        if not outcome.is_claim:
+            outcome.fat_bytes = outcome.fat()
+            if outcome.fat_bytes > 0:
+                self.fat.append(outcome.id)
+                self.fat_bytes += outcome.fat_bytes
         self.kept[outcome.id] = outcome
         self.kept_order.append(outcome.id)
         self.kept_bytes += outcome.size()
+        self.body_bytes += outcome.body_size()
         if len(outcome.tenant) > 0:
             self.shares.keep(outcome.tenant, outcome.id, outcome.size())  # N11.7
         if outcome.is_of_task():
@@ -359,6 +366,7 @@ class Lives:
         if outcome is not None:
             self.ends.unset(id, outcome.until_ms)
             self.kept_bytes -= outcome.size()
+            self.body_bytes -= outcome.body_size()
             self.fat_bytes -= outcome.fat_bytes
             outcome.fat_bytes = 0
             self.pass_not(outcome)
@@ -372,7 +380,8 @@ class Lives:
                     del self.ended_in[outcome.queue]
 
     def thin_result(self) -> bool:
-        """[M3] Drop the oldest large result; its outcome stays (M3.4). False: none was found.
+        """[M3] Drop the oldest large result or body; its outcome stays (M3.4). False: none was
+        found.
 
         Those that a client waits for go to the end of the line: so a step stays short.
         """
@@ -381,16 +390,18 @@ class Lives:
             looks -= 1
             id = self.fat.popleft()
             outcome = self.kept.get(id)
-            if outcome is None or outcome.result is None:
+            if outcome is None or outcome.fat_bytes == 0:
                 continue
             if id in self.watchers:
                 self.fat.append(id)
                 continue
             self.kept_bytes -= outcome.size()
+            self.body_bytes -= outcome.body_size()
             self.fat_bytes -= outcome.fat_bytes
             outcome.fat_bytes = 0
-            outcome.strip(NO_ROOM)
+            outcome.thin(NO_ROOM)
             self.kept_bytes += outcome.size()
+            self.body_bytes += outcome.body_size()
             if len(outcome.tenant) > 0:
                 self.shares.keep(outcome.tenant, id, outcome.size())
             self.results_thinned += 1
@@ -422,6 +433,7 @@ class Lives:
         self.ends = Instants()
         self.ended_in = {}
         self.kept_bytes = 0
+        self.body_bytes = 0
         for outcome in outcomes:
             self.fat_bytes -= outcome.fat_bytes
             outcome.fat_bytes = 0

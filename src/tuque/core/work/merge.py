@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.attempts import merged
 from tuque.core.model.work import (
     DONE,
     EXPIRED,
@@ -29,6 +30,7 @@ def merge(mine: Life, theirs: Life) -> bool:
     """
     mine.starts = max(mine.starts, theirs.starts)
     mine.returned = max(mine.returned, theirs.returned)
+    mine.attempts = merged(mine.attempts, theirs.attempts)  # W18.3
     if theirs.replays < mine.replays:
         return False
     if theirs.replays > mine.replays:

@@ -9,6 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.attempts import BRIEF_REASON_MAX, Attempt, with_attempt
 from tuque.core.model.errors import (
     ATWORK,
     CANCELLED_JOB,
@@ -215,6 +216,15 @@ def keep_failure(work: Life, failure: Failure) -> None:
     if work.first is None:
         work.first = failure.without_detail()
     work.last = failure
+    keep_attempt(work, failure.cause, failure.at_ms, failure.reason, failure.detail)
+
+
+def keep_attempt(work: Life, state: bytes, now_ms: i64, reason: bytes, detail: bytes) -> None:
+    """[W18] The newest run is over, as the state says (W18.1); without KEEP BODY in brief."""
+    made = Attempt(work.run, work.since_ms, now_ms, state, work.worker, reason, detail)
+    if not work.terms.keeps_body:
+        made.reason, made.detail = reason[:BRIEF_REASON_MAX], b""  # W18.2
+    work.attempts = with_attempt(work.attempts, made)
 
 
 def crash_reason(work: Life, retry_s: i64, crashes_max: i64) -> bytes:

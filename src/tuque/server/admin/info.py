@@ -255,6 +255,7 @@ def jobs(s: Server) -> Fields:
         "cancelled": n.life.cancelled,
         "results": len(n.life.kept),
         "results_bytes": n.life.kept_bytes,
+        "results_body_bytes": n.life.body_bytes,
         "results_dropped": n.life.kept_dropped,
         "results_too_large": n.life.results_large,
         "results_emptied": n.life.results_thinned,

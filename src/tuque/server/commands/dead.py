@@ -15,7 +15,7 @@ from tuque.core.life.dead_letters import (
     replay,
     tube_of_letters,
 )
-from tuque.core.life.outcomes import detail_of
+from tuque.core.life.shown import detail_of
 from tuque.core.model.errors import DUPLICATE, Refusal
 from tuque.core.model.task import Task
 from tuque.core.model.timers import TURN_WORK

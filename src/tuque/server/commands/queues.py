@@ -79,6 +79,7 @@ def put_work(c: Client, fields: dict[str, object], job: Job, life: Life) -> None
     home = life.origin if life.is_dead else job.queue
     fields["dead"] = c.named(terms.dead if len(terms.dead) > 0 else home + DEAD_SUFFIX)
     fields["keep"] = int(terms.keep_ms)
+    fields["keep-body"] = 1 if terms.keeps_body else 0
     fields["time-limit"] = int(terms.limit_ms)
     fields["on-expiry"] = b"drop" if terms.drops else b"dead"
     fields["failed"] = int(life.failed)

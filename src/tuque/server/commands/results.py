@@ -18,11 +18,13 @@ from tuque.core.life.outcomes import (
     is_settled,
     lacking,
     outcome_of,
-    result_fields,
     watch,
 )
+from tuque.core.life.shown import WITH_ATTEMPTS, WITH_BODY, more_of, result_fields
 from tuque.core.model.errors import NOJOB
 from tuque.core.model.task import Task
+from tuque.core.model.work import attempt_of, run_text
+from tuque.core.msgs.bus import MoreAt
 from tuque.core.node.node import JOB_ENDED, WAIT_OVER, Wake
 from tuque.core.tables.work import Change
 from tuque.server.commands.jobs import check_ids
@@ -32,6 +34,7 @@ from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, Wanted
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
     ArgError,
+    header_pairs,
     ranged,
     timeout_ms,
     twice,
@@ -46,36 +49,51 @@ IDS_MAX: Final = 500
 MANY_IDS: Final = b"ERR too many ids for 'waitjob': at most %d" % IDS_MAX
 REASON_MAX: Final = 2_048
 RESULT_OPTIONS: Final = (b"WAIT",)
+MORE: Final = {b"WITHBODY": WITH_BODY, b"WITHATTEMPTS": WITH_ATTEMPTS}
 ASK_MS: Final = 1_000  # other nodes answer within it
 BECAME: Final[list[object]] = [None, b"ended", b"flagged", b"over"]
 
 
 def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W9] RESULT id [WAIT ms] (W9.1)."""
+    """[W9] RESULT id [WAIT ms] [WITHBODY] [WITHATTEMPTS] (W9.1, W18.6)."""
     words = args[:2]
     check_ids(s, words, 1)
-    wait_ms: i64 = -1
-    if len(args) > 2:
-        if len(args) > 4:
-            raise wrong(b"nothing may follow the ms of WAIT")
-        if len(args) == 3 or args[2].upper() != b"WAIT":
-            raise wrong_option(b"RESULT", args[2], RESULT_OPTIONS)
-        wait_ms = timeout_ms(args[3])
+    wait_ms, more = result_options(args)
     id = words[1]
+    is_now = wait_ms < 0
+    wanted = Wanted([id], 0)
+    wanted.more = more
     if may_fetch(s.n, id) or may_ask(s.n, id):
-        block(s, c, Wanted([id], 0, wait_ms < 0), ASK_MS if wait_ms < 0 else wait_ms)
+        wanted.is_now = is_now
+        block(s, c, wanted, ASK_MS if is_now else wait_ms)
         ask_for(s, c, LOOK)  # W15.1
-    elif wait_ms >= 0 and lacking(s.n, id, None) != 0:
-        block(s, c, Wanted([id], 0), wait_ms)  # W15.10
-    elif is_settled(s.n, id):
-        put_result(s, c, id)
-    elif wait_ms < 0:
-        if s.n.life.known(id) is None:
-            put_result(s, c, id)
-        else:
-            block(s, c, Wanted([id], 0), ASK_MS)  # W14.13
+    elif not is_now and lacking(s.n, id, None) != 0:
+        block(s, c, wanted, wait_ms)  # W15.10
+    elif is_settled(s.n, id) or (is_now and s.n.life.known(id) is None):
+        put_result(s, c, id, more)
     else:
-        block(s, c, Wanted([id], 0), wait_ms)
+        block(s, c, wanted, ASK_MS if is_now else wait_ms)  # W14.13
+
+
+def result_options(args: list[bytes]) -> tuple[i64, i64]:
+    """How long RESULT waits, -1: not; and what else it is to show."""
+    wait_ms: i64 = -1
+    more: i64 = 0
+    i: i64 = 2
+    while i < len(args):
+        word = args[i].upper()
+        bit: i64 = MORE.get(word, 0)
+        if more & bit != 0 or (word == b"WAIT" and wait_ms >= 0):
+            raise twice(word)
+        if bit != 0:
+            more |= bit
+        elif word != b"WAIT" or i + 1 == len(args):
+            raise wrong_option(b"RESULT", args[i], RESULT_OPTIONS)
+        else:
+            i += 1
+            wait_ms = timeout_ms(args[i])
+        i += 1
+    return wait_ms, more
 
 
 def cmd_waitjob(s: Server, c: Client, args: list[bytes]) -> None:
@@ -119,7 +137,7 @@ def ask_for(s: Server, c: Client, what: i64, reason: bytes = b"") -> None:
     if c.wanted is not None:
         for id in c.wanted.ids:
             if must_ask(s, c.wanted, id):
-                asking = ask(s.n, id, what, reason)
+                asking = ask(s.n, id, what, reason, c.wanted.more)
                 if what == CANCEL:
                     c.wanted.asked[id] = asking
 
@@ -278,7 +296,7 @@ def reply_ended(s: Server, c: Client, wake: Wake) -> bool:
     elif len(wanted.changes) > 0:
         put_updated(c, wanted)
     elif wanted.needed == 0:
-        put_result(s, c, wanted.ids[0])
+        put_result(s, c, wanted.ids[0], wanted.more)
     else:
         put_ended(s, c, wanted)
     return True
@@ -311,16 +329,37 @@ def is_over_for(s: Server, id: bytes) -> bool:
     return is_settled(s.n, id)
 
 
-def put_result(s: Server, c: Client, id: bytes) -> None:
+def put_result(s: Server, c: Client, id: bytes, asked: i64) -> None:
     """Reply to RESULT."""
     fields, refused = result_fields(s.n, id)
+    more = more_of(s.n, id, asked) if fields is not None else None
+    if more is not None and not c.sees(more.queue):
+        fields = None  # another node knows the job, and the user may not (N2.4)
     if fields is None:
         c.error(error_words(NOJOB) if refused is None else core_words(refused))
-    else:
-        worker = fields["worker"]
-        if isinstance(worker, bytes):
-            fields["worker"] = c.named(worker)
-        c.reply(flat(fields))
+        return
+    worker = fields["worker"]
+    if isinstance(worker, bytes):
+        fields["worker"] = c.named(worker)
+    put_more(c, fields, more, asked)
+    c.reply(flat(fields))
+
+
+def put_more(c: Client, fields: dict[str, object], more: MoreAt | None, asked: i64) -> None:
+    """[W18] Body and attempts, as asked; null and none of a job of which they are not known."""
+    if asked & WITH_BODY:
+        fields["queue"] = None if more is None else c.named(more.queue)
+        fields["added-ms"] = 0 if more is None else more.added_ms
+        fields["headers"] = [] if more is None else header_pairs(more.headers)
+        fields["body"] = None if more is None else more.body
+    if asked & WITH_ATTEMPTS:
+        rows: list[object] = []
+        for one in [] if more is None else more.attempts:
+            run = i64(one.run)
+            row: list[object] = [int(attempt_of(run)), run_text(run), c.named(one.worker)]
+            row += [one.began_ms, one.ended_ms, one.state, one.reason, one.detail]
+            rows.append(row)
+        fields["attempts"] = rows
 
 
 def put_ended(s: Server, c: Client, wanted: Wanted) -> None:

@@ -124,6 +124,8 @@ def shown_work(c: Client, work: Life | None) -> dict[str, object]:
         found["dead"] = c.named(terms.dead)
     if terms.keep_ms > 0:
         found["keep-ms"] = int(terms.keep_ms)
+    if terms.keeps_body:
+        found["keep-body"] = 1
     if terms.limit_ms > 0:
         found["time-limit-ms"] = int(terms.limit_ms)
     if terms.drops:

@@ -672,6 +672,7 @@ class Wanted:
     def __init__(self, ids: list[bytes], needed: i64, is_now: bool = False) -> None:
         self.ids = ids
         self.needed = needed  # 0: the fields of one job
+        self.more: i64 = 0  # what else of it: bits of core/life/shown.py
         self.is_now = is_now  # what other nodes know now, whatever it is (W15)
         self.asks_until_ms: i64 = 0  # how long it waits for their answers after its own time
         self.is_late = False  # its own time is over (W15.4)

@@ -62,6 +62,7 @@ def without_run(life: Life) -> Life:
     made.is_resting = life.is_resting
     made.is_cancelled = life.is_cancelled
     made.cancel_reason = life.cancel_reason
+    made.attempts = life.attempts
     if life.first is not None:
         made.first = life.first.without_detail()
     if life.last is not None:
@@ -73,7 +74,7 @@ def is_empty(life: Life) -> bool:
     """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
     if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
         return False
-    if life.returned > 0 or life.crashes > 0 or len(life.headers) > 0:
+    if life.returned > 0 or life.crashes > 0 or len(life.headers) + len(life.attempts) > 0:
         return False
     terms = life.terms
     return terms is NO_TERMS or (terms.attempts == 0 and terms.key() == NO_TERMS.key())

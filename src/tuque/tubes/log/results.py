@@ -77,6 +77,7 @@ def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:
     """[T48] Keep the outcome that the leader sent; a stale one of this node goes (T48.6)."""
     outcome.until_ms = max(1, outcome.until_ms + jump_ms)
     outcome.ended_ms = max(1, outcome.ended_ms + jump_ms)
+    outcome.move(jump_ms)
     old = n.life.kept.get(outcome.id)
     if old is not None:
         if not old.is_claim and (old.kind, old.run, old.number) == (

@@ -39,8 +39,8 @@ from tuque.wire.bus.card import (
 from tuque.wire.bus.seal import Coder, Head, Seal
 
 MAGIC: Final = b"tuque bus"
-VERSION: Final = 9  # of a link without a secret
-SEALED_VERSION: Final = 10  # of a link under one
+VERSION: Final = 11  # of a link without a secret
+SEALED_VERSION: Final = 12  # of a link under one
 BEFORE_BYTES: Final = 1024  # of a frame, before the other end has proved its identity
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"

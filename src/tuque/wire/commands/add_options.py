@@ -344,6 +344,9 @@ class WorkOptions:
             terms.keep_ms = some_ms(value)
             if terms.keep_ms < 0:
                 raise refused(word, SECONDS, value)
+            terms.keeps_body = at + 1 < len(args) and args[at + 1].upper() == b"BODY"
+            if terms.keeps_body:
+                return at + 2
         elif word == b"ONEXPIRY":
             choice = value.lower()
             if choice != b"dead" and choice != b"drop":

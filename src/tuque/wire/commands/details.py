@@ -24,10 +24,11 @@ DETAILS: Final[dict[bytes, str]] = {
   last-delivery (ms since 1970), since it first had the job.
 - S1.4 If the job has options about its work, or a command of W was used on it, there follow:
   headers (names and values), attempts (0: no limit), backoff (first and longest in ms, jitter in
-  thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none), on-expiry
-  (`dead` or `drop`), failed, crashes, starts, run, first-failure, last-failure. run: null, or of
-  the newest one `running`, `released` or `failed`, attempt, worker, since (ms since 1970). A
-  failure: null, or ms since 1970, attempt, worker, cause, reason.
+  thousandths), dead (its queue of dead letters), keep (ms, 0: none), keep-body (1: KEEP BODY),
+  time-limit (ms, 0: none), on-expiry (`dead` or `drop`), failed, crashes, starts, run,
+  first-failure, last-failure. run: null, or of the newest one `running`, `released` or `failed`,
+  attempt, worker, since (ms since 1970). A failure: null, or ms since 1970, attempt, worker,
+  cause, reason.
 """,
     b"QLEN": """
 - S2.1 QLEN: jobs queued here, 0 for an unknown queue.

@@ -109,7 +109,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 | ATTEMPTS | 1..65535 | no limit | attempts in all; after the last failure the job is dead (W6.5) |
 | BACKOFF | seconds, seconds, 0..1; first <= max | `1 300 0.5` | waits between attempts (W5.4) |
 | DEAD | a queue | `<queue>.dead` | where the dead letter goes |
-| KEEP | seconds | 0 | how long the outcome is kept (W7.2) |
+| KEEP | seconds [`BODY`] | 0 | how long the outcome is kept (W7.2), with its body or not (W18.4) |
 | TIMELIMIT | seconds above 0 | none | the longest run (W3.3) |
 | ONEXPIRY | `dead`, `drop` | `dead` | `drop`: no dead letter if no attempt failed (W6.2) |
 | HEADERS | 0..32 pairs | none | names and values that travel with the job |

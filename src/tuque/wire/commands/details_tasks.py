@@ -257,8 +257,8 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   with one and its body; if there is none: `-NOSCHEDULE tube '<name>' has no schedule '<name>'`.
   - Each has name, queue, cron, tz, every-ms, missed, paused, next-ms, last-ms (the last instant
     that made a job), fired (jobs made at instants), late, waits and id, and of attempts, backoff,
-    dead, keep-ms, time-limit-ms, on-expiry and headers those that were given. waits is why an
-    instant that has come makes no job yet, else empty. That is logged when it lasts 5 s.
+    dead, keep-ms, keep-body (1), time-limit-ms, on-expiry and headers those that were given. waits
+    is why an instant that has come makes no job yet, else empty. That is logged when it lasts 5 s.
 """,
     b"SCHEDULE RUN": """
 - T46.5 RUN replies with the id of the job, null if its unique key is taken; what refuses an

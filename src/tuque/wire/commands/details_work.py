@@ -121,6 +121,20 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   <id>]`, and with WAIT it waits for that node until the timeout. WAITJOB needs no result. It is
   lost if all members have answered, or if the job had no other holder when it ended: then RESULT
   replies the state `done`, no result, and the reason.
+- W18.1 The work of a job has a row of the runs that failed, were silent, over their time limit or
+  cancelled. RELEASE and NACK leave none, DEAD REPLAY keeps the row.
+- W18.2 It has the last 16, details of 8192 bytes, 65536 bytes in all: above that the oldest
+  details go. Without KEEP BODY there is no detail, and of a reason 160 bytes.
+- W18.4 The outcome keeps for KEEP the row, when the job was added, and when the run that ended it
+  began; with KEEP BODY also headers and body.
+- W18.5 An outcome that alone is above `results-max-bytes` goes without its body and details, then
+  as in W7.4.
+- W18.6 WITHBODY adds `queue added-ms headers body`: of an ended job headers and body if it had KEEP
+  BODY, else none and null; null also once they went for memory (M3.4, W18.5). WITHATTEMPTS adds
+  `attempts`, the oldest first (W18.2): rows of attempt, run, worker, began-ms, ended-ms, state,
+  reason, detail. The state is `failed`, `timeout`, `crashed`, `cancelled`, `done`, `dead`
+  (DEADLETTER) or `running`, which has 0 for its end. 0 for the begin: it is not known. Another
+  node is asked for both (W15); the user must see the queue.
 """,
     b"WAITJOB": """
 - W9.2 WAITJOB replies when all jobs, or COUNT of them, have ended or are dead: an array of `[id,

@@ -111,7 +111,7 @@ ROWS: Final[list[Row]] = [
         "count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] [UNIQUE key "
         "[UNTIL done|start|sec] [ON keep|reject|replace]] [LIMIT key n] [RATE key n/s|m|h "
         "[burst]] [GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] "
-        "[KEEP sec] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...]",
+        "[KEEP sec [BODY]] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...]",
         "Add a job to a queue; the reply is its id, once enough nodes have a copy."),
     Row("GETJOB", "consume", "FROM queues", OWN,
         Bound(1_024, TURN_WORK + 128, REPLY_BYTES, CUT, OF_JOBS, True),
@@ -161,8 +161,8 @@ ROWS: Final[list[Row]] = [
         -1, "write fast", "jobs", "[REASON text] [id ...]",
         "End jobs that wait; notify the workers of jobs at work."),
     Row("RESULT", "produce inspect", "1 job", OWN, Bound(FEW_WORDS, 1, SMALL, ONE, OF_JOBS, True),
-        -2, "readonly fast", "jobs", "id [WAIT ms]",
-        "State, progress, result or last failure of a job; with WAIT, once it has ended."),
+        -2, "readonly fast", "jobs", "id [WAIT ms] [WITHBODY] [WITHATTEMPTS]",
+        "State, result or last failure of a job, its body and attempts; with WAIT, once it ended."),
     Row("WAITJOB", "produce inspect", "2 jobs", OWN, Bound(504, 500, 131_072, REFUSED, OF_JOBS),
         -3, "readonly fast", "jobs", "ms id [id ...] [COUNT n]",
         "Wait until jobs, or COUNT of them, have ended, for ms at most; 0: as long as it takes."),
@@ -281,9 +281,9 @@ ROWS: Final[list[Row]] = [
         "ADD queue name CRON text [TZ zone]|EVERY sec [MISSED skip|one|all] [RETRY sec] [TTL "
         "sec] [PRI n] [UNIQUE key [UNTIL done|start|sec]] [LIMIT key n] [RATE key n/s|m|h "
         "[burst]] [GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] "
-        "[KEEP sec] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...] body "
-        "| LIST queue [cursor] [COUNT n] | SHOW queue name | PAUSE queue name | RESUME queue name "
-        "| RUN queue name | DROP queue name",
+        "[KEEP sec [BODY]] [TIMELIMIT sec] [ONEXPIRY dead|drop] [HEADERS count name value ...] "
+        "body | LIST queue [cursor] [COUNT n] | SHOW queue name | PAUSE queue name | RESUME queue "
+        "name | RUN queue name | DROP queue name",
         "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals."),
     Row("SCHEDULE HELP", "connection", "", VIEW, None),
     Row("SCHEDULE ADD", "produce", "2 queue, 4 options DEAD", JOBS,
