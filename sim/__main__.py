@@ -27,7 +27,8 @@ GRAVE: Final = {"internal", "ledger", "empty"}
     "--plans",
     type=click.Choice(["all", *OF_VOTES]),
     default="all",
-    help="votes: leaders by vote; voters: their list changes; tasks: votes, and type tasks.",
+    help="votes: leaders by vote; voters: their list changes; solo: nodes start alone, and meet; "
+    "tasks: votes, and type tasks.",
 )
 @click.option("--jobs", default=1, help="Processes.")
 @click.option("--minutes", default=0.0, help="Run seeds for so many minutes instead.")

@@ -38,6 +38,7 @@ class Plan(msgspec.Struct):
     bus_limit_bytes: int = 1 << 20
     sealed: bool = False  # the nodes have a secret
     failover: bool = False  # votes choose the leaders of tubes
+    starts_alone: bool = False  # the nodes meet when the plan says so
     asks_all: bool = False  # `failover-disks ask`
     voters: int = 3  # `tube-voters`
     silent_ms: int = 600_000  # after so long a voter is replaced

@@ -187,9 +187,10 @@ class Cluster(Ground):
         """Run the seed; findings go to its history."""
         for machine in self.machines:
             machine.start()
-        meet_all(self)
+        if not self.plan.starts_alone:
+            meet_all(self)
         self.wait_ms(SETUP_MS)
-        if not self.is_whole():
+        if not self.plan.starts_alone and not self.is_whole():
             self.history.find("add-fails", "the nodes did not find each other")
         self.phase = "chaos"
         start_ms = SETUP_MS
@@ -272,6 +273,8 @@ class Cluster(Ground):
             elif shell.is_paused:
                 machine.go_on(shell)
             self.set_right(machine)
+        if self.plan.starts_alone:
+            meet_all(self)  # a node that ended meanwhile has forgotten whom it was to meet
         for machine in self.machines:
             if machine.was_forgotten:
                 self.world.after(1_000_000, partial(take_back, self, machine))

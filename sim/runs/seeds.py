@@ -16,6 +16,7 @@ from sim.engine.history import Enough
 from sim.engine.plan import Plan
 from sim.engine.world import Spinning
 from sim.flaws.published import MUTATIONS
+from sim.plans.solo_swarm import draw_solo
 from sim.plans.swarm import draw
 from sim.plans.task_swarm import draw_tasks
 from sim.plans.vote_swarm import draw_votes
@@ -154,7 +155,7 @@ def run_fresh(seed: int, mutation: str = "", trace: bool = False, plans: str = "
 
 
 # plans with voters
-OF_VOTES = {"votes": draw_votes, "voters": draw_voters, "tasks": draw_tasks}
+OF_VOTES = {"votes": draw_votes, "voters": draw_voters, "solo": draw_solo, "tasks": draw_tasks}
 KINDS = ("tubes", "lives", "edits", "words", "seals")  # clients that came one after the other
 
 

@@ -42,6 +42,16 @@ def meet_all(cluster: Cluster) -> None:
     first.wake()
 
 
+def meet(cluster: Cluster, args: Args) -> None:
+    """CLUSTER MEET: two nodes meet, with all that each of them knows."""
+    count = len(cluster.machines)
+    at, other = cluster.machines[args["a"] % count], cluster.machines[args["b"] % count]
+    if at.shell is not None:
+        at.shell.s.members.meet(other.name, CLIENT_PORT, BUS_PORT)
+        at.shell.wake()
+        cluster.history.count("meetings")
+
+
 def ignore(reply: object) -> None:
     """Ignore the reply."""
 
@@ -300,6 +310,7 @@ def look_for_acks(cluster: Cluster, gone: Machine) -> None:
 
 ADMIN: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "queue_pause": queue_pause,
+    "meet": meet,
     "away_and_back": away_and_back,
     "drain": drain,
     "rolling": rolling,
