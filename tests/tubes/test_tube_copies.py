@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tubes_world import TubesWorld
+from tubes_world import TubesWorld, voting
 
 from tuque.core.msgs.bus import TubeCopy
 from tuque.server.replies.errors import resp_words, text_of
@@ -24,7 +24,7 @@ from tuque.tubes.tasks import admin, operations
 def test_drop_is_told_later_too() -> None:
     """T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
     their replicas."""
-    world = TubesWorld(3, has_journal=True)
+    world = voting()
     world.make(0)
     world.put(0)
     world.settle()
@@ -44,58 +44,27 @@ def test_drop_is_told_later_too() -> None:
         assert len(world.t(i).copies_by_id) == 0 and world.t(i).rights.count == 0
 
 
-def test_two_tubes_of_one_name() -> None:
-    """T17.5 Nodes without a link can create tubes of one name."""
-    world = TubesWorld(3)
-    world.isolate(1)
-    world.make(0)
-    world.make(1)
-    world.put(0, b"of 0")
-    world.put(1, b"of 1")
-    world.link()
-    world.pass_ms(2000)
-    assert world.tube(0).is_mine and world.tube(1).is_mine
-    assert world.tube(0).conflict == world.id(1)
-    assert world.tube(1).conflict == world.id(0)
-    assert world.tube(2).home == world.id(0)
-    assert world.put(0).number == 1 and world.put(1).number == 1
-
-
-def test_two_claims_of_one_name() -> None:
-    """T17.5 A node that claims the name itself and has the lower node id replies once its own claim
-    has ended."""
-    world = TubesWorld(3)
-    for i in (0, 1):
-        world.claim(i, if_not_exists=i == 1)
-    world.settle()
-    assert world.said(0) == b""
-    assert world.said(1) == world.leads_elsewhere(0)
-    with pytest.raises(TubeError):
-        world.make(1)
-    assert world.runs_at() == [0]
-
-
 def test_copies_wait_for_room() -> None:
     """T18.4 A full send buffer (B2.4) delays replication; nothing is lost."""
-    world = TubesWorld(2)
+    world = voting()
     world.make(0)
     world.nodes[0].core.peers[world.slot(0, 1)].has_room = False
     for _ in range(7):
         world.put(0)
     world.settle()
     assert world.picture(1) == {}
-    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0)) == [(world.id(1), 7, True)]
+    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0))[0] == (world.id(1), 7, True)
     world.nodes[0].core.peers[world.slot(0, 1)].has_room = True
     world.pass_ms(50)
     assert world.picture(1) == world.picture(0)
-    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0)) == [(world.id(1), 0, True)]
+    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0))[0] == (world.id(1), 0, True)
 
 
 def test_numbers_that_a_start_skips_are_no_lag() -> None:
     """T18.4 Lag is the number of changes not confirmed, without those that a start skips
     (T18.7); of an incomplete or unknown replica that of tasks.
     """
-    world = TubesWorld(2, has_journal=True)
+    world = voting()
     world.make(0)
     world.put(0)
     world.settle()
@@ -103,10 +72,10 @@ def test_numbers_that_a_start_skips_are_no_lag() -> None:
     world.tube(1).told_seq = world.tube(0).seq
     world.tube(0).followers.clear()  # as in the turn of the start
     assert world.tube(0).seq > 60_000, "it has skipped numbers"
-    other = world.id(1)
-    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0)) == [(other, 1, False)]
+    lags = [(world.id(i), 1, False) for i in (1, 2)]
+    assert lag_of(world.nodes[0].core, world.t(0), world.tube(0)) == lags
     world.tube(1).is_complete = False
-    assert lag_of(world.nodes[1].core, world.t(1), world.tube(1)) == [(other, 1, False)]
+    assert lag_of(world.nodes[1].core, world.t(1), world.tube(1)) == lags[:1]
 
 
 def test_a_walk_after_too_many_changes() -> None:
@@ -114,7 +83,7 @@ def test_a_walk_after_too_many_changes() -> None:
     Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes those
     that it was not sent.
     """
-    world = TubesWorld(2, has_journal=True)
+    world = voting()
     world.make(0)
     for _ in range(9_000):
         world.put(0)
@@ -157,11 +126,12 @@ def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
     """T18.3 Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes
     those that it was not sent. Until then the replica is incomplete
     """
-    world = TubesWorld(2)
+    world = voting()
     world.make(0)
-    world.restart(1)
+    world.cut(0, 1)
     for _ in range(WALK_TASKS + 10):
         world.put(0)
+    world.tube(0).trail_end = -1  # what changed is not known: it walks
     world.forget_heard()
     world.dial(0, 1)
     world.step_until(lambda: walk_to(world) > 0)
@@ -170,7 +140,7 @@ def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
     assert 0 < follower.walk.pos <= WALK_TASKS  # numbers count from 0
     operations.bury(world.nodes[0].core, world.t(0), world.tube(0), follower.walk.pos + ahead)
     world.settle()
-    copies = [m for _, _, m in world.heard() if isinstance(m, TubeCopy)]
+    copies = [m for _, b, m in world.heard() if b == 1 and isinstance(m, TubeCopy)]
     assert sum(m.flags & BEGINS != 0 for m in copies) == 1, "no scan was lost"
     assert world.tube(1).is_complete and world.picture(1) == world.picture(0)
 
@@ -179,7 +149,7 @@ def test_sync_copies() -> None:
     """T18.5 If fewer than n nodes are expected (K4.4), nothing is done: `-NOREPL Not enough
     reachable nodes for the requested replication level`.
     """
-    world = TubesWorld(3)
+    world = voting()
     world.make(0, sync=3)
     world.hold(2, 0)
     world.put(0)
@@ -194,7 +164,7 @@ def test_sync_copies() -> None:
     assert synced(n, t, tube) == 1
     world.cut(0, 1)
     world.put(0)
-    assert tube.seq == 2 and synced(n, t, tube) == 1
+    assert tube.seq == 2 > synced(n, t, tube)
     world.pass_ms(n.limits.node_timeout_ms + 1_000)
     with pytest.raises(TubeError) as e:
         world.put(0)
@@ -209,7 +179,7 @@ def test_sync_copies() -> None:
 
 def test_a_rewrite_keeps_copies() -> None:
     """T22.1 tube-home: name, epoch, leader, last change, completeness."""
-    world = TubesWorld(3, has_journal=True)
+    world = voting()
     world.make(0)
     for i in range(20):
         world.put(0, b"%d" % i)
@@ -235,11 +205,12 @@ def test_instants_are_on_the_clock_of_the_copy() -> None:
     it.
 
     The times are on the clock of the node that has the replica."""
-    world = TubesWorld(2)
+    world = voting()
     world.make(0)
     world.put(0, delay_ms=9000)
     world.settle()
-    (m,) = [m for _, _, m in world.heard() if isinstance(m, TubeCopy) and m.records]
+    copies = [m for _, b, m in world.heard() if b == 1 and isinstance(m, TubeCopy)]
+    (m,) = [m for m in copies if m.records]
     n, t = world.nodes[1].core, world.t(1)
     before = world.tube(1).copies[0]
     created_ms, qtime_ms = int(before.created_ms), int(before.qtime_ms)
@@ -255,7 +226,7 @@ def test_a_number_that_was_given_again() -> None:
     """T18.6 a follower then deletes the task that it has under that number, from its journal
     too.
     """
-    world = TubesWorld(2, has_journal=True)
+    world = voting()
     world.make(0)
     world.put(0, b"lost")
     world.settle()
@@ -275,73 +246,12 @@ def test_a_number_that_was_given_again() -> None:
     assert world.tube(1).copies == {}
 
 
-def power_cut(world: TubesWorld, i: int) -> None:
-    """Node i loses what its disk has not synced, and starts again without a link."""
-    world.end(i)
-    world.disk(i).files.power_cut()
-    world.begin(i)
-
-
-@pytest.mark.parametrize("moves", [0, 1, 2])
-def test_no_number_of_a_change_is_given_twice(moves: int) -> None:
-    """T18.7 A number above those of a leader is on its disk before any of them is sent to another
-    node, also under `everysec`.
-
-    T18.7 TUBE-COPY and replies wait for that once in 65,536 changes, first in an epoch and after
-    a start, which skips up to that number.
-    """
-    world = TubesWorld(3, has_journal=True)
-    world.make(0)
-    world.pass_ms(1000)
-    for to in range(moves):
-        world.put(to % 2)
-        world.pass_ms(1000)
-        world.move(to % 2, 1 - to % 2)
-        world.pass_ms(1000)
-    home = moves % 2
-    for _ in range(2):  # also of a home that was loaded, and gave no number since
-        for i in range(3):
-            world.put(home, b"lost %d" % i)
-            world.settle()
-        assert world.picture(2) == world.picture(home)
-        power_cut(world, home)
-        world.link(home, 1 - home)  # node 2 has not heard of it yet
-        world.pass_ms(2000)
-        for i in range(3):
-            world.put(home, b"new %d" % i)
-            world.settle()
-        world.link()
-        world.pass_ms(2000)
-        assert world.picture(2) == world.picture(1 - home) == world.picture(home)
-
-
-def test_numbers_of_changes_that_were_told_to_nobody() -> None:
-    """T18.7 A number above those of a leader is on its disk before any of them is sent to another
-    node
-
-    So are those of a leader that was alone, when another node comes."""
-    world = TubesWorld(2, has_journal=True)
-    world.isolate(1)
-    world.nodes[0].core.others = 0
-    world.make(0)
-    world.pass_ms(1000)
-    for _ in range(3):
-        world.put(0, b"lost")
-    world.pass_ms(1000)
-    world.link()
-    world.pass_ms(1000)
-    assert world.picture(1) == world.picture(0)
-    told = int(world.tube(1).seq)
-    power_cut(world, 0)
-    assert world.tube(0).seq > told
-
-
 def test_a_pri_that_changed_goes_to_the_copies() -> None:
     """T1.10 UPDATEJOB PRI changes the pri of a task, whatever its status and holder.
 
     T18.2 TUBE-COPY sends each follower the new state of the tasks that changed
     """
-    world = TubesWorld(2, has_journal=True)
+    world = voting()
     world.make(0)
     numbers = [world.put(0, b"%d" % i).number for i in range(4)]
     world.settle()

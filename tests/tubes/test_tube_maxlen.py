@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tubes_world import TubesWorld
+from tubes_world import voting
 
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.model.errors import MAXLEN
@@ -36,7 +36,7 @@ def test_what_waits_for_copies_or_keys_counts() -> None:
     """T1.1 MAXLEN counts READY tasks, at the leader: so the bound holds for all producers of the
     cluster, also while their tasks wait for copies (T18.5). A task that its keys hold back counts.
     """
-    world = TubesWorld(3)
+    world = voting()
     world.make(0, b"tasks", sync=2)
     world.settle()
     n = world.nodes[0].core
@@ -52,7 +52,7 @@ def test_what_waits_for_copies_or_keys_counts() -> None:
 
 def test_a_job_of_a_schedule_counts_before_it_has_its_copies() -> None:
     """T1.1 So does a job of a schedule that is not READY yet (T45.4)."""
-    world = TubesWorld(3)
+    world = voting()
     tube = world.make(0, b"tasks", sync=2)
     world.settle()
     n = world.nodes[0].core

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tubes_world import TubesWorld
+from tubes_world import voting
 
 from tuque.tubes.log.vote_state import (
     record_vote,
@@ -19,7 +19,7 @@ def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
     """T22.4 The records of T22.1 are in every snapshot. A node that starts uses that list, and
     its votes are as they were.
     """
-    world = TubesWorld(3, has_journal=True)
+    world = voting()
     world.make(0)
     world.put(0)
     world.settle()
@@ -47,7 +47,7 @@ def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
 
 def test_a_vote_about_a_tube_that_is_gone() -> None:
     """A tube of that name that was made later is another one: nobody has voted about it."""
-    world = TubesWorld(3, has_journal=True)
+    world = voting()
     tube = world.make(0)
     seat = seat_of(tube)
     seat.voted_epoch, seat.voted_node = 4, world.id(2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld
+from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld, voting
 
 from told_events import Told
 from tuque.core.records.events import HOME_CHANGED, Events
 
 
-def watched(world: TubesWorld) -> TubesWorld:
+def watched(world: VotesWorld) -> VotesWorld:
     for node in world.cores:
         node.events = Events(1_000, 0)
     return world
@@ -27,30 +27,18 @@ def told(world: TubesWorld, i: int) -> list[tuple[bytes, int, str]]:
     return rows
 
 
-def test_by_command() -> None:
+def test_by_votes() -> None:
     """E1.8 (cluster) home-changed is a row of the node that becomes the leader of a tube: the
     queue is the tube, the number of the delivery is the epoch, the reason is what became of the
     leader before. It has no job. The first leader of a tube has none.
     """
-    world = watched(TubesWorld(3))
+    world = watched(voting())
     world.make(0)
-    world.settle()
-    assert world.move(0, 1) is not None
+    assert not world.move(0, 1)
     world.pass_ms(1_000)
     world.isolate(1)
-    world.force(2)
-    world.pass_ms(20_000)
-    assert world.runs_at() == [2]
-    assert told(world, 0) == []
-    assert told(world, 1) == [(b"t", 2, "its leader gave it to this node")]
-    assert told(world, 2) == [(b"t", 3, "by command, without its leader")]
-
-
-def test_by_votes() -> None:
-    """E1.8 the reason is what became of the leader before"""
-    world = VotesWorld(3)
-    watched(world)
-    world.isolate(0)
     (home,) = world.watch(3 * TIMEOUT_MS)
-    ((tube, epoch, reason),) = told(world, home)
-    assert (tube, epoch, reason) == (b"t", world.tube(home).epoch, "its leader was silent")
+    rows = [told(world, i) for i in world.numbers()]
+    assert rows[1] == [(b"t", 2, "its leader gave it to this node")]
+    assert rows[home] == [(b"t", world.tube(home).epoch, "its leader was silent")]
+    assert rows[2 - home] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tubes_world import TubesWorld
+from tubes_world import TubesWorld, voting
 
 from tuque.core.model.task import Task
 from tuque.core.queues.procedures import check
@@ -29,7 +29,7 @@ def late(world: TubesWorld, *where: int) -> None:
 def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
     """T20.1 Nor may a node that could deliver no task of the tube, since its type is missing there
     (T14.5) or its driver failed (T3.8)."""
-    world = TubesWorld(2)
+    world = voting()
     register_driver(world.nodes[0].core, world.t(0), b"late", Fifo)
     world.make(0, b"late", temporary=temporary)
     world.put(0)
@@ -45,7 +45,8 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
             b"and run there TUBE REGISTERDRIVER 'late', or choose another node" % (node, name)
         )
     assert world.runs_at() == [0] and world.tube(0).epoch == 1
-    assert list(world.tube(0, b"u").waiters) == [4] and world.news(0) == [], "nothing ended"
+    assert list(world.tube(0, b"u").waiters) == [4], "nothing ended"
+    assert not any("its leader will be" in line for line in world.news(0))
     task = world.take(0)
     assert task is not None and task.number == 0
     register_driver(world.nodes[1].core, world.t(1), b"late", Fifo)
@@ -56,7 +57,7 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
 
 def test_no_move_to_a_node_where_the_driver_failed() -> None:
     """T20.1 or its driver failed (T3.8)."""
-    world = TubesWorld(2)
+    world = voting()
     made = []
 
     def factory() -> Driver:
@@ -79,7 +80,7 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
 @pytest.mark.parametrize("temporary", [False, True])
 def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
     """T19.5 one that could deliver no task (TUBE-GOT has that) comes last."""
-    world = TubesWorld(4)
+    world = voting(4)
     for i in (0, 3):
         register_driver(world.nodes[i].core, world.t(i), b"late", Fifo)
     world.make(0, b"late", temporary=temporary)
@@ -100,7 +101,7 @@ def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
 
 def test_a_home_that_has_not_the_type() -> None:
     """T14.5 A tube whose type is not installed here keeps its tasks and accepts puts."""
-    world = TubesWorld(3)
+    world = voting()
     late(world)
     assert world.take(0) is not None
     world.settle()
@@ -111,7 +112,8 @@ def test_a_home_that_has_not_the_type() -> None:
     assert world.runs_at() == [1]
     set_read_only(world.nodes[2].core, world.t(2), False)
     world.settle()
-    assert world.warnings(1) == ["tube t has the type late, which is not installed: its tasks wait"]
+    absent = "tube t has the type late, which is not installed: its tasks wait"
+    assert absent in world.warnings(1)
     assert world.take(1) is None
     assert world.put(1).number == 3
     world.settle()
@@ -119,7 +121,7 @@ def test_a_home_that_has_not_the_type() -> None:
     check(world.nodes[2].core)
     assert not world.move(1, 2)
     world.settle()
-    assert world.warnings(2) == []
+    assert absent not in world.warnings(2)
     taken = [world.take(2) for _ in range(5)]
     assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
     check(world.nodes[2].core)
@@ -139,7 +141,7 @@ class Once(Driver):
 def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """T3.8 It delivers no task until it runs again (T19: after a start, or after its leadership
     moved or was suspended)."""
-    world = TubesWorld(3)
+    world = voting()
     for i in range(3):
         register_driver(world.nodes[i].core, world.t(i), b"once", Once)
     world.make(0, b"once")
@@ -149,10 +151,11 @@ def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> No
     assert why_stopped(b"once", world.tube(0).driver) == "ValueError: not today"
     monkeypatch.setattr(Once, "is_broken", False)
     assert world.take(0) is None
-    world.isolate(0)
+    world.isolate(1)
+    world.isolate(2)
     world.pass_ms(7000)
     assert world.state_at(0) == "WAITING"
     world.link()
-    world.pass_ms(1500)
-    task = world.take(0)
-    assert task is not None and why_stopped(b"once", world.tube(0).driver) == ""
+    home = world.leads()
+    task = world.take(home)
+    assert task is not None and why_stopped(b"once", world.tube(home).driver) == ""

@@ -206,19 +206,6 @@ def test_without_a_list_such_a_tube_does_not_run() -> None:
     assert world.state_at(0) == "WAITING"
 
 
-def test_two_nodes_do_as_before() -> None:
-    """T23.1 Without a list in force T17 to T22 hold alone, so also with two nodes."""
-    world = VotesWorld(2, makes=False)
-    world.make(0, sync=2)
-    world.pass_ms(3_000)
-    assert not any(world.in_force(i) for i in range(2))
-    world.restart(0)
-    world.pass_ms(4 * TIMEOUT_MS)
-    assert world.states_at() == ["INIT", "INIT"]
-    world.force(1)
-    assert world.said(1) == b""
-
-
 def test_a_node_that_lost_its_journal() -> None:
     """T28.5 A disk that is empty, old (T29.4) or was repaired (T29.6) gets a new id, and has no
     right.
@@ -482,22 +469,6 @@ def test_a_cluster_that_starts_as_a_whole() -> None:
     world.link()
     assert world.watch(2_000) == [0]
     assert list(world.picture(0)) == [0]
-
-
-def test_a_switchover() -> None:
-    """T27.6 when the new leader has everything on disk, the leader steps down and sends
-    TUBE-YOURS; the new leader is a candidate at once.
-    """
-    world = VotesWorld(3)
-    world.put(0)
-    world.pass_ms(500)
-    assert not world.move(0, 1)
-    world.settle()
-    assert world.said(0) == b""
-    world.pass_ms(500)
-    assert world.runs_at() == [1]
-    assert world.tube(1).epoch == 2
-    assert world.put(1).number == 1  # nothing was lost: no gap
 
 
 def test_who_counts_for_sync() -> None:

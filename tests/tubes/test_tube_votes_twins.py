@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld
+from tubes_world import TIMEOUT_MS, VotesWorld, voting
 
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.copies.federation import look_again
@@ -43,6 +43,20 @@ def test_a_leader_in_conflict_gives_its_tubes_up() -> None:
     assert world.runs_at() == [leader]
 
 
+def test_a_leader_of_a_temporary_tube_waits() -> None:
+    """K1.3 leads no tube"""
+    world = voting()
+    world.make(0, temporary=True)
+    world.pass_ms(1_000)
+    assert world.runs_at() == [0]
+    set_double(world, 0)
+    world.pass_ms(2_000)
+    assert world.runs_at() == []
+    set_double(world, 0, False)
+    world.pass_ms(2_000)
+    assert world.runs_at() == [0]
+
+
 def test_a_node_in_conflict_gives_no_vote() -> None:
     """K1.3 gives no votes and makes no promises"""
     world = VotesWorld(3)
@@ -74,20 +88,6 @@ def test_a_voter_in_conflict_stays_in_the_list() -> None:
     set_double(world, 3, False)
     world.pass_ms(1_000)
     assert world.may_vouch(3)
-
-
-def test_a_leader_without_votes_waits() -> None:
-    """K1.3 leads no tube"""
-    world = TubesWorld(2)
-    world.make(0)
-    world.pass_ms(1_000)
-    assert world.runs_at() == [0]
-    set_double(world, 0)
-    world.pass_ms(2_000)
-    assert world.runs_at() == []
-    set_double(world, 0, False)
-    world.pass_ms(2_000)
-    assert world.runs_at() == [0]
 
 
 @pytest.mark.parametrize("retry", [0, 60])

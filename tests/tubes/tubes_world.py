@@ -42,7 +42,10 @@ FIRST_WORD = re.compile("^[A-Z]+ ")
 
 
 class TubesWorld(World):
-    """Nodes with tubes, which do not vote; what a test does to one is carried out by `settle`."""
+    """Nodes with tubes; what a test does to one is carried out by `settle`.
+
+    They do not vote: test_claims_*.py are about such tubes.
+    """
 
     def __init__(
         self,
@@ -413,6 +416,14 @@ class VotesWorld(TubesWorld):
     def vote_at(self, i: int, epoch: int) -> VoteAt:
         """What node i would say of the tube when it asks for votes."""
         return vote_at(self.tube(i), epoch)
+
+
+def voting(count: int = 3, **options: Any) -> VotesWorld:
+    """Nodes that vote, without a tube; what each promised at its start is over."""
+    world = VotesWorld(count, makes=False, **options)
+    world.pass_ms(TIMEOUT_MS + 1_000)
+    assert all(world.in_force(i) for i in world.numbers())
+    return world
 
 
 def word_of(tube: Tube, epoch: int, node_id: bytes) -> StandAt:
