@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -247,17 +248,17 @@ def test_a_release_is_installed_from_its_folder_alone(tmp_path: Path) -> None:
 def test_the_line_of_the_readme_installs_a_clone(tmp_path: Path) -> None:
     """Interpreted here: `make setup` compiles."""
     (line,) = re.findall(
-        r"install from a clone: `pip (install .+?)`", (ROOT / "README.md").read_text()
+        r"in the folder that the clone `tuque` is in:\n`pip (install .+?)`",
+        (ROOT / "README.md").read_text(),
     )
     (first,) = re.findall(r"^pip (install 'tuque.+')$", (ROOT / "README.md").read_text(), re.M)
     assert first == "install 'tuque[server]'"  # what the test above does
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "tuque")], check=True)
     user = wheels.empty_environment(sys.executable, tmp_path / "env")
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env |= {"TUQUE_INTERPRETED": "1", "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
-    words = [str(user), "-m", "pip", *line.split()]
-    done = subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True, check=False)
+    words = [str(user), "-m", "pip", *shlex.split(line)]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     selftest = [str(tmp_path / "env" / "bin" / "tuque"), "selftest"]
     told = subprocess.run(
