@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from both_ways import thorough
-from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.model.job import ACTIVE, LEVEL, LEVEL_MAX, QUEUED, Job
 from tuque.core.model.rows import ROW
 from tuque.core.node.queue import Queue
+
+LEVELS = st.sampled_from([LEVEL, LEVEL, LEVEL, 0, 2, LEVEL_MAX])
 
 
 class QueueAgainstList(RuleBasedStateMachine):
@@ -24,11 +26,12 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     def expected(self) -> list[Job]:
         """What the queue should hold, in order."""
-        return sorted(self.inside, key=lambda job: (job.ctime_ns, job.id))
+        return sorted(self.inside, key=lambda job: (job.level, job.ctime_ns, job.id))
 
-    @rule(stamp=st.integers(0, 50))
-    def push_new(self, stamp: int) -> None:
+    @rule(stamp=st.integers(0, 50), level=LEVELS)
+    def push_new(self, stamp: int, level: int) -> None:
         job = Job(b"%040d" % self.made, b"q", b"", self.made * 2 - stamp, 1 << 50, 1, 0, 1)
+        job.level = level
         self.made += 1
         job.state = QUEUED
         self.queue.push(job)
@@ -48,6 +51,7 @@ class QueueAgainstList(RuleBasedStateMachine):
         """The node forgot the job and was sent it again: the same id, another object."""
         old = self.outside.pop(which % len(self.outside))
         job = Job(old.id, b"q", b"", old.ctime_ns, 1 << 50, 1, 0, 1)
+        job.level = old.level
         job.state = QUEUED
         self.queue.push(job)
         self.inside.append(job)
@@ -76,6 +80,11 @@ class QueueAgainstList(RuleBasedStateMachine):
         ordered = self.expected()
         assert self.queue.peek(count) == ordered[:count]
         assert self.queue.peek_last(count) == ordered[::-1][:count]
+
+    @rule()
+    def next_ones(self) -> None:
+        firsts = {job.level: job for job in reversed(self.expected())}
+        assert self.queue.next_ones() == [firsts[level] for level in sorted(firsts)]
 
     @invariant()
     def length_is_right(self) -> None:
@@ -119,3 +128,21 @@ def test_a_job_that_is_sent_again_has_its_old_place() -> None:
     new = push(1)
     assert queue.length == 2
     assert [queue.pop(), queue.pop(), queue.pop()] == [new, last, None]
+
+
+def test_a_long_queue_of_many_levels_is_in_order() -> None:
+    """G3.2: rows of jobs are cut and joined, and each level is found among them."""
+    queue = Queue(b"q", 1, 0)
+    jobs = []
+    for number in range(9 * ROW):
+        job = Job(b"%040d" % number, b"q", b"", number, 1 << 50, 0, 0, 1)
+        job.level = number * 7 % 5 * 2
+        job.state = QUEUED
+        queue.push(job)
+        jobs.append(job)
+    ordered = sorted(jobs, key=lambda job: (job.level, job.ctime_ns))
+    assert queue.peek(9 * ROW) == ordered
+    assert queue.next_ones() == [
+        next(one for one in jobs if one.level == at) for at in range(0, 9, 2)
+    ]
+    assert [queue.pop() for _ in jobs] == ordered

@@ -464,8 +464,8 @@ def test_addjob_with_priority_and_sub_queue(tube: World) -> None:
     assert tube("GETJOB NOHANG FROM t") == b"*-1\r\n"  # its sub-queue is busy
     assert tube(f"ACKJOB {high.decode()}") == b":1\r\n"
     assert tube.value("GETJOB FROM t")[0][1] == low
-    refused = tube("ADDJOB q b 0 PRI 1")
-    assert refused == b"-ERR 'q' is no tube: PRI and UTUBE mean nothing to a queue\r\n"
+    refused = tube("ADDJOB q b 0 UTUBE a")
+    assert refused.startswith(b"-ERR 'q' is no tube: ")
     assert tube("ADDJOB t b 0 PRI x").startswith(b"-ERR PRI must be")
     said = tube("STAGE x a 1000 q b PRI 1")
     assert said == b"-ERR syntax error: STAGE has no option 'PRI'\r\n"

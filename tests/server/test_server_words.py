@@ -105,7 +105,7 @@ def test_the_words_of_both_doors(error: TubeError, resp: bytes, number: int, ipr
         (Refusal(why.PAUSED), "PAUSED Queue paused in input, try later"),
         (
             Refusal(why.PRI_OF_QUEUE, (b"50%s",)),
-            "ERR '50%s' is no tube: PRI and UTUBE mean nothing to a queue",
+            "ERR '50%s' is no tube: a queue takes PRI 0 to 9 with ADDJOB, and no UTUBE",
         ),
         (
             Refusal(why.FEW_PUBLISHED, (4, 3)),

@@ -95,8 +95,8 @@ def test_a_job_that_is_out_is_not_queued(make_world: Make, has_nack: bool) -> No
     [(10, 5, 5), (9, 5, 4), (3, 5, 1), (1, 1, 1), (1, 7, 1), (300, 100, 100), (0, 3, 0)],
 )
 def test_half_of_the_queue(make_world: Make, length: int, count: int, given: int) -> None:
-    """F2.2 The node gives count jobs, or half of the queue if that is less, at least one, oldest
-    first. The sender becomes a holder of each before the frame is made, and the frame names all
+    """F2.2 The node gives count jobs, or half of the queue if that is less, at least one, in its
+    order. The sender becomes a holder of each before the frame is made, and the frame names all
     holders."""
     world = make_world(3, journal="off")
     ids = adds(world, 1, length)

@@ -123,8 +123,8 @@ def test_enqueue_does_nothing_twice(world: World) -> None:
 
 
 def test_queue_order(world: World) -> None:
-    """G3.2 The job enters its queue at its order key: creation time, then id. A missing queue is
-    created.
+    """G3.2 The job enters its queue at its order key: PRI, creation time, then id. A missing queue
+    is created.
     """
     ids = [world.add() for _ in range(5)]
     taken = world.get(count=3)

@@ -48,7 +48,7 @@ def add(
     spec = AddSpec()
     for name, value in {"replicate": 3, "retry_s": 10, **options}.items():
         assert hasattr(spec, name), name
-        setattr(spec, name, bool(value) if name == "is_async" else value)
+        setattr(spec, name, bool(value) if name in ("is_async", "has_pri") else value)
     return on_addjob(n, queue, body, settle(n, spec), client, 0, 5000).id
 
 
@@ -82,8 +82,15 @@ def test_copies_of_jobs_that_are_alike_share_a_message(make_world: Make) -> None
 
 @pytest.mark.parametrize(
     "other",
-    [{"queue": b"p"}, {"retry_s": 7}, {"ttl_s": 77}, {"retry_s": 7, "delay_s": 3}, {"is_async": 1}],
-    ids=["queue", "retry", "ttl", "delay", "async"],
+    [
+        {"queue": b"p"},
+        {"retry_s": 7},
+        {"ttl_s": 77},
+        {"retry_s": 7, "delay_s": 3},
+        {"is_async": 1},
+        {"pri": 3, "has_pri": 1},
+    ],
+    ids=["queue", "retry", "ttl", "delay", "async", "pri"],
 )
 def test_what_differs_has_a_message_of_its_own(make_world: Make, other: dict[str, int]) -> None:
     """R1.12 if they have the same queue, options and new holders."""
@@ -94,7 +101,8 @@ def test_what_differs_has_a_message_of_its_own(make_world: Make, other: dict[str
     for id in ids:
         assert world.holders(id) == [0, 1, 2]
         at = [n.jobs[id] for n in world.cores]
-        assert len({(job.queue, job.retry_s, job.delay_s, job.expire_ms) for job in at}) == 1
+        facts = {(job.queue, job.retry_s, job.delay_s, job.expire_ms, job.level) for job in at}
+        assert len(facts) == 1
 
 
 def test_each_pair_of_holders_has_its_messages(make_world: Make) -> None:

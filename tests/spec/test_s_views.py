@@ -204,8 +204,9 @@ def test_ids_for_urls(world: World) -> None:
 
 
 def test_qpeek(world: World) -> None:
-    """S3.1 Up to count jobs as in V1.3 without counters, oldest first; a negative count: newest
-    first. An empty queue, or count 0: an empty array. The queue does not change.
+    """S3.1 Up to count jobs as in V1.3 without counters, in the order of the queue (G3.2): by PRI,
+    then oldest first; a negative count: the last one first. An empty queue, or count 0: an empty
+    array. The queue does not change.
     """
     assert world.run("QPEEK", "q", 5) == []
     ids = [world.add(body=str(i)) for i in range(3)]

@@ -198,6 +198,7 @@ def facts(job: Job) -> tuple[object, ...]:
         job.retry_s,
         job.delay_s,
         job.repl,
+        job.level,
         job.nacks,
         job.deliveries,
         job.delivered_count,

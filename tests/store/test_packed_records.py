@@ -12,7 +12,7 @@ import pytest
 from journal_lab import decode_all, recorded, segment
 
 from tuque.core.records import read as back
-from tuque.core.records.jobs import KIND_NAMES
+from tuque.core.records.jobs import KIND_NAMES, Records
 from tuque.store.frames import HEADER_BYTES, FrameScanner, decode_header
 from tuque.tubes.entries.keys import entry_in, is_sound, opened, unpack
 from tuque.tubes.log.receive import changes_in
@@ -443,3 +443,27 @@ def test_the_work_of_a_task_ends_in_200_years() -> None:
     assert entry.work is not None
     assert entry.work.ttl_ms == 16
     assert not is_sound(WRITTEN["keys"] + work[:1] + b"\2" + work[2:])  # a run that lasts no more
+
+
+def test_an_add_has_the_level_of_its_job_only_if_it_is_not_5() -> None:
+    """In a byte before the size of the queue, and a bit of the shape; 0 to 9."""
+    data = WRITTEN["add"]
+    assert decode_all(data)[0].level == 5
+    head = (int.from_bytes(data[:4], "little") + 1).to_bytes(4, "little")
+    for level in range(11):
+        longer = head + data[4:47] + bytes([data[47] | 4]) + data[48:120] + bytes([level])
+        longer += data[120:]
+        assert is_read("add", longer) == (level < 10)
+        if level < 10:
+            (found,) = decode_all(longer)
+            assert (found.level, found.queue, found.body) == (level, b"queue", b"body")
+    job = back.job_of(decode_all(data)[0])
+    job.holders = 1
+    sizes = []
+    for level in (5, 0, 9):
+        job.level = level
+        records = Records()
+        records.add(job)
+        sizes.append(records.size())
+        assert back.job_of(decode_all(records.take())[0]).level == level
+    assert sizes == [sizes[0], sizes[0] + 1, sizes[0] + 1]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from journal_lab import decode_all
 
 from both_ways import thorough
-from tuque.core.model.job import ACKED, Job
+from tuque.core.model.job import ACKED, LEVEL_MAX, Job
 from tuque.core.msgs.records import EndRow, GapRow, PauseRow, PeerRow
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
@@ -31,6 +31,7 @@ def jobs(draw: st.DrawFn) -> Job:
     )
     job.state = draw(st.integers(0, 2))
     job.flags = draw(st.integers(0, 255))
+    job.level = draw(st.integers(0, LEVEL_MAX))
     job.qtime_ms = draw(I64)
     if draw(st.booleans()):
         job.nacks = draw(I32)
@@ -43,7 +44,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 CHANGING = "id state flags qtime_ms nacks deliveries delivered_count first_ms last_ms".split()
-WHOLE = [*CHANGING, *"queue body repl retry_s delay_s ctime_ns expire_ms".split()]
+WHOLE = [*CHANGING, *"queue body repl retry_s delay_s ctime_ns expire_ms level".split()]
 
 
 @given(st.lists(jobs(), min_size=1, max_size=4))

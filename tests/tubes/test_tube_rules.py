@@ -97,7 +97,8 @@ def test_addjob_is_a_put_with_its_options(home: TubeWorld) -> None:
             {"utube": b"k", "has_utube": True},
             "ERR 't' is a tube of type fifottl: it has no UTUBE",
         ),
-        (None, {"pri": 1, "has_pri": True}, "ERR 't' is no tube: PRI and UTUBE mean nothing"),
+        (None, {"pri": 10, "has_pri": True}, "ERR 't' is no tube: a queue takes PRI 0 to 9"),
+        (None, {"utube": b"k", "has_utube": True}, "ERR 't' is no tube: .* and no UTUBE"),
     ],
 )
 def test_addjob_with_an_option_that_means_nothing_is_refused(

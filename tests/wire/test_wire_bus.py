@@ -71,7 +71,7 @@ COPIES = st.builds(
     nacks=st.integers(0, COUNT_MAX - 1),
     deliveries=st.integers(0, COUNT_MAX - 1),
     holders=MASKS,
-    mode=st.integers(0, 7),
+    mode=st.integers(0, 159),
 )
 SHARED = st.builds(
     ReplJobs,
@@ -379,6 +379,7 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         Slots([(1, b"a" * 39, 0)]),
         ReplJob(ID, b"q", b"", 1, 0, 0, 1, 0, 1, 0, 0, 1, 0),
         ReplJob(ID, b"q", b"", 1, 1, 0, 1 << 31, 0, 1, 0, 0, 1, 0),
+        ReplJob(ID, b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 160),
         YourJobs(b"q", [ReplJob(b"x", b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)]),
         NeedJobs(b"q", -1, True),
         Ask(1, [ID], False, b"\x01\x02"),

@@ -1,6 +1,6 @@
 """ADDJOB: accepts or refuses a new job (SPEC R1); replicate.py makes its copies."""
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.copies.replicate import begin, send_async, start_copies
 from tuque.core.copies.rereplicate import examine
@@ -23,7 +23,7 @@ from tuque.core.model.errors import (
     TUBE_LIFE,
     Refusal,
 )
-from tuque.core.model.job import AddSpec, Job
+from tuque.core.model.job import LEVEL_MAX, AddSpec, Job
 from tuque.core.model.stats import tenant_of
 from tuque.core.model.work import NEVER_S, NO_TERMS, Life
 from tuque.core.node.node import Node
@@ -134,8 +134,8 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         refused = letters_refusal(n, spec)
         if refused is not None:
             return refused
-    if spec.has_pri or spec.has_utube:
-        return Refusal(PRI_OF_QUEUE, (queue,))  # T1.2
+    if spec.has_utube or (spec.has_pri and spec.pri > LEVEL_MAX):
+        return Refusal(PRI_OF_QUEUE, (queue,))  # T1.2, R1.13
     if len(spec.keys) > 0:
         unheard = None if n.policy is None else n.policy.unheard(n)  # T15.5
         return Refusal(NO_KEYS) if unheard is None else unheard  # T40.5
@@ -181,6 +181,8 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
         i32(spec.delay_s),
         i32(spec.replicate),
     )
+    if spec.has_pri:
+        job.level = u8(spec.pri)  # R1.13
     register(n, job, stats.CREATED)  # R1.8, G5.3
     if spec.terms is not None or len(spec.headers) > 0:
         add_life(n, job, spec)

@@ -606,7 +606,7 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
 
 
 def pick(n: Node, q: Queue, most: i64) -> list[Job]:
-    """Take up to `most` movable jobs out of the queue, oldest first (F2.2)."""
+    """Take up to `most` movable jobs out of the queue, in its order (F2.2)."""
     jobs: list[Job] = []
     skipped: list[Job] = []
     byte_count: i64 = 0

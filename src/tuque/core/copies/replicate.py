@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 import msgspec
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.copies.ack_gc import collect
 from tuque.core.copies.holders import (
@@ -56,6 +56,8 @@ from tuque.core.msgs.bus import (
     ReplJob,
     ReplJobs,
     SetAck,
+    level_in,
+    mode_of,
 )
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.peers import (
@@ -346,7 +348,7 @@ def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
         job.nacks,
         job.deliveries,
         job.holders,
-        mode,
+        mode_of(mode, i64(job.level)),
         packed_life(n, job.id) if n.has_lives else b"",  # W14.1
     )
 
@@ -542,6 +544,7 @@ def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
 def job_of(n: Node, f: ReplFields, queue: bytes) -> Job:
     """A copy kept for others: active, and queued only if they do not (R2.5)."""
     job = Job(f[0], queue, f[2], f[3], n.now_ms + f[4], i32(f[6]), i32(f[7]), i32(f[8]))
+    job.level = u8(level_in(f[12]))
     job.nacks = i32(f[9])
     job.deliveries = i32(f[10])
     await_due(n, job, f[5])
@@ -661,6 +664,7 @@ def on_repljobs(n: Node, slot: i64, m: ReplJobs) -> None:
     retry_s = i32(f[6])
     delay_s = i32(f[7])
     repl = i32(f[8])
+    level = u8(level_in(mode))
     holders = translate(n, slot, named) | (1 << slot) | 1
     q = n.queues.get(queue)
     name = queue if q is None else q.name
@@ -671,6 +675,7 @@ def on_repljobs(n: Node, slot: i64, m: ReplJobs) -> None:
             on_repljob(n, slot, alone(f, id, body, ctime_ns))
             continue
         job = Job(id, name, body, ctime_ns, expire_ms, retry_s, delay_s, repl)
+        job.level = level
         await_due(n, job, due_ms)
         job.holders = holders
         keep_copy(n, slot, job, b"")

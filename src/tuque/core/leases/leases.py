@@ -460,9 +460,8 @@ def lease_info(n: Node, g: Group) -> dict[str, object]:
             tubes.append(name)
             continue
         queued += q.length
-        first = q.first()
-        if first is not None:
-            oldest_ms = min(oldest_ms, first.ctime_ns // 1_000_000)
+        for job in q.next_ones():
+            oldest_ms = min(oldest_ms, job.ctime_ns // 1_000_000)
     batches: list[object] = []
     for b in g.batches.values():
         batches.append(

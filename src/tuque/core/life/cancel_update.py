@@ -171,7 +171,7 @@ def job_to_change(n: Node, id: bytes, update: Update) -> tuple[Job | None, Refus
     if not isinstance(task, Task):
         job, refused = open_job(n, id)
         if job is not None and update.pri >= 0:
-            return None, Refusal(PRI_OF_QUEUE, (job.queue,))  # T1.2
+            return None, Refusal(PRI_OF_QUEUE, (job.queue,))  # W10.2
         return job, refused
     policy = policy_of(n)
     what = policy.what_is(task)

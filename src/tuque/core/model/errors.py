@@ -103,7 +103,7 @@ _is(
 MAXLEN: Final = 13
 _is(MAXLEN, b"MAXLEN", b"Queue is already longer than the specified MAXLEN count")
 PRI_OF_QUEUE: Final = 14  # about: queue
-_is(PRI_OF_QUEUE, b"ERR", b"'%s' is no tube: PRI and UTUBE mean nothing to a queue")
+_is(PRI_OF_QUEUE, b"ERR", b"'%s' is no tube: a queue takes PRI 0 to 9 with ADDJOB, and no UTUBE")
 PAUSED: Final = 15
 _is(PAUSED, b"PAUSED", b"Queue paused in input, try later")
 

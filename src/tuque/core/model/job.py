@@ -7,7 +7,7 @@ the cyclic garbage collector can stay off in the server.
 
 from typing import Final, final
 
-from mypy_extensions import i32, i64, mypyc_attr, u8
+from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from tuque.core.model.errors import DELAY_BEYOND_TTL, DELAY_FOR_EVER, FEW_ATTEMPTS, Refusal
 from tuque.core.model.work import NEVER_S, Terms
@@ -69,6 +69,12 @@ STAND_DUE: Final = 1  # held, and due
 STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
 STAND_QUEUED: Final = 3
 
+# levels: PRI of a job in a queue; a lower one goes first (G3.2)
+LEVEL: Final = 5  # of a job that came without
+LEVEL_MAX: Final = 9
+
+COPIES_MAX: Final = 0x7FFF  # far above what a cluster can have
+
 LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message can have (B2.2)
 
 WILL_MS: Final = 500  # the other holders are asked this long before the due time (Q1)
@@ -82,7 +88,7 @@ BODY_OVERHEAD: Final = 33
 
 @mypyc_attr(acyclic=True)
 class Job:
-    """A unit of work. Instants are ms on the node's clock; `ctime_ns` orders the queue.
+    """A unit of work. Instants are ms on the node's clock; level and `ctime_ns` order the queue.
 
     A task of a tube is one, too (core/model/task.py).
 
@@ -96,7 +102,8 @@ class Job:
     flags: u8
     marks: u8  # see above; of an acked job: UNTOLD, RUN_UNTOLD and TRIES
     why: u8  # why it left its leased batch (Y3.8); what it counts as: see above
-    repl: i32  # copies asked for
+    repl: i16  # copies asked for
+    level: u8  # see above
     retry_s: i32  # 0: at most once
     delay_s: i32
     nacks: i32
@@ -129,7 +136,8 @@ class Job:
         self.body = body
         self.state = ACTIVE
         self.flags = 0
-        self.repl = repl
+        self.repl = i16(repl if repl < COPIES_MAX else COPIES_MAX)
+        self.level = LEVEL
         self.retry_s = retry_s
         self.delay_s = delay_s
         self.nacks = 0
@@ -210,9 +218,9 @@ class AddSpec:
         self.delay_ms: i64 = 0
         self.terms: Terms | None = None  # of its work (W1)
         self.headers = b""
-        # of tubes only
         self.pri: i64 = 0
         self.has_pri = False
+        # of tubes only
         self.utube = b""
         self.has_utube = False
         self.keys = b""  # packed, of a tube of type tasks (T40)

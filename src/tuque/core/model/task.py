@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr, u8
 
-from tuque.core.model.job import ACKED, ACTIVE, AS_TASK, QUEUED, Job, moved_ns
+from tuque.core.model.job import ACKED, ACTIVE, AS_TASK, LEVEL, QUEUED, Job, moved_ns
 
 # statuses: the byte that clients see
 READY: Final = 114  # r
@@ -112,6 +112,7 @@ class Task(Job):
         self.state = ACTIVE
         self.flags = 0
         self.repl = 1
+        self.level = LEVEL
         self.retry_s = 1
         self.delay_s = 0
         self.nacks = 0

@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from msgspec import Meta
+from mypy_extensions import i64
 
-from tuque.core.model.job import LAST_NS
+from tuque.core.model.job import LAST_NS, LEVEL, LEVEL_MAX
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.packed import (
@@ -48,6 +49,7 @@ LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
 REPAIR: Final = 2  # ReplJob.mode: repairs a lost copy (K5.3)
 CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once job
+LEVEL_UNIT: Final = 16  # ReplJob.mode: of this the level of the job, counted from LEVEL on
 
 COUNT_NACK: Final = 1  # Queued.how: the counter to increment
 COUNT_DELIVERY: Final = 2
@@ -178,7 +180,7 @@ class ReplJob(Message, tag=2):
     nacks: Count
     deliveries: Count
     holders: Number
-    mode: Byte
+    mode: Annotated[int, Meta(ge=0, lt=(LEVEL_MAX + 1) * LEVEL_UNIT)]
     life: bytes = b""  # of core/queues/work_copies.py
 
 
@@ -186,6 +188,16 @@ ReplFields = tuple[
     bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, int, bytes
 ]  # fmt: skip
 """The fields of a ReplJob: all at once they cost compiled code as much as two of them."""
+
+
+def mode_of(bits: i64, level: i64) -> i64:
+    """The mode with these bits, of a job of that level."""
+    return bits + (level - LEVEL) % (LEVEL_MAX + 1) * LEVEL_UNIT
+
+
+def level_in(mode: i64) -> i64:
+    """The level in a mode."""
+    return (mode // LEVEL_UNIT + LEVEL) % (LEVEL_MAX + 1)
 
 
 class ReplJobs(Message, tag=47):

@@ -31,11 +31,12 @@ HISTORY_BYTES: Final = 28
 last_ms i64.
 """
 
-ADD_BYTES: Final = 84  # kind to queue size, without history and set
-"""ADD, all of a job: id, state u8 to ACKED, flags u8, shape u8 of HAS_HISTORY and HAS_HOLDERS, repl
-count, retry_s count, delay_s count, ctime_ns i64 from 0, expire_ms i64 from 0, qtime_ms i64,
-[history], [set i64 from 0], queue size, queue, body. Sets are of slots of core/node/peers.py;
-without one this node is the only holder.
+ADD_BYTES: Final = 84  # kind to queue size, without history, set and level
+"""ADD, all of a job: id, state u8 to ACKED, flags u8, shape u8 of HAS_HISTORY, HAS_HOLDERS and
+HAS_LEVEL, repl count, retry_s count, delay_s count, ctime_ns i64 from 0, expire_ms i64 from 0,
+qtime_ms i64, [history], [set i64 from 0], [level u8 to LEVEL_MAX], queue size, queue, body. Sets
+are of slots of core/node/peers.py; without one this node is the only holder, and without a level
+the job has LEVEL.
 """
 
 STATE_BYTES: Final = 52  # without history

@@ -505,4 +505,5 @@ def is_alike(n: Node, job: Job, last: Copying) -> bool:
         and job.retry_s == first.retry_s
         and job.delay_s == first.delay_s
         and job.repl == first.repl
+        and job.level == first.level
     )

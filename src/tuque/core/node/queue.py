@@ -1,7 +1,7 @@
 """One queue: the order of its jobs, waiting clients, its pause and its counters (SPEC G, V, P).
 
-Ready jobs are in the order of (ctime, id), which is mostly that of arrival: those that come back (a
-retry, a NACK) are older than the last one. A job may leave anywhere.
+Ready jobs are in the order of (level, ctime, id), which is that of arrival where all have the same
+PRI: but for those that come back (a retry, a NACK). A job may leave anywhere.
 
 A queue may have a policy of its own: the core calls its hooks for a Task, or for a queue whose
 `policy` is set, in place of the rules G, R, V, Q and A. The core does not know tubes, and
@@ -42,15 +42,43 @@ AWAY: Final = 2  # the leader knows
 @final
 @mypyc_attr(acyclic=True)
 class Arrivals(Rows):
-    """Jobs, the oldest first."""
+    """Jobs by their level, those of one level the oldest first (G3.2)."""
 
     def before(self, a: object, b: object) -> bool:
         """Whether the job `a` comes first."""
         one = cast("Job", a)
         other = cast("Job", b)
+        if one.level != other.level:
+            return one.level < other.level
         if one.ctime_ns != other.ctime_ns:
             return one.ctime_ns < other.ctime_ns
         return one.id < other.id
+
+    def first_above(self, level: i64) -> Job | None:
+        """The first job that goes after all of that level, None if there is none."""
+        last = self.last()
+        if last is None or i64(cast("Job", last).level) <= level:
+            return None
+        rows = self.rows
+        low: i64 = 0
+        high: i64 = len(rows)
+        while low < high:
+            middle = (low + high) >> 1
+            if i64(cast("Job", rows[middle][0]).level) > level:
+                high = middle
+            else:
+                low = middle + 1
+        at = low - 1
+        row = self.items if at < 0 else rows[at]
+        low = self.head if at < 0 else 0
+        high = len(row)
+        while low < high:
+            middle = (low + high) >> 1
+            if i64(cast("Job", row[middle]).level) > level:
+                high = middle
+            else:
+                low = middle + 1
+        return cast("Job", row[low] if low < len(row) else rows[at + 1][0])
 
 
 class Queue:
@@ -95,9 +123,13 @@ class Queue:
         return cast("Job", jobs.items[jobs.head]) if jobs.count > 0 else None
 
     def next_ones(self) -> list[Job]:
-        """What goes next, for figures: the first job. Of a tube there may be several (S2.4)."""
+        """What goes next, for figures: the first job of each level; in a tube others (S2.4)."""
+        found: list[Job] = []
         job = self.first()
-        return [] if job is None else [job]
+        while job is not None:
+            found.append(job)
+            job = self.jobs.first_above(i64(job.level))
+        return found
 
     def left(self, job: Job) -> None:
         """A queued job left out of order; its state has changed already."""

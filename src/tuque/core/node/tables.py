@@ -90,12 +90,13 @@ def rehouse(n: Node, job: Job, queue: bytes) -> Job:
         job.expire_ms,
         job.retry_s,
         job.delay_s,
-        job.repl,
+        i32(job.repl),
     )
     fresh.state = job.state
     fresh.flags = job.flags
     fresh.marks = job.marks
     fresh.why = job.why & (WHY_BITS | AS_TASK)
+    fresh.level = job.level
     fresh.nacks = job.nacks
     fresh.deliveries = job.deliveries
     fresh.delivered_count = job.delivered_count

@@ -6,7 +6,7 @@ scan is met at least once.
 
 from mypy_extensions import i64
 
-from tuque.core.model.job import ACKED, BODYLESS, QUEUED, STATE_NAMES, WAIT_REPL, Job
+from tuque.core.model.job import ACKED, BODYLESS, LEVEL, QUEUED, STATE_NAMES, WAIT_REPL, Job
 from tuque.core.model.task import STATUS_NAMES, Task
 from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.node.node import Node
@@ -39,6 +39,8 @@ def show(n: Node, job: Job) -> dict[str, object]:
         "next-awake-within": max(0, int(next_awake_ms(job) - now_ms)),
         "body": None if is_acked else job.body,
     }
+    if job.level != LEVEL:
+        fields["pri"] = int(job.level)  # S1.5
     if isinstance(job, Task):
         fields["task"] = int(job.number)  # T1.7
         fields["status"] = STATUS_NAMES[job.status]

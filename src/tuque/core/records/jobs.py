@@ -16,7 +16,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from tuque.core.model.job import ACKED, BODYLESS, Job
+from tuque.core.model.job import ACKED, BODYLESS, LEVEL, Job
 from tuque.core.model.work import Life, Outcome
 from tuque.core.msgs.packed import (
     ACK_BYTES,
@@ -123,6 +123,7 @@ KIND_NAMES: Final = [
 
 HAS_HISTORY: Final = 1  # bits of a shape
 HAS_HOLDERS: Final = 2
+HAS_LEVEL: Final = 4
 
 LARGE_BYTES: Final = 65_536  # a larger body is not copied into the buffer
 KEEP_BYTES: Final = 1 << 20  # a buffer larger than this is given back after use
@@ -181,13 +182,16 @@ class Records:
             self.introduce(job.holders)
             shape |= HAS_HOLDERS
             size += 8
+        if job.level != LEVEL:
+            shape |= HAS_LEVEL
+            size += 1
         write_i32_le(w, i32(size))
         w.append(ADD)
         w.write(job.id)
         w.append(job.state)
         w.append(job.flags)
         w.append(shape)
-        write_i32_le(w, job.repl)
+        write_i32_le(w, i32(job.repl))
         write_i32_le(w, job.retry_s)
         write_i32_le(w, job.delay_s)
         write_i64_le(w, job.ctime_ns)
@@ -197,6 +201,8 @@ class Records:
             self.history(job)
         if shape & HAS_HOLDERS:
             write_i64_le(w, job.holders)
+        if shape & HAS_LEVEL:
+            w.append(job.level)
         write_i32_le(w, i32(len(job.queue)))
         w.write(job.queue)
         self.body(job.body)

@@ -8,7 +8,7 @@ from typing import final
 from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i32, i64, u8
 
-from tuque.core.model.job import ACKED, Job
+from tuque.core.model.job import ACKED, LEVEL, LEVEL_MAX, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.msgs.layout import BadRow
 from tuque.core.msgs.packed import ADD_BYTES, FIRST_BYTES, HISTORY_BYTES, STATE_BYTES
@@ -20,6 +20,7 @@ from tuque.core.records.jobs import (
     FIRST,
     HAS_HISTORY,
     HAS_HOLDERS,
+    HAS_LEVEL,
     HOLDERS,
     KEY,
     KIND_NAMES,
@@ -67,6 +68,7 @@ class Record:
         self.first_ms: i64 = 0
         self.last_ms: i64 = 0
         self.holders: i64 = 1
+        self.level: i64 = LEVEL
         self.bits: i64 = 0  # REMOVE: cause, TOMB: kind
         self.lease = LeaseRecord()
         self.stage = StageRecord()
@@ -191,6 +193,11 @@ def decode_add(data: bytes, at: i64, end: i64, r: Record) -> i64:
         need(at, 8, end)
         r.holders = read_i64_le(data, at)
         at += 8
+    r.level = LEVEL
+    if shape & HAS_LEVEL:
+        need(at, 1, end)
+        r.level = data[at]
+        at += 1
     need(at, 4, end)
     queue_size: i64 = i64(read_i32_le(data, at))
     at += 4
@@ -198,6 +205,8 @@ def decode_add(data: bytes, at: i64, end: i64, r: Record) -> i64:
         raise BadRecord("queue name longer than its record")
     if (r.repl | r.retry_s | r.delay_s | r.ctime_ns | r.expire_ms | r.holders) < 0:
         raise BadRecord("negative field")
+    if r.level > LEVEL_MAX:
+        raise BadRecord("level out of range")
     r.queue = data[at : at + queue_size]
     r.body = data[at + queue_size : end]
     return end
@@ -207,7 +216,7 @@ def decode_state(data: bytes, at: i64, end: i64, r: Record) -> i64:
     """Decode the rest of a STATE after its id."""
     need(at, STATE_BYTES - 1 - ID_BYTES, end)
     shape: i64 = data[at + 2]
-    if shape & HAS_HOLDERS:
+    if shape & ~HAS_HISTORY:
         raise BadRecord("state or shape out of range")
     decode_bits(data, at, shape, r)
     r.qtime_ms = read_i64_le(data, at + 3)
@@ -253,7 +262,7 @@ def decode_bits(data: bytes, at: i64, shape: i64, r: Record) -> None:
     """Decode state and flags, checked like `shape`."""
     r.state = data[at]
     r.flags = data[at + 1]
-    if r.state > ACKED or shape > HAS_HISTORY | HAS_HOLDERS:
+    if r.state > ACKED or shape > HAS_HISTORY | HAS_HOLDERS | HAS_LEVEL:
         raise BadRecord("state or shape out of range")
 
 
@@ -291,6 +300,7 @@ def job_of(r: Record) -> Job:
     )
     renew(job, r)
     job.holders = r.holders
+    job.level = u8(r.level)
     return job
 
 

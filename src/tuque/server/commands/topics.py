@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.copies.add import refusal, settle
-from tuque.core.model.job import JOB_BYTES, AddSpec
+from tuque.core.model.job import JOB_BYTES, LEVEL_MAX, AddSpec
 from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Node
 from tuque.core.tables.topics import (
@@ -265,7 +265,7 @@ def check_all(s: Server, c: Client, shares: list[Share], body: bytes, key: bytes
 def shares_of(n: Node, fitting: list[Subscription], wanted: AddSpec) -> list[Share]:
     """[T62] The queues that get a job, with their options (T62.4)."""
     of_queue = settle(n, wanted)
-    of_queue.has_pri = False
+    of_queue.pri = min(of_queue.pri, LEVEL_MAX)
     of_queue.has_utube = False
     found: list[Share] = []
     for one in fitting:

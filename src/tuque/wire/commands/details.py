@@ -29,6 +29,7 @@ DETAILS: Final[dict[bytes, str]] = {
   first-failure, last-failure. run: null, or of the newest one `running`, `released` or `failed`,
   attempt, worker, since (ms since 1970). A failure: null, or ms since 1970, attempt, worker,
   cause, reason.
+- S1.5 If the PRI of a job in a queue is not 5, pri follows.
 """,
     b"QLEN": """
 - S2.1 QLEN: jobs queued here, 0 for an unknown queue.
@@ -44,8 +45,9 @@ DETAILS: Final[dict[bytes, str]] = {
   for which tasks have waited longest (T47.2).
 """,
     b"QPEEK": """
-- S3.1 Up to count jobs as in V1.3 without counters, oldest first; a negative count: newest
-  first. An empty queue, or count 0: an empty array. The queue does not change.
+- S3.1 Up to count jobs as in V1.3 without counters, in the order of the queue (G3.2): by PRI,
+  then oldest first; a negative count: the last one first. An empty queue, or count 0: an empty
+  array. The queue does not change.
 - S3.2 At most 5,000 jobs (L2.5).
 - S3.3 The first tasks of a tube are found without a look at those behind them. The last ones,
   and the first ones of a tube with more than 100 partitions or sub-queues, take a walk over all

@@ -18,6 +18,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 | RETRY | 0..2^31-1 s | TTL/10, at most `default-retry-max` (300), at least 1 |
 | DELAY | 0..2^31-1 s, decimals (W1.6) | 0 |
 | MAXLEN | 1..2^63-1 | none |
+| PRI | 0..9; of a tube 0..2^52 (T1.1) | 5; the tube's |
 
 - R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0: `-ERR
   timeout is negative`. 0 means no limit.
@@ -54,6 +55,10 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   REPLJOBS, if they have the same queue, options and new holders, no options about its work (W1),
   and bodies of at most 4 KiB, 64 KiB together. The receiver treats each of them like a REPLJOB
   (R2).
+- R1.13 Jobs with a lower PRI go before all others of their queue on a node, whatever their age
+  (G3.2). All copies of a job have its PRI, and it stays: after a NACK, a failed attempt, a move
+  to another node, a REPLAY. PRI above 9, or UTUBE: `-ERR '<queue>' is no tube: a queue takes PRI
+  0 to 9 with ADDJOB, and no UTUBE`.
 - G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out of
   `A-Z a-z 0-9 . ~`, `-`, and the TTL field of 4 lower-case hexadecimal digits. So it needs no
   escapes in URLs and file names. Ids of former versions have `+` and `/` for `.` and `~`.

@@ -13,8 +13,8 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
     also while their tasks wait for copies (T18.5). A task that its keys hold back counts. So does
     a job of a schedule that is not READY yet (T45.4).
 - T1.2 Refused: RETRY 0, REPLICATE above 1, an option that the type does not have, a put to a full
-  tube (`-MAXLEN`), to a paused one, or at a leaving node (`-LEAVING`), and PRI and UTUBE for a
-  queue that is not a tube.
+  tube (`-MAXLEN`), to a paused one, or at a leaving node (`-LEAVING`), and UTUBE for a queue that
+  is not a tube.
 
 **Keys of tasks of type `tasks`**
 
@@ -501,7 +501,8 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   this node has all or none. The filters are compared before, in slices (L2.2). A tube that
   unsubscribes meanwhile gets no job. If a tube gets another leader before the reply to ADD, its
   job may be lost (T18.5).
-- T62.4 PRI and UTUBE are for the tubes whose type has them, and mean nothing to the others.
+- T62.4 PRI and UTUBE are for the tubes whose type has them, and mean nothing to the others. PRI
+  is for queues, too: one above 9 is 9 there.
   REPLICATE is for queues: a tube has SYNC. HEADERS stay with the jobs of queues and of tubes of
   type tasks. ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and ONEXPIRY are for these as well, and
   mean nothing to other tubes. UNIQUE, LIMIT, RATE, GROUP and WITHNEW are refused:
