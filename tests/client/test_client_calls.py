@@ -169,6 +169,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.deadletter(ID, "dead"), f"DEADLETTER {ID} dead", RAW, ID),
     (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
     (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
+    (calls.show(ID), f"SHOW {ID}", [*SHOWN, b"pri", 0], replace(INFO, pri=0)),
     (calls.show(ID), f"SHOW {ID}", None, None),
     (
         calls.show(ID),

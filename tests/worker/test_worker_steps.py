@@ -280,9 +280,10 @@ def test_only_the_last_step_is_unique(tuque_app: TestApp) -> None:
 
 
 def test_a_later_step_that_no_queue_takes(tuque_app: TestApp) -> None:
-    """U11.1 So is a later step for tubes, with `pri` or a policy, that has `retry_s=0` or a
-    `replicate` above 1, which no tube takes (T1.2). A later step with `pri` whose queue is no tube
-    is NoTube at `enqueue`, unless the queue is that of a task with a policy or of a callback.
+    """U11.1 So is a later step for tubes, with a `pri` above 9 or a policy, that has `retry_s=0` or
+    a `replicate` above 1, which no tube takes (T1.2). A later step with such a `pri` whose queue is
+    no tube is NoTube at `enqueue`, unless the queue is that of a task with a policy or of a
+    callback.
     """
     other = App()
 
@@ -292,13 +293,13 @@ def test_a_later_step_that_no_queue_takes(tuque_app: TestApp) -> None:
     def task(name: str, **options: Unpack[TaskOptions]) -> Task[[str], str]:
         return other.task(name=name, **options)(shows)
 
-    with pytest.raises(TypeError, match="once has pri, which is for tubes, .* takes retry_s=0"):
-        chain(third.call(1), task("once", pri=3, retry_s=0))
-    with pytest.raises(TypeError, match="twice has pri, .* no tube takes replicate=2"):
-        chain(third.call(1), task("twice", pri=3, replicate=2))
+    with pytest.raises(TypeError, match="once has pri=10, which is for tubes, .* takes retry_s=0"):
+        chain(third.call(1), task("once", pri=10, retry_s=0))
+    with pytest.raises(TypeError, match="twice has pri=10, .* no tube takes replicate=2"):
+        chain(third.call(1), task("twice", pri=10, replicate=2))
     with pytest.raises(TypeError, match="few has limit, which is for tubes"):
         group(task("few", limit=Limit(1), retry_s=0))
-    urgent, plain = task("urgent", queue="urgent", pri=3), task("plain", queue="plain")
+    urgent, plain = task("urgent", queue="urgent", pri=10), task("plain", queue="plain")
 
     async def enqueued() -> None:
         try:
@@ -307,7 +308,7 @@ def test_a_later_step_that_no_queue_takes(tuque_app: TestApp) -> None:
             await other.aclose()
             await app.aclose()
 
-    words = "the step urgent has pri, and its queue 'urgent' is no tube"
+    words = "the step urgent has pri=10, and its queue 'urgent' is no tube"
     with pytest.raises(NoTube, match=words):
         chain(third.call(1), plain, urgent).enqueue()
     with pytest.raises(NoTube, match=words):
@@ -318,8 +319,9 @@ def test_a_later_step_that_no_queue_takes(tuque_app: TestApp) -> None:
     tuque_app.client.tube("urgent").create("tasks")
     chain(third.call(1), plain, urgent).enqueue()
     task("slow", queue="shared", limit=Limit(1))
-    chain(third.call(1), task("soon", queue="shared", pri=1)).enqueue()
-    assert len(tuque_app.jobs(third)) == 2
+    chain(third.call(1), task("soon", queue="shared", pri=11)).enqueue()
+    chain(third.call(1), task("first", queue="plain", pri=0)).enqueue()
+    assert len(tuque_app.jobs(third)) == 3
 
 
 def test_a_group_is_the_first_step(tuque_app: TestApp) -> None:

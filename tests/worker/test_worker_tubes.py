@@ -27,6 +27,19 @@ def test_priorities(world: World) -> None:
     assert tube.statistics()["calls"] | {"take": 5, "ack": 5} == tube.statistics()["calls"]
 
 
+def test_priorities_of_a_queue(world: World) -> None:
+    """A task with `pri` needs no tube, and one without has 5 (R1.13)."""
+    noting = Noting()
+    shift = world.at_work(noting.app, queues=("tube",), max_jobs=5)
+    for pri in (9, 2, 7, 0):
+        noting.in_a_tube.options(pri=pri).enqueue(f"pri {pri}", "k")
+    noting.in_a_tube.enqueue("none", "k")
+    assert shift.ends()
+    begun = [line for line in noting.did if line.startswith("begin")]
+    assert begun == [f"begin k {what}" for what in ("pri 0", "pri 2", "none", "pri 7", "pri 9")]
+    assert world.n.policy is None or not world.node().tubes.by_name
+
+
 def test_one_job_of_a_sub_queue_at_a_time(world: World) -> None:
     noting = Noting()
     world.client().tube("tube").create("utube")

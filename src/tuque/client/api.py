@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -14,6 +14,8 @@ Reply: TypeAlias = Any
 """What hiredis makes of an answer: None, int, float, bool, bytes, list, dict or an exception."""
 
 ID_CHARS = 40
+PRI: Final = 5  # of a job in a queue without one
+PRI_MAX: Final = 9  # of one in a queue
 
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
@@ -96,11 +98,11 @@ class JobWork(msgspec.Struct, frozen=True):
 class JobInfo(msgspec.Struct, frozen=True):
     """What one node knows about a job (SHOW); None for fields lost with the acknowledgement.
 
-    `deliveries` are this node's, the first and the last in unix ms. `work` is None for a job
-    without options about its work, as long as nobody began it. Tasks of tubes that are no jobs:
-    `schedule` is the name of the one that it is, `children` are those of the group that it is (it
-    has one at least), `child` is the job whose record in a group it is, `key_of` the job that has
-    ended and whose UNIQUE key it keeps for a time.
+    `deliveries` are this node's, the first and the last in unix ms. A lower `pri` goes first.
+    `work` is None for a job without options about its work, as long as nobody began it. Tasks of
+    tubes that are no jobs: `schedule` is the name of the one that it is, `children` are those of
+    the group that it is (it has one at least), `child` is the job whose record in a group it is,
+    `key_of` the job that has ended and whose UNIQUE key it keeps for a time.
     """
 
     id: str
@@ -126,6 +128,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     children: int = 0
     child: str = ""
     key_of: str = ""
+    pri: int = PRI
 
     @property
     def is_job(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 
 from tuque.client.api import (
+    PRI,
     Arg,
     Job,
     JobId,
@@ -113,7 +114,7 @@ def tube_options(
     rate: tuple[Text, str] | tuple[Text, str, int] | None = None,
     group: Text | tuple[Text, int] | None = None,
 ) -> list[Arg]:
-    """The words of what only tubes understand."""
+    """The words of `pri`, and of what only tubes understand."""
     args: list[Arg] = []
     if pri is not None:
         args += ("PRI", whole("pri", pri))
@@ -354,10 +355,10 @@ def addjob(
     `timeout_ms` bounds the time to make the copies, 0: no bound. A second job for this node with
     the same queue and key `dedupe` is not added: returns the first one's id. Only with a key a lost
     call is sent again, to the same node. `dedupe_ttl` is how long the node keeps the key (a day).
-    `pri` (lower first) and `utube` are for tubes, what follows for queues: after `attempts` failed
-    runs the job is a dead letter in `dead`; `backoff` is first wait, longest, and random share;
-    `keep` is for the outcome; `on_expiry="drop"`: no dead letter when the TTL ends. Of tubes:
-    `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
+    A lower `pri` goes first: 0 to 9 in a queue, 5 without. `utube` is for tubes, the rest for
+    queues: after `attempts` failed runs the job is a dead letter in `dead`; `backoff` is first
+    wait, longest, random share; `keep` is for the outcome; `on_expiry="drop"`: no letter then. Of
+    tubes: `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
     """
     check_keys("addjob", keys, KeyWords.__annotations__)
     args: list[Arg] = ["ADDJOB", *texts(queue=queue, body=body), whole("timeout_ms", timeout_ms)]
@@ -673,6 +674,7 @@ def _known_job_info(reply: Reply) -> JobInfo:
         next_requeue_within_ms=fields["next-requeue-within"],
         next_awake_within_ms=fields["next-awake-within"],
         body=fields["body"],
+        pri=fields.get("pri", PRI),
         deliveries=fields.get("deliveries", 0),
         first_delivery_ms=fields.get("first-delivery"),
         last_delivery_ms=fields.get("last-delivery"),

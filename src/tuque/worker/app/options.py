@@ -37,7 +37,7 @@ TEXTS: Final = ("queue", "utube", "key", "dead")
 ENDS: Final = ("ttl_s", "expires_s", "expires")  # of a job that waits
 WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
-# those of the broker; a tube has its own for `pri`
+# those of the broker; queues and tubes have their own for `pri`
 RANGES: Final = {
     "attempts": (1, ATTEMPTS_MAX),
     "retry_s": (0, SECONDS_MAX),
@@ -90,10 +90,10 @@ class Options:
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. An exception
     in `give_up_on` is final, like Reject. With `retry_on`, each one outside of it is final as well:
     with `()` all are.
-    `retry_if(error, job)` decides the rest: a bool, or the seconds until the next run. `pri` (lower
-    goes first) and `utube` (a sub-queue: one job at a time) are for tubes. `key` names one job:
-    enqueuing the same key within `key_ttl_s` (a day) adds no second job, and a lost reply is asked
-    for again.
+    `retry_if(error, job)` decides the rest: a bool, or the seconds until the next run. A lower
+    `pri` goes first: 0 to 9 in a queue, where 5 is that of others. `utube`, a sub-queue with one
+    job at a time, is for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a
+    day) adds no second job, and a lost reply is asked for again.
     With `unique`, `limit`, `rate` or `group` the queue is a tube of type tasks, made when it is
     first used. `expires_s` and `expires`, a datetime with a zone, stand for a `ttl_s` with
     `on_expiry` "drop". After `soft_limit_s` the task gets TimeLimit, and may end well; a process is

@@ -20,6 +20,7 @@ from typing import (
     runtime_checkable,
 )
 
+from tuque.client.api import PRI_MAX
 from tuque.errors import NoTube, ReplyError
 from tuque.worker.app.arguments import UNTYPED
 from tuque.worker.app.enqueue import CHAIN_HEADER, QUEUES_HEADER, Call
@@ -277,7 +278,7 @@ class Chain(Generic[R]):
                 made |= task.app.keyed | task.app.tubes
                 if isinstance(step, Task) and self._groups_before(at):
                     made.add(task.defaults.queue)  # of a callback
-                if task.defaults.pri is not None:
+                if needs_tube(task.defaults):
                     found.append(task)
         return [task for task in found if task.defaults.queue not in made]
 
@@ -391,7 +392,9 @@ def check_later(task: Task[..., Any]) -> None:
     options = task.defaults
     if options.key is not None:
         raise TypeError(f"{task.name} has a key: only the first step of a chain can have one")
-    of_tubes = [word for word in ("pri", *POLICIES) if getattr(options, word) is not None]
+    of_tubes = [word for word in POLICIES if getattr(options, word) is not None]
+    if needs_tube(options):
+        of_tubes.insert(0, f"pri={options.pri}")
     of_queues = "retry_s=0" if options.retry_s == 0 else ""
     if options.replicate is not None and options.replicate > 1:
         of_queues = f"replicate={options.replicate}"
@@ -401,11 +404,17 @@ def check_later(task: Task[..., Any]) -> None:
         )
 
 
+def needs_tube(options: Options) -> bool:
+    """Whether its `pri` is one that no queue has."""
+    return options.pri is not None and options.pri > PRI_MAX
+
+
 def of_refusal(task: Task[..., Any], err: ReplyError) -> str:
-    """The type of the queue of a step with `pri`, if that is not told; NoTube if it is none."""
+    """The type of the queue of a step for tubes, if that is not told; NoTube if it is none."""
     if isinstance(err, NoTube):
-        text = f"the step {task.name} has pri, and its queue {task.defaults.queue!r} is no tube"
-        err.args = (f"{text}: leave pri out, or create the tube first",)
+        own = task.defaults
+        text = f"the step {task.name} has pri={own.pri}, and its queue {own.queue!r} is no tube"
+        err.args = (f"{text}: pri is 0 to {PRI_MAX} there, or create the tube first",)
         raise err
     return ""  # this user may not know; the broker may still take the step
 
