@@ -19,7 +19,7 @@ from tuque import Client
 from tuque.client.commands import calls, dead, work
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import DeadCount, DeadFilters, DeadLetter, DeadPage
-from tuque.client.commands.work import Failed, Result, Run
+from tuque.client.commands.work import Attempt, Failed, Result, Run
 from tuque.errors import (
     Acked,
     AtWork,
@@ -48,10 +48,11 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (
         calls.addjob(
             "q", "b", delay=0.25, ttl=0, attempts=5, backoff=(1, 300, 0.5), dead="graves",
-            keep=600, time_limit=1.5, on_expiry="drop", headers={"tuque-task": "t", "tenant": "a"},
+            keep=600, keep_body=True, time_limit=1.5, on_expiry="drop",
+            headers={"tuque-task": "t", "tenant": "a"},
         ),
         "ADDJOB q b 5000 DELAY 0.250 TTL 0 ATTEMPTS 5 BACKOFF 1 300 0.500 DEAD graves KEEP 600 "
-        "TIMELIMIT 1.500 ONEXPIRY drop HEADERS 2 tuque-task t tenant a",
+        "BODY TIMELIMIT 1.500 ONEXPIRY drop HEADERS 2 tuque-task t tenant a",
         RAW,
         ID,
     ),
@@ -76,6 +77,11 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (work.cancel(ID, ID), f"CANCEL {ID} {ID}", [b"over", None], ["over", None]),
     (work.result(ID, wait_ms=500), f"RESULT {ID} WAIT 500", ENDED,
      Result("done", 2, 5, "w", b"9", b"42", "", "", b"", 7)),
+    (work.result(ID, with_body=True, with_attempts=True), f"RESULT {ID} WITHBODY WITHATTEMPTS",
+     [*ENDED, b"queue", b"q", b"added-ms", 5, b"headers", [b"tenant", b"a"], b"body", b"b",
+      b"attempts", [[1, b"1.1.0", b"w", 6, 7, b"failed", b"why", b"trace"]]],
+     Result("done", 2, 5, "w", b"9", b"42", "", "", b"", 7, "q", 5, {"tenant": "a"}, b"b",
+            (Attempt(1, "1.1.0", "w", 6, 7, "failed", "why", b"trace"),))),
     (work.waitjob(ID, ID, wait_ms=9, count=1), f"WAITJOB 9 {ID} {ID} COUNT 1", [[RAW, b"done"]],
      {ID: "done"}),
     (work.updatejob(ID, body="b", delay=0, ttl=0, attempts=3, headers={}),
@@ -114,6 +120,7 @@ def test_words_and_answers(row: tuple[Call[Any], str, Any, Any]) -> None:
         (work.fail(ID, "1"), [b"lost", 1]),
         (work.cancel(ID), [b"lost"]),
         (work.result(ID), [b"state", b"odd"]),
+        (work.result(ID, with_attempts=True), [*ENDED, b"attempts", [[1, b"1.1.0"]]]),
         (dead.dead_show(ID), [b"id", RAW]),
         (dead.dead_stat("q"), [[b"one"]]),
     ],
@@ -209,6 +216,11 @@ def test_a_job_from_its_add_to_its_result(real_node: RealServer) -> None:
         with pytest.raises(Acked):
             client.working(id, run.run)
         assert client.cancel(id) == ["over"]
+
+
+def test_a_body_is_kept_with_an_outcome() -> None:
+    with pytest.raises(ValueError, match="keep_body needs keep"):
+        calls.addjob("q", "b", keep_body=True)
 
 
 def test_errors_are_typed(real_node: RealServer) -> None:

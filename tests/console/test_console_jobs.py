@@ -122,6 +122,30 @@ def test_a_job_is_cancelled_and_its_result_shown(port: int, tuque: Run) -> None:
         assert done.returncode == 0 and b"result: 42" in done.stdout
 
 
+def test_the_attempts_and_the_body_of_a_job_that_is_done_are_shown(port: int, tuque: Run) -> None:
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        id = client.addjob("tried", "the body", keep=60, keep_body=True, backoff=(0, 0, 0))
+        for end in ("fail", "done"):
+            client.getjob("tried")
+            (run,) = client.start(id, worker=f"w-{end}")
+            assert isinstance(run, Begun)
+            if end == "fail":
+                client.fail(id, run.run, reason="no luck", detail="Traceback\nno luck", delay=0)
+            else:
+                client.done(id, run.run, result="42")
+        lines = tuque("result", "-p", port, id, "--body", "--attempts").stdout.decode().splitlines()
+        assert {"state: done", "queue: tried", "body: the body"} <= {*lines}, lines
+        at = next(i for i, line in enumerate(lines) if line.startswith("attempt 1  failed  w-fail"))
+        assert lines[at].endswith("  no luck") and lines[at + 1 : at + 3] == [
+            "  Traceback",
+            "  no luck",
+        ]
+        assert lines[at + 3].startswith("attempt 2  done  w-done")
+        found = json.loads(tuque("result", "-p", port, id, "--json", "--attempts").stdout)
+        assert [one["state"] for one in found["attempts"]] == ["failed", "done"]
+        assert "body" not in found
+
+
 def test_the_result_of_a_group_is_how_it_ended(port: int, tuque: Run) -> None:
     with Client(f"tuque://127.0.0.1:{port}") as client:
         client.tube("jobs of groups").create("tasks")

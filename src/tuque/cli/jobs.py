@@ -17,6 +17,7 @@ import msgspec
 
 from tuque.client.commands.dead import DeadCount, DeadLetter
 from tuque.client.commands.schedules import Schedule
+from tuque.client.commands.work import Attempt, Result
 from tuque.client.sync import Client
 from tuque.clusterview.view import NodesInReach, asked
 from tuque.completion import queue_names
@@ -29,6 +30,7 @@ from tuque.worker import App
 T = TypeVar("T")
 HELP: Final = {"help_option_names": ["--help"]}
 BAR: Final = 24
+OF_BODY: Final = ("queue", "added_ms", "headers", "body")
 EVERY_MAX_S: Final = 366 * 86_400.0  # between two jobs of a schedule, as the server has it
 
 
@@ -104,7 +106,7 @@ def lines_of(value: msgspec.Struct) -> str:
     for name, one in fields(value).items():
         if name.endswith("_ms") and one:
             name, one = name.removesuffix("_ms"), at(one)
-        if one not in ("", None, {}, 0):
+        if one not in ("", None, {}, 0, ()):
             rows.append(f"{name.replace('_', ' ')}: {printable(str(one))}")
     return "\n".join(rows)
 
@@ -347,23 +349,50 @@ def cancelled(client: Client, id: str, reason: str | None, *, is_alone: bool) ->
 @click.option(
     "--wait", "wait_s", type=FiniteRange(over=True), help="Wait up to that many seconds for it."
 )
+@click.option("--body", "with_body", is_flag=True, help="Its queue, headers and body as well.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="Its last 16 attempts as well.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("id")
-def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> None:
+def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str, **more: Any) -> None:
     """Show where a job or group stands: its state, progress, result, or last failure.
 
     Exit status 1 unless the job is done: also at the end of the wait, and if the job is not known
-    or its node is away.
+    or its node is away. A job that has ended has a body if it was added with KEEP and BODY.
     """
     with client_of(node) as client:
-        found = client.result(id)
+        found = client.result(id, **more)
         if wait_s is not None and found.state != "scheduled" and not found.is_over:
-            found = client.result(id, wait_ms=max(1, round(wait_s * 1000)))
+            found = client.result(id, wait_ms=max(1, round(wait_s * 1000)), **more)
     if found.state == "scheduled":  # it may be a group, whose end RESULT does not tell
         with client_of(node, is_here=False) as client:
             found = App(client).handle(id).outcome(wait_s or 0)
-    click.echo(json_line(fields(found)) if as_json else lines_of(found))
+    if as_json:
+        click.echo(json_line(shown(found, **more)))
+    else:
+        click.echo(lines_of(msgspec.structs.replace(found, attempts=())))
+        for one in found.attempts:
+            click.echo(tried(one))
     sys.exit(0 if found.state == "done" else 1)
+
+
+def shown(found: Result, with_body: bool, with_attempts: bool) -> dict[str, Any]:
+    """A result for JSON, without what was not asked for."""
+    left_out = [] if with_body else [*OF_BODY]
+    if not with_attempts:
+        left_out.append("attempts")
+    values = {**fields(found), "attempts": [fields(one) for one in found.attempts]}
+    return {name: values[name] for name in values if name not in left_out}
+
+
+def tried(one: Attempt) -> str:
+    """An attempt on one line, and its traceback below."""
+    words = [f"attempt {one.attempt}", one.state, one.worker or "-"]
+    words.append(at(one.began_ms) if one.began_ms else "-")
+    if one.began_ms and one.ended_ms:
+        words.append(f"{(one.ended_ms - one.began_ms) / 1000:.3f} s")
+    line = printable("  ".join([*words, *([one.reason] if one.reason else [])]))
+    lines = one.detail.decode(errors="backslashreplace").splitlines()
+    return "\n".join([line, *(f"  {printable(text)}" for text in lines)])
 
 
 @click.group(context_settings=HELP)

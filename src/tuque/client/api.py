@@ -93,6 +93,7 @@ class JobWork(msgspec.Struct, frozen=True):
     last_failure: JobFailure | None
     on_expiry: str = "dead"
     crashes: int = 0
+    keep_body: bool = False
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -276,6 +277,7 @@ def work_of(fields: dict[str, Reply], headers: dict[str, str]) -> JobWork:
         last_failure=_failure(fields["last-failure"]),
         on_expiry=to_text(fields.get("on-expiry", b"dead")),
         crashes=fields.get("crashes", 0),
+        keep_body=fields.get("keep-body") == 1,
     )
 
 

@@ -74,6 +74,7 @@ def work_options(
     keep: float | None,
     time_limit: float | None,
     on_expiry: str | None = None,
+    keep_body: bool = False,
 ) -> list[Arg]:
     """The words of the given options about the work on a new job."""
     args: list[Arg] = []
@@ -85,7 +86,9 @@ def work_options(
     if dead is not None:
         args += ("DEAD", to_bytes(dead, "dead"))
     if keep is not None:
-        args += ("KEEP", seconds("keep", keep))
+        args += ("KEEP", seconds("keep", keep), *(["BODY"] if keep_body else []))
+    elif keep_body:
+        raise ValueError("keep_body needs keep, the seconds for which the outcome is kept")
     if time_limit is not None:
         args += ("TIMELIMIT", seconds("time_limit", time_limit))
     if on_expiry is not None:
@@ -344,6 +347,7 @@ def addjob(
     backoff: tuple[float, float, float] | None = None,
     dead: Text | None = None,
     keep: float | None = None,
+    keep_body: bool = False,
     time_limit: float | None = None,
     on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
@@ -357,15 +361,14 @@ def addjob(
     call is sent again, to the same node. `dedupe_ttl` is how long the node keeps the key (a day).
     A lower `pri` goes first: 0 to 9 in a queue, 5 without. `utube` is for tubes, the rest for
     queues: after `attempts` failed runs the job is a dead letter in `dead`; `backoff` is first
-    wait, longest, random share; `keep` is for the outcome; `on_expiry="drop"`: no letter then. Of
+    wait, longest, random share; `keep`, `keep_body`: outcome; `on_expiry="drop"`: no letter. Of
     tubes: `unique="x"` (`unique_until=60`, s), `limit=("k", 2)`, `rate=("k", "10/s")`, `group="g"`.
     """
     check_keys("addjob", keys, KeyWords.__annotations__)
     args: list[Arg] = ["ADDJOB", *texts(queue=queue, body=body), whole("timeout_ms", timeout_ms)]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
-    args += ["ASYNC"] if asynchronous else []
-    args += tube_options(pri, utube, **keys)
-    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
+    args += [*(["ASYNC"] if asynchronous else []), *tube_options(pri, utube, **keys)]
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry, keep_body)
     add_headers(args, headers)
     return Call(
         args=tuple(args),

@@ -72,6 +72,7 @@ def schedule_add(
     backoff: tuple[float, float, float] | None = None,
     dead: Text | None = None,
     keep: float | None = None,
+    keep_body: bool = False,
     time_limit: float | None = None,
     on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
@@ -96,7 +97,7 @@ def schedule_add(
         args += ("MISSED", missed)
     args += job_options(None, None, retry, ttl, None, None, None)
     args += tube_options(pri, None, **keys)
-    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry, keep_body)
     add_headers(args, headers)
     args.append(to_bytes(body, "body"))
     return Call(args=tuple(args), parse=_lower, repeat=True, timeout_s=timeout)

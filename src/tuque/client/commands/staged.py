@@ -38,6 +38,7 @@ class AddOptions(KeyWords, total=False):
     backoff: tuple[float, float, float] | None
     dead: Text | None
     keep: float | None
+    keep_body: bool
     time_limit: float | None
     on_expiry: Literal["dead", "drop"] | None
     headers: Mapping[str, Text] | None

@@ -50,6 +50,7 @@ def topic_add(
     backoff: tuple[float, float, float] | None = None,
     dead: Text | None = None,
     keep: float | None = None,
+    keep_body: bool = False,
     time_limit: float | None = None,
     on_expiry: Literal["dead", "drop"] | None = None,
     headers: Mapping[str, Text] | None = None,
@@ -66,7 +67,7 @@ def topic_add(
         args += ("KEY", to_bytes(key, "key"))
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)
-    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry, keep_body)
     add_headers(args, headers)
     return Call(
         args=tuple(args),

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
-from tuque.client.commands.calls import Call, add_headers, pairs, seconds, whole
+from tuque.client.commands.calls import Call, add_headers, header_map, pairs, seconds, whole
 from tuque.errors import ReplyError
 
 UNBEGUN: Final = "-"  # in place of a run: the delivery of a job that was not begun
@@ -54,12 +54,35 @@ class Failed(msgspec.Struct, frozen=True):
     queue: str = ""
 
 
+AttemptState: TypeAlias = Literal[
+    "failed", "timeout", "crashed", "cancelled", "done", "dead", "running"
+]
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One run of a job, in unix ms of the node: `began_ms` 0: not known, `ended_ms` 0: it lasts.
+
+    `reason` and `detail` are of a failure; without `keep_body` the detail is empty.
+    """
+
+    attempt: int
+    run: str
+    worker: str
+    began_ms: int
+    ended_ms: int
+    state: AttemptState
+    reason: str = ""
+    detail: bytes = b""
+
+
 class Result(msgspec.Struct, frozen=True):
     """Where a job stands, and its result.
 
     `attempt` is that of the latest run, 0 before the first; `of` is ATTEMPTS, 0 without a limit.
     `cause`, `reason` and `detail` are of the latest failure, or `reason` of the cancel. `ended_ms`
-    is the node's clock in unix ms, 0 while the job is open.
+    is the node's clock in unix ms, 0 while the job is open. Only if asked for: `queue`, `added_ms`,
+    `headers` and `body`, which an ended job has if it was added with `keep_body`; and `attempts`,
+    the last 16, oldest first.
     """
 
     state: State
@@ -72,6 +95,11 @@ class Result(msgspec.Struct, frozen=True):
     reason: str
     detail: bytes
     ended_ms: int
+    queue: str = ""
+    added_ms: int = 0
+    headers: dict[str, str] = {}
+    body: bytes | None = None
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -218,7 +246,14 @@ def cancel(
     )
 
 
-def result(id: JobId, *, wait_ms: int | None = None, timeout: float | None = None) -> Call[Result]:
+def result(
+    id: JobId,
+    *,
+    wait_ms: int | None = None,
+    with_body: bool = False,
+    with_attempts: bool = False,
+    timeout: float | None = None,
+) -> Call[Result]:
     """Where a job stands; waits up to `wait_ms` for its end.
 
     Raises `NoJob` if it is not known, or ended and was not to be kept; `NotInReach` if no node that
@@ -226,7 +261,11 @@ def result(id: JobId, *, wait_ms: int | None = None, timeout: float | None = Non
     also with a shorter wait.
     """
     _check_wait(wait_ms)
-    words: tuple[Arg, ...] = () if wait_ms is None else ("WAIT", wait_ms)
+    words: list[Arg] = [] if wait_ms is None else ["WAIT", wait_ms]
+    if with_body:
+        words.append("WITHBODY")
+    if with_attempts:
+        words.append("WITHATTEMPTS")
     return Call(
         args=("RESULT", id_bytes(id), *words),
         parse=_result,
@@ -367,9 +406,28 @@ def _result(reply: Reply) -> Result:
             "reason": to_text(fields["reason"]),
             "detail": fields["detail"],
             "ended_ms": fields["ended-ms"],
+            "queue": to_text(fields.get("queue") or b""),
+            "added_ms": fields.get("added-ms", 0),
+            "headers": header_map(fields.get("headers", [])),
+            "body": fields.get("body"),
+            "attempts": [_attempt(row) for row in fields.get("attempts", [])],
         },
         Result,
     )
+
+
+def _attempt(row: Reply) -> dict[str, object]:
+    attempt, run, worker, began_ms, ended_ms, state, reason, detail = row
+    return {
+        "attempt": attempt,
+        "run": to_text(run),
+        "worker": to_text(worker),
+        "began_ms": began_ms,
+        "ended_ms": ended_ms,
+        "state": to_text(state),
+        "reason": to_text(reason),
+        "detail": detail,
+    }
 
 
 def _is_open(reply: Reply) -> bool:
