@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from kombu.exceptions import ChannelError
 
 from tuque import Client
 from tuque.celery.entry import add_aliases
+from tuque.celery.fetch import Fetch
 from tuque.testing.nodes import TestNode
 
 add_aliases()  # kombu alone does not load it
@@ -179,3 +181,98 @@ def test_a_loop_goes_on_after_its_connection_was_lost(url: str, client: Client) 
             assert len(found) == 1
             found[0].ack()
     hub.close()
+
+
+def test_one_question_is_for_all_channels(url: str, client: Client) -> None:
+    found: list[Any] = []
+    with kombu.Connection(url) as connection:
+        for name in ("first", "second"):
+            channel = connection.channel()
+            kombu.Consumer(channel, [queue(name)], on_message=found.append).consume()
+            channel.basic_qos(0, 2, False)
+        with pytest.raises(socket.timeout):
+            connection.drain_events(timeout=0.1)
+        [asked] = [one for one in client.client_list() if one["cmd"] == "getjob"]
+        for name in ("second", "first"):
+            kombu.Producer(connection).publish(name, routing_key=name)
+            connection.drain_events(timeout=2)
+        assert [message.payload for message in found] == ["second", "first"]
+        assert asked["addr"] in {one["addr"] for one in client.client_list()}
+
+
+def test_a_cancelled_consumer_gets_nothing_more_and_others_do(url: str, client: Client) -> None:
+    found: list[Any] = []
+    with kombu.Connection(url) as connection:
+        stays = kombu.Consumer(connection.channel(), [queue("stays")], on_message=found.append)
+        goes = kombu.Consumer(connection.channel(), [queue("goes")], on_message=found.append)
+        stays.consume()
+        goes.consume()
+        with pytest.raises(socket.timeout):
+            connection.drain_events(timeout=0.1)
+        goes.cancel()
+        kombu.Producer(connection).publish("goes", routing_key="goes")
+        assert client.qlen("goes") == 1
+        kombu.Producer(connection).publish("stays", routing_key="stays")
+        connection.drain_events(timeout=2)
+        assert [message.payload for message in found] == ["stays"]
+
+
+def in_loop(url: str, name: str, count: int, found: list[Any]) -> Iterator[Hub]:
+    """A consumer that holds `count` messages in a loop."""
+    hub = Hub()
+    with kombu.Connection(url) as connection:
+        for number in range(count):
+            kombu.Producer(connection).publish(number, routing_key=name)
+        with kombu.Consumer(connection, [queue(name)], on_message=found.append) as consumer:
+            consumer.qos(prefetch_count=count)
+            connection.register_with_event_loop(hub)
+            turn_until(hub, lambda: len(found) == count)
+            yield hub
+    hub.close()
+
+
+def turn_until(hub: Hub, is_so: Any) -> None:
+    until_s = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until_s
+        hub.run_once()
+
+
+def test_a_loop_acknowledges_many_at_once_and_over_a_new_connection(
+    url: str, client: Client
+) -> None:
+    found: list[Any] = []
+    for hub in in_loop(url, "acked", 8, found):
+        for message in found[:4]:
+            message.ack()
+        turn_until(hub, lambda: jobs_of(client, "acked") == 4)
+        for one in client.client_list():
+            if one["id"] != str(client.execute("CLIENT", "ID")):
+                client.execute("CLIENT", "KILL", "ID", one["id"])
+        for message in found[4:]:
+            message.ack()
+        turn_until(hub, lambda: jobs_of(client, "acked") == 0)
+
+
+def test_acknowledgements_without_a_reply_are_not_forgotten(client: Client) -> None:
+    fetch = Fetch(client)
+    ids = [client.addjob("unsure", str(number)) for number in range(2)]
+    fetch.ask(["nothing"], 1, ids[:1])
+    fetch.tell(ids[1:])
+    fetch.close()
+    assert fetch.take_lost() == ids
+    assert fetch.take_lost() == []
+
+
+def jobs_of(client: Client, name: str) -> int:
+    """Jobs of a queue that are not acknowledged."""
+    [row] = client.qlist(names=[name]).rows or [None]
+    return 0 if row is None else row.ready + row.at_work
+
+
+def test_a_loop_sends_what_threads_acknowledge(url: str, client: Client) -> None:
+    found: list[Any] = []
+    for hub in in_loop(url, "threaded", 2, found):
+        for message in found:
+            threading.Thread(target=message.ack).start()
+        turn_until(hub, lambda: jobs_of(client, "threaded") == 0)

@@ -1,4 +1,4 @@
-"""What a process has of one broker: a client, the messages that it holds, and waits for more.
+"""What a process has of one broker: a client, and the messages that it holds.
 
 One for each URL: a message is acknowledged over any connection that lives, also after a reconnect.
 """
@@ -6,27 +6,17 @@ One for each URL: a message is acknowledged over any connection that lives, also
 from __future__ import annotations
 
 import atexit
-import select
 import threading
-import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from tuque.celery.options import log
-from tuque.client.api import Job
-from tuque.client.commands.calls import Call, getjob
 from tuque.client.sync.client import Client
-from tuque.client.transport.sockets import Link
-from tuque.client.url import Address
-from tuque.errors import ConnectionError, Error, ReplyError, TubeHome
+from tuque.errors import Error, ReplyError
 from tuque.platforms import at_forks
 
 BEATS: Final = 3  # WORKING so many times in the time after which a message goes to another worker
 AT_ONCE: Final = 500
-WAIT_MS: Final = 30_000
-LATE_S: Final = 10.0  # a reply that is so late does not come: the link is dead
-LIMIT_S: Final = 5.0
-STEP_S: Final = 0.02
 _brokers: Final[dict[tuple[str, int], Broker]] = {}
 _lock = threading.Lock()
 
@@ -69,16 +59,24 @@ class Broker:
             self._held.pop(id, None)
             self._acks.append(id)
 
+    def take_acks(self) -> list[str]:
+        """The first ids to be acknowledged: who takes them sends them, or brings them back."""
+        with self._lock:
+            some, self._acks = self._acks[:AT_ONCE], self._acks[AT_ONCE:]
+        return some
+
+    def bring_back(self, acks: list[str]) -> None:
+        """Acknowledgements without a reply: they are sent again."""
+        with self._lock:
+            self._acks = acks + self._acks
+
     def flush(self) -> None:
         """Sends the acknowledgements; those of a call that fails are sent with the next one."""
-        while self._acks:
-            with self._lock:
-                some, self._acks = self._acks[:AT_ONCE], self._acks[AT_ONCE:]
+        while some := self.take_acks():
             try:
                 self.client.ackjob(*some)
             except Error:
-                with self._lock:
-                    self._acks = some + self._acks
+                self.bring_back(some)
                 raise
 
     def give_back(self, ids: list[str]) -> None:
@@ -144,114 +142,3 @@ def _end() -> None:
 
 at_forks(_begin_fork)
 atexit.register(_end)
-
-
-class Fetch:
-    """A connection with a GETJOB that waits, whose socket a loop watches.
-
-    A lost connection is opened again at the next command.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.link: Link | None = None
-        self._helper: Link | None = None  # to the same node: ends a wait there
-        self._number = 0
-        self._call: Call[list[Job]] | None = None
-        self._due_s = 0.0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a GETJOB has no reply yet."""
-        return self._call is not None
-
-    @property
-    def fd(self) -> int:
-        """The socket's; -1 without one."""
-        return -1 if self.link is None else self.link.fileno()
-
-    def ask(self, queues: list[str], count: int) -> None:
-        """Sends a GETJOB; ConnectionError if no node can be reached."""
-        call = getjob(*queues, timeout_ms=WAIT_MS, count=count, withcounters=True)
-        if self.link is None or self.link.is_stale():
-            self._open()
-        try:
-            self._send(call)
-        except (OSError, ConnectionError):
-            self._open()
-            self._send(call)
-        self._call = call
-        self._due_s = time.monotonic() + WAIT_MS / 1000 + LATE_S
-
-    def _send(self, call: Call[list[Job]]) -> None:
-        assert self.link is not None
-        self.link.send(self.link.pack([call.args]), LIMIT_S)
-
-    def _open(self, at: Address | None = None) -> None:
-        self.close()
-        self.link = self._client.dedicated(at)
-        self._number = int(_asked(self.link, "CLIENT", "ID"))
-
-    def read(self) -> list[Job]:
-        """The jobs that came; a lost connection ends the wait, and the next `ask` makes another."""
-        if self._call is None or self.link is None:
-            return []
-        try:
-            while self.link.has_input():
-                data = self.link.receive()
-                if not data:
-                    raise self.link.closed("it closed the connection")
-                for reply in self.link.feed(data):
-                    return self._answered(reply)
-        except (OSError, ConnectionError):
-            self.close()
-        if self._call is not None and time.monotonic() > self._due_s:
-            self.close()
-        return []
-
-    def _answered(self, reply: Any) -> list[Job]:
-        call, self._call = self._call, None
-        if isinstance(reply, TubeHome):
-            host, _, port = reply.home.rpartition(":")
-            self._open(Address(host.strip("[]"), int(port)))
-            return []
-        if isinstance(reply, ReplyError):
-            self.close()
-            raise reply
-        assert call is not None
-        return call.parse(reply)
-
-    def stop(self) -> list[Job]:
-        """[C7.12] Ends the wait; returns the jobs that came before."""
-        until_s = time.monotonic() + LIMIT_S
-        while self._call is not None and self.link is not None:
-            if time.monotonic() > until_s:
-                self.close()
-                break
-            try:
-                if self._helper is None:
-                    self._helper = self._client.dedicated(self.link.address)
-                _asked(self._helper, "CLIENT", "UNBLOCK", self._number)
-            except ConnectionError:
-                self.close()  # with the node goes the wait
-                break
-            select.select([self.link.fileno()], [], [], STEP_S)
-            found = self.read()
-            if found:
-                return found
-        return []
-
-    def close(self) -> None:
-        """Ends the connections, and with them the wait."""
-        for link in (self.link, self._helper):
-            if link is not None:
-                link.close()
-        self.link = self._helper = self._call = None
-
-
-def _asked(link: Link, *words: str | int) -> Any:
-    replies: list[Any] = []
-    link.exchange([words], replies, time.monotonic() + LIMIT_S)
-    if isinstance(replies[0], ReplyError):
-        raise replies[0]
-    return replies[0]

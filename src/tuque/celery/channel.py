@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections.abc import Callable
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,6 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
-from tuque.celery.broker import Fetch
 from tuque.celery.options import CHORD_HEADER, warn_once
 from tuque.client.api import Job
 from tuque.errors import Error, ReplyError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 TRANSIENT: Final = 1  # the delivery mode of what may be lost
 TRANSIENT_TTL_S: Final = 300  # of events and of what goes to all workers
 NO_KEY: Final = "(empty)"  # keys of topics have at least one character
-FETCH_MOST: Final = 100
 PURGE_AT_ONCE: Final = 1000
 HIGHEST: Final = 9
 CHORD_KEY_S: Final = 3600
@@ -77,8 +76,6 @@ class Channel(virtual.Channel):
         self.broker: Broker = connection.broker
         self.options = connection.options
         self._prefix = connection.prefix
-        self._fetch = Fetch(self.broker.client)
-        self._asked: list[str] = []
         self._no_ack: set[str] = set()
         self._ttl_s: dict[str, float] = {}
         self._ranked: set[str] = set()  # queues with exact priorities
@@ -294,51 +291,37 @@ class Channel(virtual.Channel):
         """From now on jobs of the queue are fetched."""
         (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
         super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
-        self._give_back_fetched()
+        self.connection.begin_consuming(queue, self)
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """No job of the queue is fetched any more."""
+        queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
-        self._give_back_fetched()
-
-    def _give_back_fetched(self) -> None:
-        """Ends a wait for another set of queues."""
-        ids = [job.id for job in self._fetch.stop()]
-        if ids:
-            self.broker.give_back(ids)
+        if queue is not None and queue not in self._active_queues:
+            self.connection.end_consuming(queue)
 
     @property
-    def fd(self) -> int:
-        """What a loop watches while `is_waiting`."""
-        return self._fetch.fd
+    def has_consumers(self) -> bool:
+        """Whether it waits for messages, now or when it has room again."""
+        return bool(self._active_queues) and not self.closed
 
     @property
-    def link(self) -> object:
-        """The connection of `fd`; a new one is another object."""
-        return self._fetch.link
+    def consumed(self) -> list[str]:
+        """The names of the queues of its consumers."""
+        return [self._named(queue) for queue in dict.fromkeys(self._active_queues)]
 
-    def ask(self) -> bool:
-        """Asks for jobs if there are consumers and room; whether a question is open."""
-        if self._fetch.is_waiting:
-            return True
-        if self.closed or not self._active_queues or not self.qos.can_consume():
-            return False
+    def room(self) -> int:
+        """How many messages it takes now."""
         room = self.qos.can_consume_max_estimate()
-        count = FETCH_MOST if room is None else min(room, FETCH_MOST)
-        queues = list(dict.fromkeys(self._active_queues))
-        self._fetch.ask([self._named(queue) for queue in queues], count)
-        self._active_queues.append(self._active_queues.pop(0))  # another one is first next time
-        return True
+        return sys.maxsize if room is None else room
 
-    def fetched(self) -> list[tuple[str, dict[str, Any]]]:
-        """The messages that came, with their queues; what cannot be one is a dead letter."""
-        found = [(job.queue.removeprefix(self._prefix), job) for job in self._fetch.read()]
-        self.broker.hold([job.id for _, job in found])
-        taken = [(queue, self._taken(queue, job)) for queue, job in found]
-        return [(queue, message) for queue, message in taken if message is not None]
+    def is_half_free(self) -> bool:
+        """Whether it takes half of what it can hold."""
+        limit = self.qos.prefetch_count
+        return not limit or 2 * self.room() >= limit
 
-    def _taken(self, queue: str, job: Job) -> dict[str, Any] | None:
-        """The message in a job."""
+    def message_in(self, queue: str, job: Job) -> dict[str, Any] | None:
+        """The message in a job; None for one that cannot be, which is a dead letter."""
         again = (job.nacks or 0) + (job.additional_deliveries or 0)
         limit = self.options.max_redeliveries
         if limit and again > limit:
@@ -366,7 +349,7 @@ class Channel(virtual.Channel):
         """One message; Empty without one."""
         for job in self.broker.client.getjob(self._named(queue), nohang=True, withcounters=True):
             self.broker.hold([job.id])
-            message = self._taken(queue, job)
+            message = self.message_in(queue, job)
             if message is not None:
                 return message
         raise Empty
@@ -389,13 +372,10 @@ class Channel(virtual.Channel):
         if self.closed:
             return
         try:
-            self._give_back_fetched()
             super().close()
         except Error as err:
             warn_once(f"closing a channel: {err}")
             super().close()
-        finally:
-            self._fetch.close()
 
 
 def seconds_until(eta: object) -> float:

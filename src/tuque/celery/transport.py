@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections import deque
 from typing import Any, Final
 
 from kombu.transport import virtual
@@ -13,9 +14,13 @@ import tuque
 from tuque import errors
 from tuque.celery import channel as channels
 from tuque.celery.broker import broker_of
+from tuque.celery.fetch import Fetch
 from tuque.celery.options import masked, read_options, read_url
+from tuque.client.api import Job
 
 SLICE_S: Final = 1.0
+PAUSE_S: Final = 0.002
+FETCH_MOST: Final = 100
 
 
 class Transport(virtual.Transport):
@@ -41,8 +46,13 @@ class Transport(virtual.Transport):
         place = read_url(client.hostname or "tuque://", client.ssl)
         self.prefix = self.options.global_keyprefix + place.prefix
         self.broker = broker_of(place.url, self.options.retry)
+        self._fetch = Fetch(self.broker.client)
+        self._consumers: dict[str, channels.Channel] = {}  # by queues
+        self._arrived: deque[Job] = deque()
+        self._turns = 0
         self._loop: Any = None
         self._loop_thread = 0
+        self._is_paused = self._has_timer = False
         self._watched: dict[int, object] = {}  # connections by the numbers of their sockets
 
     def driver_version(self) -> str:
@@ -62,6 +72,8 @@ class Transport(virtual.Transport):
         """Ends the channels; what they hold goes back."""
         self._leave_loop()
         super().close_connection(connection)
+        self._fetch.close()
+        self.broker.bring_back(self._fetch.take_lost())
         try:
             self.broker.flush()
         except errors.ConnectionError:
@@ -70,39 +82,97 @@ class Transport(virtual.Transport):
     def verify_connection(self, connection: Any) -> bool:
         return True
 
+    # ---- What is asked, and what comes
+
+    def begin_consuming(self, queue: str, channel: channels.Channel) -> None:
+        """Its jobs are for this channel, from the next question on."""
+        self._consumers[queue] = channel
+
+    def end_consuming(self, queue: str) -> None:
+        """No job of the queue comes any more."""
+        self._consumers.pop(queue, None)
+        if self.prefix + queue in self._fetch.queues:
+            self._arrived += self._fetch.stop()
+            self._give_back([job for job in self._arrived if self._channel_of(job) is None])
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        ids = [job.id for job in jobs]
+        self._arrived = deque(job for job in self._arrived if job.id not in ids)
+        self.broker.give_back(ids)
+
+    def _channel_of(self, job: Job) -> channels.Channel | None:
+        return self._consumers.get(job.queue.removeprefix(self.prefix))
+
+    def _room(self) -> tuple[list[str], int]:
+        """The queues of consumers that take messages now, and how many one question may bring."""
+        queues: list[str] = []
+        count = FETCH_MOST
+        for channel in self.channels:
+            room = channel.room() if channel.has_consumers else 0
+            if room > 0:
+                queues += channel.consumed
+                count = min(count, room)
+        if len(queues) > 1:
+            self._turns += 1  # another one is first next time
+            first = self._turns % len(queues)
+            queues = queues[first:] + queues[:first]
+        return queues, count
+
+    def _ask(self) -> None:
+        """Acknowledges and asks; ends a question of other queues than those that are meant now."""
+        self.broker.bring_back(self._fetch.take_lost())
+        queues, count = self._room()
+        if queues and not self._fetch.is_waiting:
+            self._fetch.ask(queues, count, self.broker.take_acks())
+            return
+        acks = self.broker.take_acks()
+        if acks:
+            self._fetch.tell(acks)
+        if self._fetch.is_waiting and set(queues) != set(self._fetch.queues):
+            self._fetch.end()
+
+    def _deliver_arrived(self) -> bool:
+        """Delivers what came; whether something did."""
+        came = self._fetch.read()
+        self.broker.hold([job.id for job in came])
+        self._arrived += came
+        found = False
+        while self._arrived:
+            job = self._arrived.popleft()
+            channel = self._channel_of(job)
+            if channel is None or not channel.qos.can_consume():
+                self.broker.give_back([job.id])
+                continue
+            queue = job.queue.removeprefix(self.prefix)
+            message = channel.message_in(queue, job)
+            if message is not None:
+                found = True
+                self._deliver(message, queue)
+        return found
+
     # ---- In a loop that blocks
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Waits until a message was delivered; socket.timeout if none came in time."""
         until_s = None if timeout is None else time.monotonic() + timeout
-        while not self._deliver_fetched():
-            fds = [one.fd for one in list(self.channels) if one.ask()]
+        while not self._deliver_arrived():
+            self._ask()
             left_s = SLICE_S if until_s is None else min(SLICE_S, until_s - time.monotonic())
             if left_s <= 0 and until_s is not None:
                 raise TimeoutError
-            if fds:
-                select.select(fds, [], [], left_s)
+            if self._fetch.is_waiting:
+                select.select(self._fetch.links, [], [], left_s)
             else:
                 time.sleep(min(left_s, 0.05))
-
-    def _deliver_fetched(self) -> bool:
-        """Delivers what came; whether something did."""
-        found = False
-        for channel in list(self.channels):
-            found = self._deliver_of(channel) or found
-        return found
-
-    def _deliver_of(self, channel: channels.Channel) -> bool:
-        messages = channel.fetched()
-        for queue, message in messages:
-            self._deliver(message, queue)
-        return bool(messages)
 
     # ---- In the loop of Celery's workers
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Each turn of the loop ends with what is to be sent: acknowledgements, questions."""
+        """Turns of the loop end with what is to be sent: acknowledgements, questions."""
         self._loop, self._loop_thread = loop, threading.get_ident()
+        self._is_paused = self._has_timer = False
         loop.on_tick.add(self._tick)
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
@@ -120,26 +190,52 @@ class Transport(virtual.Transport):
     def _tick(self) -> None:
         if self._loop is None:
             return
-        self.broker.flush()
-        asking = {one.fd: one for one in list(self.channels) if one.ask()}
-        for fd in set(self._watched) - set(asking):
-            self._loop.remove_reader(fd)
-        for fd, channel in asking.items():
-            if self._watched.get(fd) is not channel.link:  # a new socket may have an old number
-                self._loop.add_reader(fd, self._readable, channel)
-        self._watched = {fd: channel.link for fd, channel in asking.items()}
+        if self._arrived:
+            self._deliver_arrived()
+        if not self._is_paused or self._is_due():
+            self._is_paused = False
+            self._ask()
+        self._watch()
 
-    def _readable(self, channel: channels.Channel) -> None:
-        self._deliver_of(channel)
+    def _watch(self) -> None:
+        """Has the loop read the connections that there are."""
+        links = self._fetch.links
+        if len(links) == len(self._watched) and all(
+            self._watched.get(link.fileno()) is link for link in links
+        ):
+            return
+        for fd in self._watched:
+            self._loop.remove_reader(fd)
+        self._watched = {link.fileno(): link for link in links}
+        for fd in self._watched:
+            self._loop.add_reader(fd, self._readable)
+
+    def _readable(self) -> None:
+        if self._deliver_arrived():
+            self._pause()
+
+    def _pause(self) -> None:
+        """Lets some more tasks end: one question and one acknowledgement are for all of them."""
+        self._is_paused = True
+        if not self._has_timer:
+            self._has_timer = True
+            self._loop.call_later(PAUSE_S, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._is_paused = self._has_timer = False  # the tick of this turn sends
+
+    def _is_due(self) -> bool:
+        """Whether a question now brings so much that it does not wait for the end of the pause."""
+        if self._fetch.is_waiting:
+            return False
+        return all(one.is_half_free() for one in self.channels if one.has_consumers)
 
     def flushes_later(self) -> bool:
         """Whether a turn of the loop will end soon; wakes it for another thread."""
         if self._loop is None:
             return False
-        if threading.get_ident() != self._loop_thread:
-            self._loop.call_soon(_nothing)
+        if threading.get_ident() == self._loop_thread:
+            self._pause()
+        else:
+            self._loop.call_soon(self._end_pause)
         return True
-
-
-def _nothing() -> None:
-    """For a turn of the loop."""
