@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import celery_urls
 import cluster
 import costs
 import keys
@@ -341,6 +342,7 @@ SECTIONS = {
     "turns": turns.bench_turns,
     "costs": costs.bench_costs,
     "iproto": iproto.bench_iproto,
+    "celery": celery_urls.bench_celery,
     "worker": worker.bench_worker,
     "worker-tubes": worker.bench_worker_tubes,
     "cluster": cluster.bench_cluster,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from run import Run
 
 HERE = Path(__file__).parent / "peers"
-PEERS = Path("build/peers").absolute()
+BUILD = Path("build").absolute()
 THREADS = 8
 QUEUE = "bench"  # of the app
 SKIPPED = 0.1  # of the tasks, at the start, while the worker warms up
@@ -61,7 +61,7 @@ def kinds() -> list[Kind]:
     python = peers_python()
     if not python:
         return found
-    programs = PEERS / "bin"
+    programs = Path(python).parent
     celery = [str(programs / "celery"), "-A", "celery_app", "worker", "-P", "threads"]
     celery += ["-c", str(THREADS), "--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
     dramatiq = [str(programs / "dramatiq"), "dramatiq_app", "--processes", "1"]
@@ -75,21 +75,22 @@ def kinds() -> list[Kind]:
     ]
 
 
-def peers_python() -> str:
-    """The Python of the others' environment, created if missing; empty if that fails."""
-    python = PEERS / "bin" / "python"
-    wanted = (HERE / "requirements.txt").read_text()
-    stamp = PEERS / "requirements.txt"
-    if stamp.exists() and stamp.read_text() == wanted:
+def peers_python(name: str = "peers", wanted: str = "requirements.txt") -> str:
+    """The Python of an environment with such packages, created if missing; empty if that fails."""
+    place = BUILD / name
+    python = place / "bin" / "python"
+    packages = (HERE / wanted).read_text()
+    stamp = place / "requirements.txt"
+    if stamp.exists() and stamp.read_text() == packages:
         return str(python)
-    venv.create(PEERS, with_pip=True, clear=True)
-    command = [str(python), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")]
+    venv.create(place, with_pip=True, clear=True)
+    command = [str(python), "-m", "pip", "install", "-q", "-r", str(HERE / wanted)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         why = (made.stderr.strip().splitlines() or ["pip failed"])[-1]
         print(f"skip   the worker beside others: their packages cannot be installed: {why}")
         return ""
-    stamp.write_text(wanted)
+    stamp.write_text(packages)
     return str(python)
 
 
