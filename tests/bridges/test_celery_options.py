@@ -12,7 +12,7 @@ import kombu
 import pytest
 
 from tuque.celery.entry import add_aliases
-from tuque.celery.options import masked, read_options, read_url
+from tuque.celery.options import masked, read_options, read_url, read_urls
 from tuque.errors import ConfigError
 
 add_aliases()  # kombu alone does not load it
@@ -30,6 +30,19 @@ add_aliases()  # kombu alone does not load it
 def test_a_path_is_a_prefix(url: str, made: str, prefix: str) -> None:
     found = read_url(url)
     assert (found.url, found.prefix) == (made, prefix)
+
+
+def test_alternates_are_nodes_of_one_client() -> None:
+    found = read_urls(["tuque://u:p@a:1/shop", "tuque://u:p@b,c/shop/"])
+    assert (found.url, found.prefix) == ("tuque://u:p@a:1,b,c", "shop.")
+    transport = kombu.Connection("tuque://a:1;tuque://b:2").transport
+    assert transport.broker is kombu.Connection("tuque://a:1,b:2").transport.broker
+    with pytest.raises(ConfigError) as refused:
+        read_urls(["tuque://u:secret@a/shop", "tuque://u:other@b"])
+    assert str(refused.value) == (
+        "tuque://u:***@a:7711/shop and tuque://u:***@b:7711 are alternates: "
+        "they may differ in hosts alone"
+    )
 
 
 def test_a_password_is_never_shown() -> None:
@@ -51,6 +64,7 @@ def test_a_password_is_never_shown() -> None:
         ({"retry": 0}, "broker_transport_options['retry'] is a whole number from 3 to 86400"),
         ({"dead_letters": 1}, "['dead_letters'] is True or False, not 1"),
         ({"priority_order": "up"}, "is 'asc' (larger first) or 'desc', not 'up'"),
+        ({"prefetch": "all"}, "['prefetch'] is 'ahead' or 'none', not 'all'"),
         ({"global_keyprefix": 1}, "['global_keyprefix'] is text, not 1"),
     ],
 )

@@ -258,7 +258,7 @@ def test_acknowledgements_without_a_reply_are_not_forgotten(client: Client) -> N
     fetch = Fetch(client)
     ids = [client.addjob("unsure", str(number)) for number in range(2)]
     fetch.ask(["nothing"], 1, ids[:1])
-    fetch.tell(ids[1:])
+    fetch.acknowledge(ids[1:])
     fetch.close()
     assert fetch.take_lost() == ids
     assert fetch.take_lost() == []
@@ -276,3 +276,54 @@ def test_a_loop_sends_what_threads_acknowledge(url: str, client: Client) -> None
         for message in found:
             threading.Thread(target=message.ack).start()
         turn_until(hub, lambda: jobs_of(client, "threaded") == 0)
+
+
+def test_a_batch_is_there_after_its_end_and_not_before(url: str, client: Client) -> None:
+    with kombu.Connection(url) as connection:
+        producer = kombu.Producer(connection)
+        assert producer.supports_batch_publish
+        with producer.batch(max_size=3):
+            for number in range(5):
+                producer.publish(number, routing_key="batch")
+            assert client.qlen("batch") == 3
+        assert client.qlen("batch") == 5
+        with pytest.raises(KeyError), producer.batch():
+            producer.publish(6, routing_key="batch")
+            raise KeyError
+        assert client.qlen("batch") == 5
+
+
+def test_a_batch_names_what_was_not_added(url: str, client: Client) -> None:
+    with kombu.Connection(url) as connection:
+        producer = kombu.Producer(connection)
+        text = "1 of 2 messages were not added: id-1; the first: "
+        with pytest.raises(kombu.exceptions.BatchPublishError, match=text), producer.batch():
+            producer.publish("x", routing_key="sized", headers={"id": "id-1"}, expiration=1e12)
+            producer.publish("y", routing_key="sized", headers={"id": "id-2"})
+        assert client.qlen("sized") == 1
+
+
+def test_without_prefetch_a_task_that_runs_takes_a_place(url: str) -> None:
+    from celery.worker import state
+
+    class Request:
+        pass
+
+    running = Request()
+    options = {"prefetch": "none"}
+    with kombu.Connection(url, transport_options=options) as connection:
+        for number in range(3):
+            kombu.Producer(connection).publish(number, routing_key="none")
+        found: list[Any] = []
+        with kombu.Consumer(connection, [queue("none")], on_message=found.append) as consumer:
+            consumer.qos(prefetch_count=2)
+            state.reserved_requests.add(running)
+            connection.drain_events(timeout=2)
+            found[0].ack()
+            state.reserved_requests.add(second := Request())
+            with pytest.raises(socket.timeout):
+                connection.drain_events(timeout=0.2)
+            del running
+            state.reserved_requests.discard(second)
+            connection.drain_events(timeout=2)
+        assert len(found) == 3

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from tuque.celery.options import log
 from tuque.client.sync.client import Client
-from tuque.errors import Error, ReplyError
+from tuque.client.url import url_of
+from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.platforms import at_forks
 
 BEATS: Final = 3  # WORKING so many times in the time after which a message goes to another worker
 AT_ONCE: Final = 500
+LIMIT_S: Final = 2.0  # of the search for one of several nodes
+T = TypeVar("T")
 _brokers: Final[dict[tuple[str, int], Broker]] = {}
 _lock = threading.Lock()
 
@@ -58,6 +61,22 @@ class Broker:
         with self._lock:
             self._held.pop(id, None)
             self._acks.append(id)
+
+    def over_nodes(self, ask: Callable[[Client], T]) -> list[T]:
+        """What each node of the cluster replies; one that cannot be reached is left out."""
+        hello = self.client.hello()
+        found: list[T] = []
+        for node in hello.nodes:
+            if node.id == hello.id:
+                found.append(ask(self.client))
+                continue
+            try:
+                url = url_of(self.client.settings, node.host, node.port)
+                with Client(url, discover=False, search_timeout=LIMIT_S) as there:
+                    found.append(ask(there))
+            except ConnectionError as err:
+                log.warning("what is known of a queue leaves out a node: %s", err)
+        return found
 
     def take_acks(self) -> list[str]:
         """The first ids to be acknowledged: who takes them sends them, or brings them back."""

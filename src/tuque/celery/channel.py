@@ -12,6 +12,7 @@ from collections.abc import Callable
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
+import kombu.exceptions
 from kombu.exceptions import ChannelError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
@@ -19,6 +20,8 @@ from kombu.utils.json import dumps, loads
 
 from tuque.celery.options import CHORD_HEADER, warn_once
 from tuque.client.api import Job
+from tuque.client.commands.operate import QueueRow
+from tuque.client.sync.client import Client, Pipeline
 from tuque.errors import Error, ReplyError
 
 if TYPE_CHECKING:
@@ -30,14 +33,66 @@ TRANSIENT_TTL_S: Final = 300  # of events and of what goes to all workers
 NO_KEY: Final = "(empty)"  # keys of topics have at least one character
 PURGE_AT_ONCE: Final = 1000
 HIGHEST: Final = 9
+NAMED: Final = 10  # messages in the text of an error
 CHORD_KEY_S: Final = 3600
 FORM: Final = {"tuque-form": "celery2"}
 # arguments of queues that this transport knows; others are named once in the log
 KNOWN_ARGUMENTS: Final = ("x-message-ttl", "x-max-priority", "x-expires")
 
 
+class Batch:
+    """Messages that are sent together; a flush returns when the broker has them all."""
+
+    def __init__(self, channel: Channel, max_size: int) -> None:
+        self.channel = channel
+        self._max_size = max_size
+        self.discard()
+
+    def publish(self, message: dict[str, Any], **kwargs: Any) -> None:
+        """With the others, at the latest when the batch is full."""
+        exchange, key = kwargs.get("exchange", ""), kwargs.get("routing_key", "")
+        self.channel.publish_by(self._pipe, message, exchange, key)
+        tag = message["properties"]["delivery_tag"]
+        self._names.append(str((message.get("headers") or {}).get("id", tag)))
+        if len(self._names) >= self._max_size:
+            self.flush()
+
+    def flush(self) -> None:
+        """BatchPublishError names the messages that were not added, or are not known to be."""
+        pipe, names = self._pipe, self._names
+        self.discard()
+        results = pipe.execute(raise_on_error=False)
+        errors = [one for one in results if isinstance(one, Exception)]
+        if not errors:
+            return
+        lost = [name for name, one in zip(names, results, strict=True) if one in errors]
+        named = ", ".join(lost[:NAMED]) + f" and {len(lost) - NAMED} more" * (len(lost) > NAMED)
+        raise kombu.exceptions.BatchPublishError(
+            f"{len(lost)} of {len(names)} messages were not added: {named}; the first: {errors[0]}"
+        ) from errors[0]
+
+    def discard(self) -> None:
+        """Leaves out what was not sent."""
+        self._pipe: Pipeline = self.channel.broker.client.pipeline()
+        self._names: list[str] = []
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
 class QoS(virtual.QoS):
     """The unacknowledged messages of a channel; acks and rejects go to the broker."""
+
+    def can_consume_max_estimate(self) -> int | None:
+        """How many messages may come; None: any number."""
+        room: int | None = super().can_consume_max_estimate()
+        if room is not None and self.channel.options.prefetch == "none":
+            room = max(0, min(room, int(self.prefetch_count) - tasks_here()))
+        return room
+
+    def can_consume(self) -> bool:
+        """Whether one more may come."""
+        return self.can_consume_max_estimate() != 0
 
     def ack(self, delivery_tag: str) -> None:
         super().ack(delivery_tag)
@@ -101,9 +156,19 @@ class Channel(virtual.Channel):
         self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
     ) -> None:
         """[T62] To a queue, or to all queues that are bound: the broker finds these."""
-        self._inplace_augment_message(message, exchange, routing_key)
+        self.publish_by(self.broker.client, message, exchange, routing_key)
+
+    def create_publish_batch(self, max_size: int) -> Batch:
+        """For `Producer.batch()`: so many messages are sent together."""
+        return Batch(self, max_size)
+
+    def publish_by(
+        self, by: Client | Pipeline, message: dict[str, Any], exchange: str, key: str
+    ) -> None:
+        """Publishes a message, or adds that to a pipeline."""
+        self._inplace_augment_message(message, exchange, key)
         if not exchange:
-            self._put(routing_key, message)
+            self._add_by(by, key, message)
             return
         kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
         options = self._options_of(message)
@@ -113,12 +178,13 @@ class Channel(virtual.Channel):
             options["replicate"] = 1
         if options.get("replicate") == 1:
             options["ttl"] = options["ttl"] or TRANSIENT_TTL_S
-        key = None if kind == "fanout" else routing_key or NO_KEY
-        self.broker.client.topic_add(
-            self._named(exchange), dumps(message), key=key, **options, pri=self._pri(message)
-        )
+        options["key"] = None if kind == "fanout" else key or NO_KEY
+        by.topic_add(self._named(exchange), dumps(message), **options, pri=self._pri(message))
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        self._add_by(self.broker.client, queue, message)
+
+    def _add_by(self, by: Client | Pipeline, queue: str, message: dict[str, Any]) -> None:
         options = self._options_of(message)
         own_s = self._ttl_s.get(queue, 0)
         if own_s:
@@ -126,7 +192,7 @@ class Channel(virtual.Channel):
         if queue in self._ranked:
             options["pri"] = self._pri(message)
             options.pop("replicate", None)  # a tube has SYNC
-        self.broker.client.addjob(self._named(queue), dumps(message), **options)
+        by.addjob(self._named(queue), dumps(message), **options)
 
     def _options_of(self, message: dict[str, Any]) -> dict[str, Any]:
         """Options of ADDJOB: how long it lives, when it is due, what the console shows."""
@@ -230,40 +296,39 @@ class Channel(virtual.Channel):
             if name not in KNOWN_ARGUMENTS:
                 warn_once(f"the argument {name!r} of the queue {queue!r} has no effect here")
 
+    def _rows(self, queue: str) -> list[QueueRow]:
+        """What the nodes that know the queue say of it."""
+        name = self._named(queue)
+        pages = self.broker.over_nodes(lambda node: node.qlist(names=[name]))
+        return [row for page in pages for row in page.rows]
+
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        return bool(
-            self.state.queue_index.get(queue)
-            or self.broker.client.qstat(self._named(queue)) is not None
-        )
+        return bool(self.state.queue_index.get(queue) or self._rows(queue))
 
     def _size(self, queue: str) -> int:
-        return self.broker.client.qlen(self._named(queue))
+        return ready_of(self._rows(queue))
 
     def _purge(self, queue: str) -> int:
         name, client = self._named(queue), self.broker.client
-        if not self._is_ranked(queue):
-            return client.queue_purge(name)
+        if not is_ranked(self._rows(queue)):
+            return sum(self.broker.over_nodes(lambda node: node.queue_purge(name)))
         count = 0
         while jobs := client.getjob(name, nohang=True, count=PURGE_AT_ONCE):
             count += client.ackjob(*jobs)
         return count
 
-    def _is_ranked(self, queue: str) -> bool:
-        """Whether it is a tube; another process may have made it."""
-        rows = self.broker.client.qlist(names=[self._named(queue)]).rows
-        return any(row.type not in ("queue", "dead") for row in rows)
-
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
     ) -> None:
-        """[T75.6] The queue goes, with its bindings and its jobs."""
-        name, client = self._named(queue), self.broker.client
-        if self._is_ranked(queue):
-            if not (if_empty and self._size(queue)):
-                client.tube(name).drop()
-                self._ranked.discard(queue)
+        """[T75.6] The queue goes at all nodes, with its bindings and its jobs."""
+        rows, name = self._rows(queue), self._named(queue)
+        if (if_empty and ready_of(rows)) or (if_unused and any(row.blocked for row in rows)):
+            return
+        if is_ranked(rows):
+            self.broker.client.tube(name).drop()
+            self._ranked.discard(queue)
         else:
-            client.queue_delete(name, if_unused=if_unused, if_empty=if_empty)
+            self.broker.over_nodes(lambda node: node.queue_delete(name))
         super().queue_delete(queue)
 
     def _delete(self, queue: str, *words: Any, **kwargs: Any) -> None:
@@ -376,6 +441,23 @@ class Channel(virtual.Channel):
         except Error as err:
             warn_once(f"closing a channel: {err}")
             super().close()
+
+
+def tasks_here() -> int:
+    """The tasks that the worker of this process has, until they have ended."""
+    state = sys.modules.get("celery.worker.state")
+    return 0 if state is None else len(state.reserved_requests)
+
+
+def is_ranked(rows: list[QueueRow]) -> bool:
+    """Whether it is a tube; another process may have made it."""
+    return any(row.type not in ("queue", "dead") for row in rows)
+
+
+def ready_of(rows: list[QueueRow]) -> int:
+    """How many messages wait: each node has its own, of a tube all have the same."""
+    counts = [row.ready for row in rows]
+    return max(counts, default=0) if is_ranked(rows) else sum(counts)
 
 
 def seconds_until(eta: object) -> float:

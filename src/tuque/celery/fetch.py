@@ -38,7 +38,7 @@ class Fetch:
         self._is_ending = False
         self.queues: list[str] = []  # of the question
         self._asked_acks: list[str] = []  # that left with the question
-        self._told: deque[list[str]] = (
+        self._side_acks: deque[list[str]] = (
             deque()
         )  # acknowledgements that the second link has no reply to
         self._lost: list[str] = []
@@ -78,10 +78,10 @@ class Fetch:
         self._call, self.queues, self._asked_acks, self._is_ending = call, queues, acks, False
         self._due_s = time.monotonic() + WAIT_MS / 1000 + LATE_S
 
-    def tell(self, acks: list[str]) -> None:
+    def acknowledge(self, acks: list[str]) -> None:
         """Acknowledges beside the question."""
         try:
-            self._told_beside(("ACKJOB", *acks), acks)
+            self._send_beside(("ACKJOB", *acks), acks)
         except (OSError, ConnectionError):
             self._lost += acks
             self._close_side()
@@ -92,7 +92,7 @@ class Fetch:
             return
         self._is_ending = True
         try:
-            self._told_beside(("CLIENT", "UNBLOCK", self._number), [])
+            self._send_beside(("CLIENT", "UNBLOCK", self._number), [])
         except (OSError, ConnectionError):
             self.close()  # with the node goes the wait
 
@@ -100,11 +100,11 @@ class Fetch:
         assert self._link is not None
         self._link.send(self._link.pack(words), LIMIT_S)
 
-    def _told_beside(self, words: tuple[Any, ...], acks: list[str]) -> None:
+    def _send_beside(self, words: tuple[Any, ...], acks: list[str]) -> None:
         if self._side is None:
             self._side = self._client.dedicated(self._link.address if self._link else None)
         self._side.send(self._side.pack([words]), LIMIT_S)
-        self._told.append(acks)
+        self._side_acks.append(acks)
 
     def _open(self, at: Address | None = None) -> None:
         self.close()
@@ -150,7 +150,7 @@ class Fetch:
         try:
             while self._side is not None and self._side.has_input():
                 for reply in self._side.feed(_received(self._side)):
-                    acks = self._told.popleft()
+                    acks = self._side_acks.popleft()
                     if isinstance(reply, ReplyError):
                         self._lost += acks
         except (OSError, ConnectionError):
@@ -181,9 +181,9 @@ class Fetch:
         if self._side is not None:
             self._side.close()
             self._side = None
-        for acks in self._told:
+        for acks in self._side_acks:
             self._lost += acks
-        self._told.clear()
+        self._side_acks.clear()
 
 
 def _received(link: Link) -> bytes:

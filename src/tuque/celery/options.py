@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -58,7 +59,8 @@ class Options:
     many nodes have each message, by default what the broker decides. A message that was given back
     or lost more than `max_redeliveries` times is a dead letter; 0: never. Without `dead_letters` a
     rejected message is deleted. `priority_order` "asc": larger numbers first, as AMQP; "desc" as
-    Redis. `global_keyprefix` goes before the path of the URL.
+    Redis. `global_keyprefix` goes before the path of the URL. `prefetch` "ahead": as many messages
+    as Celery says are held; "none": those that tasks run for count as held until these end.
     """
 
     retry: int = 90
@@ -67,6 +69,7 @@ class Options:
     dead_letters: bool = True
     priority_order: str = "asc"
     global_keyprefix: str = ""
+    prefetch: str = "ahead"
 
 
 NAMES: Final = tuple(field.name for field in fields(Options))
@@ -98,6 +101,8 @@ def read_options(given: Mapping[str, Any]) -> Options:
             f"{where}['priority_order'] is 'asc' (larger first) or 'desc', not "
             f"{found.priority_order!r}"
         )
+    if found.prefetch not in ("ahead", "none"):
+        raise ConfigError(f"{where}['prefetch'] is 'ahead' or 'none', not {found.prefetch!r}")
     if not isinstance(found.global_keyprefix, str):
         raise ConfigError(f"{where}['global_keyprefix'] is text, not {found.global_keyprefix!r}")
     return found
@@ -147,6 +152,32 @@ def read_url(url: str, ssl: object = None) -> Place:
     made += f"/?{query}" if query or mark else ""
     parse(made)
     return Place(made, f"{prefix}." if prefix else "")
+
+
+def read_urls(urls: Sequence[str], ssl: object = None) -> Place:
+    """The broker whose nodes several URLs name: one client has all of them.
+
+    ConfigError if they differ in more than their hosts.
+    """
+    first, *others = urls
+    front, hosts, end = _around_hosts(first)
+    for url in others:
+        around = _around_hosts(url)
+        if (around[0], around[2]) != (front, end):
+            raise ConfigError(
+                f"{masked(first)} and {masked(url)} are alternates: they may differ in hosts alone"
+            )
+        hosts += f",{around[1]}"
+    return read_url(f"{front}{hosts}{end}", ssl)
+
+
+def _around_hosts(url: str) -> tuple[str, str, str]:
+    """A URL up to its hosts, these, and what follows."""
+    found = re.fullmatch(r"(\w+://(?:[^/?]*@)?)([^/?]*)(.*)", url)
+    if found is None:
+        raise ConfigError("a URL of Celery starts with tuque:// or tuques://")
+    front, hosts, end = found.groups()
+    return front, hosts or "127.0.0.1", end.rstrip("/")
 
 
 def _of_ssl(ssl: object) -> str:

@@ -15,7 +15,7 @@ from tuque import errors
 from tuque.celery import channel as channels
 from tuque.celery.broker import broker_of
 from tuque.celery.fetch import Fetch
-from tuque.celery.options import masked, read_options, read_url
+from tuque.celery.options import masked, read_options, read_urls
 from tuque.client.api import Job
 
 SLICE_S: Final = 1.0
@@ -36,6 +36,7 @@ class Transport(virtual.Transport):
     channel_errors = (*virtual.Transport.channel_errors, errors.ReplyError)
     implements = virtual.Transport.implements.extend(
         asynchronous=True,
+        batch_publish=True,
         exchange_type=frozenset(["direct", "topic", "fanout"]),
         heartbeats=False,
     )
@@ -43,7 +44,8 @@ class Transport(virtual.Transport):
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         self.options = read_options(client.transport_options)
-        place = read_url(client.hostname or "tuque://", client.ssl)
+        place = read_urls(client.alt or [client.hostname or "tuque://"], client.ssl)
+        client.cycle = None  # kombu need not go on to another URL: the client does, and keeps all
         self.prefix = self.options.global_keyprefix + place.prefix
         self.broker = broker_of(place.url, self.options.retry)
         self._fetch = Fetch(self.broker.client)
@@ -129,7 +131,7 @@ class Transport(virtual.Transport):
             return
         acks = self.broker.take_acks()
         if acks:
-            self._fetch.tell(acks)
+            self._fetch.acknowledge(acks)
         if self._fetch.is_waiting and set(queues) != set(self._fetch.queues):
             self._fetch.end()
 
