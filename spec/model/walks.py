@@ -490,16 +490,18 @@ def has_right(w: Cluster, y: Node, voters: VoterList) -> bool:
 def has_newer(named: list[Node], nodes: list[Node], family: int) -> bool:
     """[T21] Whether a node that is here has a newer copy than a majority may have (T28.8).
 
-    Of one that is named, or two, each majority has what one of them has.
+    Nor may a majority of the named ones elect one that has an older copy.
     """
-    few = len(named) <= 2
     for y in nodes:
         for key, copy in y.disk.tubes.items():
             if not y.is_up or copy.copy == 0 or copy.family != family:
                 continue
             have = [x.disk.tubes[key].newest() for x in named if key in x.disk.tubes]
             have += [(0, 0)] * (len(named) - len(have))
-            if (max(have) if few else min(have)) < copy.newest():
+            behind = [newest for newest in have if newest < max(have)]
+            if max(have) < copy.newest():
+                return True
+            if len(behind) > len(named) // 2 and max(behind) > (0, 0):
                 return True
     return False
 

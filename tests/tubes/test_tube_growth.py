@@ -10,6 +10,7 @@ from tuque.core.model.task import FAR
 from tuque.core.model.work import Outcome
 from tuque.core.node.queue import AWAY, SHOWN
 from tuque.tubes.election.membership import force_voters
+from tuque.tubes.election.votes import take_by_vote
 from tuque.tubes.log.leader import synced
 from tuque.tubes.log.results import shows
 
@@ -226,6 +227,55 @@ def test_who_does_not_answer_in_time_is_not_here() -> None:
     assert world.answers(1) == [] and names(world, 1) == (2,)
     world.pass_ms(2 * TIMEOUT_MS)
     assert world.said(1) == b"" and names(world, 1) == (1,)
+
+
+def five(*lost: int, voters: int) -> VotesWorld:
+    """The last change is at voters 0 and 2, and these nodes are lost."""
+    world = VotesWorld(5, makes=False, tube_voters=voters)
+    world.pass_ms(2 * TIMEOUT_MS)
+    world.make(0)
+    world.put(0)
+    world.pass_ms(500)
+    for i in range(1, voters):
+        if i != 2:
+            world.hold(0, i)
+    world.put(0)
+    world.pass_ms(500)
+    for i in lost:
+        world.end(i)
+    world.pass_ms(2 * TIMEOUT_MS)
+    return world
+
+
+def test_an_older_copy_is_not_forced() -> None:
+    """T28.8 It is refused if a majority of the named nodes lacks the newest changes of a tube and
+    one of them has older ones, with which it would be elected"""
+    world = five(0, 1, voters=4)
+    world.ask(2, force_voters, [world.id(i) for i in (2, 3, 4)])
+    world.settle()
+    older = b"node %s has older changes of tube 't' than others that you name" % world.id(3)
+    assert world.said(2).startswith(older)
+    assert len(voters_at(world, 2).rights) == 4
+    force(world, 2, [2, 3])  # both decide
+    assert world.leads() == 2 and len(world.picture(2)) == 2
+
+
+def test_nodes_without_a_copy_may_be_named() -> None:
+    """T28.8 one of them has older ones, with which it would be elected"""
+    world = five(0, 1, voters=3)
+    force(world, 2, [2, 3, 4])
+    assert tasks_at(world, 2) == 3
+    assert world.picture(3) == world.picture(4) == world.picture(2)
+
+
+def test_a_tube_that_no_node_has_is_logged() -> None:
+    """T28.8 The log names the tubes of which no node here has all: for these there is T27.12."""
+    world = five(0, 1, 2, voters=3)
+    force(world, 3, [3])
+    assert "of 1 tubes, t first, no node that is here has all" in world.warnings(3)[-1]
+    assert world.watch(5 * TIMEOUT_MS) == []
+    world.ask(3, take_by_vote, world.tube(3))
+    assert world.leads() == 3 and world.told(3)[b"copy"] == b"incomplete"
 
 
 def test_a_leader_without_a_vote_needs_the_voter() -> None:

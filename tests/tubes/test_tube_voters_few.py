@@ -223,3 +223,25 @@ def test_one_of_two_leaves() -> None:
     world.leave(0)
     world.pass_ms(2 * TIMEOUT_MS)
     assert names(world, 0) == [0], "the last one stays"
+
+
+def test_a_sync_above_the_voters_is_refused() -> None:
+    """T18.9 If fewer nodes vote later than SYNC says, no change of the tube and no read of its
+    values is possible"""
+    world = lab_of(3)
+    for i in range(3):
+        is_willing(world, i, False)
+    world.make(0, b"tasks", b"two", sync=2)
+    for i in (2, 1):
+        change(world, 0, i, is_added=False)
+        world.pass_ms(2 * TIMEOUT_MS)
+        assert world.said(0) == b""
+    why = "NOREPL tube 'two' has SYNC 2, and the voters are 1: nothing was done, add voters"
+    for words in (("ADDJOB", "two", "x", 0), ("TUBE", "PUT", "two", "x")):
+        assert str(world.wire(0)(*words)).startswith(why)
+    for words in (("VALUE", "SET", "two", "k", "v"), ("VALUE", "GET", "two", "k")):
+        assert str(world.wire(0)(*words)).startswith(why)
+    assert tasks_at(world, 0) == 2
+    change(world, 0, 1, is_added=True)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert world.wire(0)("TUBE", "PUT", "two", "x")[1] == b"READY"

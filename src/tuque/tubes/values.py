@@ -38,7 +38,13 @@ from tuque.tubes.entries.value import (
     name_in,
     size_of,
 )
-from tuque.tubes.log.leader import copies_needed, has_lease, needs_copies, refusal_of
+from tuque.tubes.log.leader import (
+    copies_needed,
+    has_lease,
+    needs_copies,
+    needs_voters,
+    refusal_of,
+)
 from tuque.tubes.model import options
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
@@ -70,6 +76,7 @@ def begin_read(n: Node, t: Tubes, tube: Tube) -> None:
         raise refusal_of(n, t, tube)
     values_of(tube)
     if copies_needed(n, t, tube) > 1:
+        needs_voters(t, tube)
         t.to_sync[tube.name] = tube
 
 

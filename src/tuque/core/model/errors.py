@@ -792,6 +792,21 @@ _is(
     b"ERR",
     b"tube '%s': node %s does not vote, so it cannot lead: CLUSTER VOTERS ADD %s first",
 )
+OLDER_NAMED: Final = 328  # about: node, tube
+_is(
+    OLDER_NAMED,
+    b"ERR",
+    b"node %s has older changes of tube '%s' than others that you name, and could lead it: leave "
+    b"it out, or stop it if it votes; it joins later by itself",
+)
+SYNC_ABOVE_VOTERS: Final = 327  # about: tube, its SYNC, voters
+_is(
+    SYNC_ABOVE_VOTERS,
+    b"NOREPL",
+    b"tube '%s' has SYNC %d, and the voters are %d: nothing was done, add voters with CLUSTER "
+    b"VOTERS ADD <node>",
+    iproto=7,
+)
 NEWER_THERE: Final = 322  # about: node, tube
 _is(
     NEWER_THERE,

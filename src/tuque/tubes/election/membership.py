@@ -36,7 +36,7 @@ from tuque.tubes.election.voters import (
 )
 from tuque.tubes.log.leader import had_by
 from tuque.tubes.log.vote_state import best_copy, record_next, seat_of, shortest_ms
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
@@ -429,13 +429,32 @@ def decide_force(n: Node, t: Tubes) -> None:
     error: TubeError | None = None
     try:
         voters = may_force(n, t, forcing.nodes)
-        name, node_id = forcing.newer()
-        if len(node_id) > 0:
-            raise TubeError(why.NEWER_THERE, (node_id, name))
+        may_lead_after(forcing)
         make_list(n, t, voters, forcing.nodes)
+        note_empty(t, forcing)
     except TubeError as refused:
         error = refused.with_traceback(None)  # drop the frames: the collector is off
     answer(t, forcing.client, forcing.serial, error)
+
+
+def may_lead_after(forcing: Forcing) -> None:
+    """[T28] Raise TubeError if the named nodes could lose what one that is here has (T28.8)."""
+    name, node_id = forcing.newer()
+    if len(node_id) > 0:
+        raise TubeError(why.NEWER_THERE, (node_id, name))
+    name, node_id = forcing.older()
+    if len(node_id) > 0:
+        raise TubeError(why.OLDER_NAMED, (node_id, name))
+
+
+def note_empty(t: Tubes, forcing: Forcing) -> None:
+    """[T28] Log the tubes of which no node that is here has a copy: nobody leads them (T28.8)."""
+    empty = [name for name in forcing.copies if forcing.newest(name) == (0, 0)]
+    if len(empty) > 0:
+        t.notes.append(
+            f"of {len(empty)} tubes, {shown(empty[0])} first, no node that is here has all: "
+            "nobody leads them until TUBE HOME with FORCE"
+        )
 
 
 def make_list(n: Node, t: Tubes, voters: Voters, nodes: list[bytes]) -> None:

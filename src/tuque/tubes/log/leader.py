@@ -43,12 +43,17 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         raise refusal_of(n, t, tube)
     others = copies_needed(n, t, tube) - 1
     if others > 0:
+        needs_voters(t, tube)
         if others > n.reachable_count and not are_expected(n, others):
             raise TubeError(why.NOREPL)
-        voters = t.voter_state.list_of(tube)
-        if voters is not None and tube.sync > len(voters.rights):
-            raise TubeError(why.NOREPL)  # T18.1: only voters have copies
         t.to_sync[tube.name] = tube
+
+
+def needs_voters(t: Tubes, tube: Tube) -> None:
+    """[T18] Raise TubeError if SYNC asks for more nodes than vote: only these count (T18.9)."""
+    voters = t.voter_state.list_of(tube)
+    if voters is not None and tube.sync > len(voters.rights):
+        raise TubeError(why.SYNC_ABOVE_VOTERS, (tube.name, int(tube.sync), len(voters.rights)))
 
 
 def needs_job(n: Node, t: Tubes, id: bytes) -> None:

@@ -188,21 +188,44 @@ class Forcing:
         self.serial = serial
         self.until_ms = until_ms
         self.waiting: dict[int, dict[bytes, None]] = {}  # by slot: not told of yet
-        self.best: dict[bytes, tuple[int, int]] = {}  # the newest copy of those nodes, by tube
-        self.others: dict[bytes, tuple[int, int, bytes]] = {}  # that of another node, and which
+        self.copies: dict[bytes, dict[bytes, tuple[int, int]]] = {}  # by tube, then node
 
     def add(self, name: bytes, epoch: int, seq: int, node_id: bytes) -> None:
-        """A node has that copy of the tube."""
-        if node_id in self.nodes:
-            self.best[name] = max(self.best.get(name, (0, 0)), (epoch, seq))
-        else:
-            self.others[name] = max(self.others.get(name, (0, 0, b"")), (epoch, seq, node_id))
+        """A node has that copy of the tube; epoch 0: none."""
+        copies = self.copies.get(name)
+        if copies is None:
+            copies = self.copies[name] = {}
+        copies[node_id] = (epoch, seq)
+
+    def newest(self, name: bytes) -> tuple[int, int]:
+        """The newest copy that the named nodes have of the tube; epoch 0: they have none."""
+        found = (0, 0)
+        for node_id, copy in self.copies[name].items():
+            if copy > found and node_id in self.nodes:
+                found = copy
+        return found
 
     def newer(self) -> tuple[bytes, bytes]:
         """A tube of which a node that is not named has a newer copy, and which; empty: none."""
-        for name, (epoch, seq, node_id) in self.others.items():
-            if (epoch, seq) > self.best.get(name, (0, 0)):
-                return name, node_id
+        for name, copies in self.copies.items():
+            newest = self.newest(name)
+            for node_id, copy in copies.items():
+                if copy > newest:
+                    return name, node_id
+        return b"", b""
+
+    def older(self) -> tuple[bytes, bytes]:
+        """A tube of which a named node has an older copy, and which; empty: none (T28.8).
+
+        Only where a majority of the named nodes lacks the newest one: it would elect that node.
+        """
+        for name, copies in self.copies.items():
+            newest = self.newest(name)
+            behind = [x for x in self.nodes if copies.get(x, (0, 0)) < newest]
+            if len(behind) > len(self.nodes) // 2:
+                for node_id in behind:
+                    if copies.get(node_id, (0, 0)) > (0, 0):
+                        return name, node_id
         return b"", b""
 
 

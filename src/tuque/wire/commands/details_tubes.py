@@ -173,6 +173,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T18.9 n of SYNC is 1 to the number of nodes with copies (T18.1); `majority` is that of the
   voters (T23.1), also when the list changes, without a list that of all nodes. The default is
   `majority` where a list is in force, unless the tube is temporary; else 1.
+  If fewer nodes vote later than SYNC says, no change of the tube and no read of its values is
+  possible: `-NOREPL tube '<name>' has SYNC <n>, and the voters are <m>`, and what to do.
   A temporary tube with another one: `-ERR a temporary tube has no copies: SYNC must be 1`.
 - T23.6 FAILOVER is obsolete. `yes` has no effect, `no` is refused: `-ERR FAILOVER no is no longer
   supported`, and why. With a SYNC below a majority a failover may lose changes that were
@@ -455,6 +457,10 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     not named has newer changes than each that is: `-ERR node <id> has newer changes of tube
     '<name>' than the nodes that you name: name it too, or stop it`. Who has not answered within
     `cluster-node-timeout` is not here.
+  - It is refused if a majority of the named nodes lacks the newest changes of a tube and one of
+    them has older ones, with which it would be elected: `-ERR node <id> has older changes of tube
+    '<name>' than others that you name, and could lead it`, and what to do. Of two nodes both
+    decide. The log names the tubes of which no node here has all: for these there is T27.12.
   - Each named node is linked, uses the list, and has sent the id of its disk (T28.5).
   - The list has a number 2^32 higher and a new origin with the same first 8 bytes. Each node that
     learns of it uses it if its own list has these 8 bytes: no list of another cluster (T23.4)
