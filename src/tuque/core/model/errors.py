@@ -119,28 +119,22 @@ FEW_PUBLISHED: Final = 17  # about: jobs, those with too few copies
 _is(
     FEW_PUBLISHED,
     b"FEWCOPIES",
-    (
-        b"all %d jobs are published, but %d of them have fewer copies than asked for, since nodes "
-        b"are unreachable: do not publish them again"
-    ),
+    b"all %d jobs are published, but %d of them have fewer copies than asked for, since nodes "
+    b"are unreachable: do not publish them again",
 )
 KEYS_FULL: Final = 18  # about: keys kept, keys wanted
 _is(
     KEYS_FULL,
     b"OOM",
-    (
-        b"this node keeps %d DEDUPE keys, at most %d, and would need %d more: raise "
-        b"dedupe-max-keys, give a shorter DEDUPETTL, or wait until some are over"
-    ),
+    b"this node keeps %d DEDUPE keys, at most %d, and would need %d more: raise "
+    b"dedupe-max-keys, give a shorter DEDUPETTL, or wait until some are over",
 )
 NOSTAGE: Final = 19  # about: attempt, transaction
 _is(
     NOSTAGE,
     b"NOSTAGE",
-    (
-        b"nothing is staged in attempt '%s' of transaction '%s': it was never staged, dropped "
-        b"after its time, or published; stage it again"
-    ),
+    b"nothing is staged in attempt '%s' of transaction '%s': it was never staged, dropped "
+    b"after its time, or published; stage it again",
 )
 KEY_WAITS: Final = 20  # about: key
 _is(
@@ -158,10 +152,8 @@ APPS_FULL: Final = 22  # about: apps
 _is(
     APPS_FULL,
     b"ERR",
-    (
-        b"this node keeps the versions of %d apps, each for 30 days after its last use: use fewer "
-        b"names"
-    ),
+    b"this node keeps the versions of %d apps, each for 30 days after its last use: use fewer "
+    b"names",
 )
 
 # ---- Leases (SPEC Y)
@@ -172,10 +164,8 @@ FENCED: Final = 24  # about: epoch, group, its owner, its epoch
 _is(
     FENCED,
     b"FENCED",
-    (
-        b"epoch %d of group '%s' is over, '%s' has opened it with epoch %d: stop, or take it over "
-        b"with LEASE OPEN"
-    ),
+    b"epoch %d of group '%s' is over, '%s' has opened it with epoch %d: stop, or take it over "
+    b"with LEASE OPEN",
 )
 AHEAD: Final = 25  # about: group, epoch, its epoch
 _is(
@@ -244,10 +234,8 @@ TUBE_LIFE: Final = 45  # about: tube
 _is(
     TUBE_LIFE,
     b"ERR",
-    (
-        b"'%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY and HEADERS are of "
-        b"queues and tubes of type tasks"
-    ),
+    b"'%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT, ONEXPIRY and HEADERS are of "
+    b"queues and tubes of type tasks",
 )
 MANY_STARTS: Final = 46
 _is(MANY_STARTS, b"ERR", b"Job was started 16777215 times: FAIL it with FINAL, or DELJOB it")
@@ -263,10 +251,8 @@ HAS_COPIES: Final = 51
 _is(
     HAS_COPIES,
     b"ERR",
-    (
-        b"Job is delivered at most once and has copies: it cannot be changed, only cancelled and "
-        b"added again"
-    ),
+    b"Job is delivered at most once and has copies: it cannot be changed, only cancelled and "
+    b"added again",
 )
 FEW_ATTEMPTS: Final = 52  # about: attempts that failed
 _is(FEW_ATTEMPTS, b"ERR", b"ATTEMPTS must be above the %d that failed already")
@@ -290,10 +276,8 @@ NOREACH_YET: Final = 57  # about: nodes
 _is(
     NOREACH_YET,
     b"NOREACH",
-    (
-        b"Job is not known here, and may be at a node that did not answer: %s; CANCEL may still "
-        b"take effect there"
-    ),
+    b"Job is not known here, and may be at a node that did not answer: %s; CANCEL may still "
+    b"take effect there",
 )
 NO_KEYS: Final = 60
 _is(NO_KEYS, b"NOTUBE", b"UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks")
@@ -319,11 +303,9 @@ NOREACH_OWN: Final = 69
 _is(
     NOREACH_OWN,
     b"NOREACH",
-    (
-        b"Job or its result is not here, and may be at another node: what this node asks them "
-        b"waits for its journal, which cannot be written: see journal_error in INFO, or ask "
-        b"another node"
-    ),
+    b"Job or its result is not here, and may be at another node: what this node asks them "
+    b"waits for its journal, which cannot be written: see journal_error in INFO, or ask "
+    b"another node",
 )
 FULL: Final = 70  # about: what is in the way
 _is(FULL, b"OOM", b"used memory is above 75 %% of 'maxmemory'%s")
@@ -349,10 +331,8 @@ TOPIC_FULL: Final = 101  # about: topic, its subscriptions
 _is(
     TOPIC_FULL,
     b"ERR",
-    (
-        b"topic '%s' has %d subscriptions, the most that a topic has: unsubscribe one, or use "
-        b"another topic"
-    ),
+    b"topic '%s' has %d subscriptions, the most that a topic has: unsubscribe one, or use "
+    b"another topic",
 )
 SUBSCRIPTIONS_FULL: Final = 102  # about: subscriptions
 _is(
@@ -364,28 +344,21 @@ FEW_OF_TOPIC: Final = 103  # about: jobs with too few copies, all jobs
 _is(
     FEW_OF_TOPIC,
     b"FEWCOPIES",
-    (
-        b"all jobs of the topic are added, %d of %d with fewer copies than asked for, since nodes "
-        b"are unreachable: do not add them again"
-    ),
+    b"all jobs of the topic are added, %d of %d with fewer copies than asked for, since nodes "
+    b"are unreachable: do not add them again",
 )
 TENANT_TOPICS: Final = 104  # about: tenant, its subscriptions
 _is(
     TENANT_TOPICS,
     b"QUOTA",
-    (
-        b"tenant '%s' has %d subscriptions to topics, a quarter of what others leave: unsubscribe "
-        b"some"
-    ),
+    b"tenant '%s' has %d subscriptions to topics, a quarter of what others leave: unsubscribe some",
 )
 TOPICS_UNHEARD: Final = 105
 _is(
     TOPICS_UNHEARD,
     b"LOADING",
-    (
-        b"this node has started, and has not heard all subscriptions of other nodes yet: nothing "
-        b"was added, try again soon"
-    ),
+    b"this node has started, and has not heard all subscriptions of other nodes yet: nothing "
+    b"was added, try again soon",
 )
 
 # ---- Tubes (SPEC T13, T15.5)
@@ -406,10 +379,8 @@ TUBES_UNHEARD: Final = 290
 _is(
     TUBES_UNHEARD,
     b"LOADING",
-    (
-        b"this node has started, and has not heard all tubes of other nodes yet: nothing was "
-        b"done, try again soon"
-    ),
+    b"this node has started, and has not heard all tubes of other nodes yet: nothing was "
+    b"done, try again soon",
 )
 UNKNOWN_TYPE: Final = 207
 _is(UNKNOWN_TYPE, b"ERR", b"Unknown tube type %s")
@@ -485,10 +456,8 @@ STOOD: Final = 230
 _is(
     STOOD,
     b"NOQUORUM",
-    (
-        b"Tube '%s': this node stood still for %d ms and waits for a reply of the others; if they "
-        b"are lost for good, run here: TUBE HOME '%s' %s FORCE"
-    ),
+    b"Tube '%s': this node stood still for %d ms and waits for a reply of the others; if they "
+    b"are lost for good, run here: TUBE HOME '%s' %s FORCE",
 )
 STOOD_MEANWHILE: Final = 231
 _is(STOOD_MEANWHILE, b"ERR", b"this node stood still meanwhile: nothing was done, try again")
@@ -496,10 +465,8 @@ LOST: Final = 232
 _is(
     LOST,
     b"NOQUORUM",
-    (
-        b"Tube '%s' was led here, and this node has lost it: TUBE HOME '%s' <node> FORCE makes "
-        b"another replica the leader; if it never had a task, TUBE DROP here ends it"
-    ),
+    b"Tube '%s' was led here, and this node has lost it: TUBE HOME '%s' <node> FORCE makes "
+    b"another replica the leader; if it never had a task, TUBE DROP here ends it",
 )
 NODE_READ_ONLY: Final = 233
 _is(
@@ -517,28 +484,22 @@ NO_HOME_THERE: Final = 238
 _is(
     NO_HOME_THERE,
     b"ERR",
-    (
-        b"that node cannot lead the tube: it is read-only, is leaving, or has another tube of that "
-        b"name"
-    ),
+    b"that node cannot lead the tube: it is read-only, is leaving, or has another tube of that "
+    b"name",
 )
 NO_TYPE_THERE: Final = 239
 _is(
     NO_TYPE_THERE,
     b"ERR",
-    (
-        b"node %s lacks the type '%s' of tube '%s', which stays: install its package there and run "
-        b"there TUBE REGISTERDRIVER '%s', or choose another node"
-    ),
+    b"node %s lacks the type '%s' of tube '%s', which stays: install its package there and run "
+    b"there TUBE REGISTERDRIVER '%s', or choose another node",
 )
 FAILED_THERE: Final = 240
 _is(
     FAILED_THERE,
     b"ERR",
-    (
-        b"on node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of the "
-        b"tube says why there; fix it and restart that node, or choose another node"
-    ),
+    b"on node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of the "
+    b"tube says why there; fix it and restart that node, or choose another node",
 )
 MOVING: Final = 241
 _is(MOVING, b"ERR", b"the leader of tube '%s' is changing already")
@@ -583,19 +544,15 @@ BY_VOTE: Final = 258
 _is(
     BY_VOTE,
     b"ERR",
-    (
-        b"votes choose the leader of tube '%s': FORCE is for a tube of which no voter has all, "
-        b"once a majority of the voters has been here for %d s and has chosen none"
-    ),
+    b"votes choose the leader of tube '%s': FORCE is for a tube of which no voter has all, "
+    b"once a majority of the voters has been here for %d s and has chosen none",
 )
 MUST_VOTE: Final = 259
 _is(
     MUST_VOTE,
     b"ERR",
-    (
-        b"FAILOVER no is no longer supported: where nodes vote, each tube that is not temporary "
-        b"gets a new leader by votes. Leave FAILOVER out; SYNC 1 answers without waiting for others"
-    ),
+    b"FAILOVER no is no longer supported: where nodes vote, each tube that is not temporary "
+    b"gets a new leader by votes. Leave FAILOVER out; SYNC 1 answers without waiting for others",
 )
 NO_LIST: Final = 260
 _is(
@@ -641,10 +598,8 @@ NO_MAJORITY_LEFT: Final = 274
 _is(
     NO_MAJORITY_LEFT,
     b"ERR",
-    (
-        b"without node %s too few of the voters left are here and can vote: see CLUSTER VOTERS; if "
-        b"others are lost for good, use CLUSTER VOTERS FORCE"
-    ),
+    b"without node %s too few of the voters left are here and can vote: see CLUSTER VOTERS; if "
+    b"others are lost for good, use CLUSTER VOTERS FORCE",
 )
 NAME_ALL_HERE: Final = 275
 _is(NAME_ALL_HERE, b"ERR", b"node %s is here and can vote: name it too")
@@ -652,10 +607,8 @@ NO_MAJORITY_HERE: Final = 276
 _is(
     NO_MAJORITY_HERE,
     b"ERR",
-    (
-        b"%d of %d voters are here and can vote, which is no majority: see CLUSTER VOTERS; if the "
-        b"others are lost for good, use CLUSTER VOTERS FORCE"
-    ),
+    b"%d of %d voters are here and can vote, which is no majority: see CLUSTER VOTERS; if the "
+    b"others are lost for good, use CLUSTER VOTERS FORCE",
 )
 NO_LIMITS: Final = 277  # about: tube
 _is(NO_LIMITS, b"NOTUBE", b"'%s' has no limits: they need a tube of type tasks")
@@ -671,37 +624,28 @@ JOURNAL_IS_OFF: Final = 280  # about: node
 _is(
     JOURNAL_IS_OFF,
     b"ERR",
-    (
-        b"node %s has no journal, so its votes would not last: run CONFIG SET appendonly yes on it "
-        b"first"
-    ),
+    b"node %s has no journal, so its votes would not last: run CONFIG SET appendonly yes on it "
+    b"first",
 )
 JOURNAL_FAILS: Final = 281  # about: node
 _is(
     JOURNAL_FAILS,
     b"ERR",
-    (
-        b"the journal of node %s cannot be written: see journal_error in INFO there; it works "
-        b"again by itself once its disk has room"
-    ),
+    b"the journal of node %s cannot be written: see journal_error in INFO there; it works "
+    b"again by itself once its disk has room",
 )
 OWN_JOURNAL: Final = 282
 _is(
     OWN_JOURNAL,
     b"ERR",
-    (
-        b"the journal of this node cannot be written, so that other nodes may not get its "
-        b"messages: see journal_error in INFO; try again when it works"
-    ),
+    b"the journal of this node cannot be written, so that other nodes may not get its "
+    b"messages: see journal_error in INFO; try again when it works",
 )
 STRANGE_TASK: Final = 283
 _is(
     STRANGE_TASK,
     b"NOQUORUM",
-    (
-        b"this node does not know the tube of task %s, and not all nodes are in reach: try again "
-        b"soon"
-    ),
+    b"this node does not know the tube of task %s, and not all nodes are in reach: try again soon",
 )
 NO_GROUP: Final = 300
 _is(NO_GROUP, b"NOJOBGROUP", b"tube '%s' has no group '%s'")
@@ -719,20 +663,16 @@ NO_CAPACITY: Final = 306  # about: tube
 _is(
     NO_CAPACITY,
     b"ERR",
-    (
-        b"tube '%s': the type tasks has no capacity, use MAXLEN of ADDJOB, which refuses what is "
-        b"too much"
-    ),
+    b"tube '%s': the type tasks has no capacity, use MAXLEN of ADDJOB, which refuses what is "
+    b"too much",
 )
 NO_FAILOVER: Final = 307  # about: tube, nodes that may vote, nodes
 _is(
     NO_FAILOVER,
     b"ERR",
-    (
-        b"tube '%s' would have no failover: %d of %d nodes vote, 3 are needed: set appendonly yes "
-        b"and tube-failover yes on them, or add ALONE: then it waits for its leader, or for "
-        b"TUBE HOME with FORCE"
-    ),
+    b"tube '%s' would have no failover: %d of %d nodes vote, 3 are needed: set appendonly yes "
+    b"and tube-failover yes on them, or add ALONE: then it waits for its leader, or for "
+    b"TUBE HOME with FORCE",
 )
 LIST_COMES: Final = 308  # about: tube
 _is(LIST_COMES, b"NOQUORUM", b"Tube '%s': the nodes agree on who votes: try again soon")
