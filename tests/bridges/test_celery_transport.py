@@ -148,14 +148,43 @@ def test_a_queue_with_an_owner_or_an_end_has_settings(url: str, client: Client) 
 
 
 def test_purge_counts_what_waits(url: str) -> None:
-    for options in ({}, {"max_priority": 9}):
-        one = queue(f"purged{len(options)}", **options)
-        with kombu.Connection(url) as connection:
-            for _ in range(3):
-                kombu.Producer(connection).publish(1, routing_key=one.name, declare=[one])
-            assert one(connection).purge() == 3
-            assert one(connection).queue_declare(passive=True).message_count == 0
-            one(connection).delete()
+    one = queue("purged")
+    with kombu.Connection(url) as connection:
+        for _ in range(3):
+            kombu.Producer(connection).publish(1, routing_key=one.name, declare=[one])
+        assert one(connection).purge() == 3
+        assert one(connection).queue_declare(passive=True).message_count == 0
+        one(connection).delete()
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("declared", [{}, {"max_priority": 9}])
+@pytest.mark.parametrize("exchange", ["", "ranked"])
+def test_each_queue_has_priorities(
+    url: str, client: Client, order: str, declared: dict[str, int], exchange: str
+) -> None:
+    """R1.13 Jobs with a lower PRI go before all others of their queue on a node"""
+    name = f"ranked-{order}-{len(declared)}-{exchange}"
+    one = queue(name, **declared)
+    if exchange:
+        one = queue(name, exchange=kombu.Exchange(exchange), **declared)
+    asked = {"priority_order": order, "replicate": 1}
+    with kombu.Connection(url, transport_options=asked) as connection:
+        producer = kombu.Producer(connection)
+        for priority in (3, None, 9, 0, 12, 3):
+            body = [priority]
+            producer.publish(
+                body, exchange=exchange, routing_key=name, declare=[one], priority=priority
+            )
+        found: list[int | None] = []
+        for _ in range(6):
+            message = consumed(connection, one)
+            message.ack()
+            found += message.payload
+        assert [row.type for row in client.qlist(names=[name]).rows] == ["queue"]
+        one(connection).delete()
+    larger_first = [9, 12, 3, 3, None, 0]
+    assert found == (larger_first if order == "asc" else [None, 0, 3, 3, 9, 12])
 
 
 def test_no_exchange_matches_headers(url: str) -> None:

@@ -142,21 +142,34 @@ def test_a_prefix_is_before_the_names_of_all_queues(shop: Any, tuque_app: TestAp
         assert task_backend("default").all_queues() == ["eu.mail"]
 
 
-def test_priorities_need_queues_that_know_them_and_are_exact_there(
-    shop: Any, tuque_app: TestApp
-) -> None:
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_a_higher_priority_goes_first(shop: Any, tuque_app: TestApp, is_exact: bool) -> None:
     from tuque.django.tasks_api import InvalidTask
 
     with pytest.raises(InvalidTask, match="priority"):
-        shop.add.using(priority=1)
-    with of_options(exact_priorities=True):
+        shop.add.using(priority=101)
+    with of_options(exact_priorities=is_exact):
         ids = {p: shop.flaky.using(priority=p).enqueue(1).id for p in (0, -100, 100, 50)}
+        rows = tuque_app.client.qlist(names=["default"]).rows
+        assert [row.type for row in rows] == ["tasks" if is_exact else "queue"]
         order: list[int] = []
         for _ in ids:
             tuque_app.run_one()
             done = {p for p, id in ids.items() if shop.flaky.get_result(id).is_finished}
             order += done - set(order)
     assert order == [100, 50, 0, -100]
+
+
+def test_of_a_priority_the_broker_knows_ten(shop: Any, tuque_app: TestApp) -> None:
+    """A task without one has that of any other job."""
+    from tuque.django.backend import pri_of
+
+    assert [pri_of(p) for p in (100, 81, 80, 0, -100)] == [0, 0, 1, 5, 9]
+    for priority, pri in ((0, 5), (100, 0), (-100, 9)):
+        result = shop.add.using(priority=priority).enqueue(1)
+        info = tuque_app.client.show(result.id)
+        assert info is not None and info.pri == pri
+        assert shop.add.get_result(result.id).task.priority == priority
 
 
 def test_with_on_commit_a_task_is_a_job_once_its_transaction_is_committed(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 TRANSIENT: Final = 1  # the delivery mode of what may be lost
 TRANSIENT_TTL_S: Final = 300  # of events and of what goes to all workers
 NO_KEY: Final = "(empty)"  # keys of topics have at least one character
-PURGE_AT_ONCE: Final = 1000
 HIGHEST: Final = 9
 NAMED: Final = 10  # messages in the text of an error
 CHORD_KEY_S: Final = 3600
@@ -133,7 +132,6 @@ class Channel(virtual.Channel):
         self._prefix = connection.prefix
         self._no_ack: set[str] = set()
         self._ttl_s: dict[str, float] = {}
-        self._ranked: set[str] = set()  # queues with exact priorities
 
     # ---- Publishing
 
@@ -179,7 +177,7 @@ class Channel(virtual.Channel):
         if options.get("replicate") == 1:
             options["ttl"] = options["ttl"] or TRANSIENT_TTL_S
         options["key"] = None if kind == "fanout" else key or NO_KEY
-        by.topic_add(self._named(exchange), dumps(message), **options, pri=self._pri(message))
+        by.topic_add(self._named(exchange), dumps(message), **options)
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         self._add_by(self.broker.client, queue, message)
@@ -189,14 +187,12 @@ class Channel(virtual.Channel):
         own_s = self._ttl_s.get(queue, 0)
         if own_s:
             options["ttl"] = min(options["ttl"] or math.inf, math.ceil(own_s))
-        if queue in self._ranked:
-            options["pri"] = self._pri(message)
-            options.pop("replicate", None)  # a tube has SYNC
         by.addjob(self._named(queue), dumps(message), **options)
 
     def _options_of(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Options of ADDJOB: how long it lives, when it is due, what the console shows."""
+        """Options of ADDJOB: how long it lives, when it is due and what it goes before."""
         options: dict[str, Any] = {"retry": self.options.retry, "ttl": 0}
+        options["pri"] = self._pri(message)
         if self.options.replicate is not None:
             options["replicate"] = self.options.replicate
         expiration = message["properties"].get("expiration")
@@ -217,7 +213,7 @@ class Channel(virtual.Channel):
         return options
 
     def _pri(self, message: dict[str, Any]) -> int:
-        """The pri of a task: smaller goes first."""
+        """[R1.13] The PRI of a message, of which a smaller one goes first."""
         level: int = self._get_message_priority(message)
         return level if self.options.priority_order == "desc" else HIGHEST - level
 
@@ -281,7 +277,7 @@ class Channel(virtual.Channel):
         arguments: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A queue exists by its jobs; one with `x-max-priority` is a tube, which keeps them."""
+        """A queue exists by its jobs, and any has priorities."""
         given = arguments or {}
         is_owned = auto_delete or exclusive
         if is_owned or given.get("x-expires"):
@@ -289,9 +285,6 @@ class Channel(virtual.Channel):
             self.broker.client.queue_set(self._named(queue), expires=expires_s, autodelete=is_owned)
         if given.get("x-message-ttl") is not None:
             self._ttl_s[queue] = given["x-message-ttl"] / 1000
-        if given.get("x-max-priority") and queue not in self._ranked:
-            self.broker.client.tube(self._named(queue)).create("tasks", if_not_exists=True)
-            self._ranked.add(queue)
         for name in given:
             if name not in KNOWN_ARGUMENTS:
                 warn_once(f"the argument {name!r} of the queue {queue!r} has no effect here")
@@ -309,13 +302,8 @@ class Channel(virtual.Channel):
         return ready_of(self._rows(queue))
 
     def _purge(self, queue: str) -> int:
-        name, client = self._named(queue), self.broker.client
-        if not is_ranked(self._rows(queue)):
-            return sum(self.broker.over_nodes(lambda node: node.queue_purge(name)))
-        count = 0
-        while jobs := client.getjob(name, nohang=True, count=PURGE_AT_ONCE):
-            count += client.ackjob(*jobs)
-        return count
+        name = self._named(queue)
+        return sum(self.broker.over_nodes(lambda node: node.queue_purge(name)))
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
@@ -324,11 +312,7 @@ class Channel(virtual.Channel):
         rows, name = self._rows(queue), self._named(queue)
         if (if_empty and ready_of(rows)) or (if_unused and any(row.blocked for row in rows)):
             return
-        if is_ranked(rows):
-            self.broker.client.tube(name).drop()
-            self._ranked.discard(queue)
-        else:
-            self.broker.over_nodes(lambda node: node.queue_delete(name))
+        self.broker.over_nodes(lambda node: node.queue_delete(name))
         super().queue_delete(queue)
 
     def _delete(self, queue: str, *words: Any, **kwargs: Any) -> None:
@@ -449,15 +433,9 @@ def tasks_here() -> int:
     return 0 if state is None else len(state.reserved_requests)
 
 
-def is_ranked(rows: list[QueueRow]) -> bool:
-    """Whether it is a tube; another process may have made it."""
-    return any(row.type not in ("queue", "dead") for row in rows)
-
-
 def ready_of(rows: list[QueueRow]) -> int:
-    """How many messages wait: each node has its own, of a tube all have the same."""
-    counts = [row.ready for row in rows]
-    return max(counts, default=0) if is_ranked(rows) else sum(counts)
+    """How many messages wait: each node has its own."""
+    return sum(row.ready for row in rows)
 
 
 def seconds_until(eta: object) -> float:

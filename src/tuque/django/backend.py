@@ -17,6 +17,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
+from tuque.client.api import PRI, PRI_MAX
 from tuque.django.options import (
     KEEP_S,
     NOT_HERE,
@@ -48,7 +49,7 @@ from tuque.worker.app.task import Prepared
 TICKET: Final = "t-"
 TICKETS: Final = "django.tickets"
 DEFAULT_QUEUE: Final = "default"
-PRIORITIES: Final = 10  # of the broker: 0 goes first
+PRIORITIES: Final = PRI_MAX + 1  # of the broker: 0 goes first
 PRIORITY_MAX: Final = 100
 SPAN: Final = 201
 WHERE: Final = "tuque.django"  # before the text of a check
@@ -91,11 +92,10 @@ class TuqueBackend(BaseTaskBackend):
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
+    supports_priority = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        if self.options.get("exact_priorities"):
-            self.supports_priority = True
         self._order: list[str] = list(params.get("QUEUES", [DEFAULT_QUEUE]))
         self._named: dict[str, None] = {}  # queues of tasks that were defined
 
@@ -191,13 +191,15 @@ class TuqueBackend(BaseTaskBackend):
         options["headers"] = header.as_headers()
         if header.run_after is not None:
             options["delay_s"] = max(0.0, (header.run_after - now).total_seconds())
-        if self.supports_priority:
-            options["pri"] = pri_of(task.priority)
+        pri = pri_of(task.priority)
+        if pri != PRI or self.settings.exact_priorities:
+            options["pri"] = pri
+        if self.settings.exact_priorities:
             self._make_tube(options["queue"])
         return header, own_task(self.app, task).options(**options), arguments
 
     def _make_tube(self, queue: str) -> None:
-        """A queue that knows priorities is a tube, which is made once."""
+        """A queue whose order holds over all nodes is a tube, which is made once."""
         if queue not in self.app.tubes:
             self.app.client.tube(queue).create(
                 "tasks", if_not_exists=True, implicit=True, ttr=RETRY_S

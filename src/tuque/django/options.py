@@ -34,8 +34,8 @@ class Settings:
     `url` is the broker, by default TUQUE_URL. `app`, "shop.jobs:app", is an App with tasks of its
     own, which the same worker runs, and has the broker. `prefix` goes before the names of all
     queues. Results are kept for `keep_s`. `attempts` is that of tasks without their own. With
-    `exact_priorities` the queues are tubes, which know priorities. With `on_commit` what a
-    transaction of the default database enqueues is added at its commit. `tasks` has options of
+    `exact_priorities` the queues are tubes, whose order holds over all nodes. With `on_commit` what
+    a transaction of the default database enqueues is added at its commit. `tasks` has options of
     tasks by their paths. `console` is the address of the console, for links.
     """
 

@@ -24,15 +24,7 @@ def begin() -> TestApp:
     return BROKERS[0]
 
 
-class AllPriorities(TuqueBackend):
-    """With `exact_priorities`, which those tests do not name."""
-
-    def __init__(self, alias: str, params: dict[str, Any]) -> None:
-        super().__init__(alias, params)
-        self.supports_priority = True
-
-
-class Waiting(AllPriorities):
+class Waiting(TuqueBackend):
     """Its tasks wait for a worker that does not come."""
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
