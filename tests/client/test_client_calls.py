@@ -170,6 +170,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
     (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
     (calls.show(ID), f"SHOW {ID}", [*SHOWN, b"pri", 0], replace(INFO, pri=0)),
+    (
+        calls.show(ID),
+        f"SHOW {ID}",
+        [*SHOWN, b"task", 4, b"pri", 12],
+        replace(INFO, number=4, pri=12),
+    ),
     (calls.show(ID), f"SHOW {ID}", None, None),
     (
         calls.show(ID),

@@ -30,7 +30,7 @@ def test_a_job_is_moved_with_all_that_it_has(
     with cluster[0].client() as client:
         id = client.addjob(
             "here", "body", retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
-            backoff=(500, 500, 0), keep=60, time_limit=70)  # fmt: skip
+            backoff=(500, 500, 0), keep=60, time_limit=70, pri=1)  # fmt: skip
         client.getjob("here")
         (run,) = client.start(id, worker="w")
         assert isinstance(run, Run)
@@ -41,7 +41,8 @@ def test_a_job_is_moved_with_all_that_it_has(
         assert reply.status_code == 303, reply.text
         moved = client.show(new_id(reply))
         assert moved is not None and moved.queue == "there" and moved.body == b"body"
-        assert moved.repl == 2 and moved.retry_s == 600 and 8_900 < moved.ttl_s <= 9_000
+        assert moved.repl == 2 and moved.pri == 1
+        assert moved.retry_s == 600 and 8_900 < moved.ttl_s <= 9_000
         assert 400_000 < (moved.next_requeue_within_ms or 0) <= 500_000
         work = moved.work
         assert work is not None and work.headers == headers and work.attempts == 5

@@ -152,14 +152,18 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: WebCluster)
 
 def test_a_job_is_added_changed_and_deleted(admin: Reader, still: WebCluster) -> None:
     words = {"queue": "by hand", "body": "one\ntwo %%41 ü", "retry": "60", "ttl": "600"}
-    reply = admin.do("add", **words)
+    assert "pri must be a whole number, 0 or more" in admin.do("add", **words, pri="x").text
+    assert "takes PRI 0 to 9" in admin.do("add", **words, pri="10").text
+    reply = admin.do("add", **words, pri="0")
     assert reply.status_code == 303, reply.text
     id = reply.headers["location"].partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
     with still[0].client() as client:
         still.until(lambda: client.show(id) is not None or still.length("by hand"), "be there")
     until(lambda: still.length("by hand") == 1, "wait")
     assert admin.do("edit", id=id, how="change this job", body="three").status_code == 303
-    assert "three" in admin.get("/job", id=id).text
+    page = admin.get("/job", id=id).text
+    assert "three" in page and "0 of 0 to 9, where 0 goes first" in page
+    assert 'name="pri" value="0"' in admin.get("/ask/edit", id=id).text
     assert admin.do("delete", id=id).status_code == 303
     assert still.length("by hand") == 0
     page = admin.get("/job", id=id)

@@ -100,10 +100,11 @@ class JobInfo(msgspec.Struct, frozen=True):
     """What one node knows about a job (SHOW); None for fields lost with the acknowledgement.
 
     `deliveries` are this node's, the first and the last in unix ms. A lower `pri` goes first.
-    `work` is None for a job without options about its work, as long as nobody began it. Tasks of
-    tubes that are no jobs: `schedule` is the name of the one that it is, `children` are those of
-    the group that it is (it has one at least), `child` is the job whose record in a group it is,
-    `key_of` the job that has ended and whose UNIQUE key it keeps for a time.
+    `number` is that of a task in its tube. `work` is None for a job without options about its work,
+    as long as nobody began it. Tasks of tubes that are no jobs: `schedule` is the name of the one
+    that it is, `children` are those of the group that it is (it has one at least), `child` is the
+    job whose record in a group it is, `key_of` the job that has ended and whose UNIQUE key it keeps
+    for a time.
     """
 
     id: str
@@ -130,6 +131,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     child: str = ""
     key_of: str = ""
     pri: int = PRI
+    number: int | None = None
 
     @property
     def is_job(self) -> bool:

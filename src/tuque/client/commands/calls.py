@@ -678,6 +678,7 @@ def _known_job_info(reply: Reply) -> JobInfo:
         next_awake_within_ms=fields["next-awake-within"],
         body=fields["body"],
         pri=fields.get("pri", PRI),
+        number=fields.get("task"),
         deliveries=fields.get("deliveries", 0),
         first_delivery_ms=fields.get("first-delivery"),
         last_delivery_ms=fields.get("last-delivery"),

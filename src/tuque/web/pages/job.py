@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import JobFailure
+from tuque.client.api import PRI, JobFailure
 from tuque.clusterview.work import Copy, JobFacts, job_of
 from tuque.errors import BadId, Error, NoJob, ReplyError
 from tuque.logtext import HIDDEN
@@ -21,7 +21,7 @@ from tuque.web.actions import (
     Proposal,
     Refused,
 )
-from tuque.web.pages.queue import add_to
+from tuque.web.pages.queue import PRI_WORDS, add_to
 from tuque.web.show.text import forms, link, num, plural, span
 from tuque.web.site import Ask, Page, shared
 
@@ -68,6 +68,7 @@ async def added(client: Client, facts: JobFacts, to: str, left_s: float) -> str:
     best, work = facts.best, facts.work
     assert best is not None and best.body is not None
     options: dict[str, Any] = {}
+    pri = pri_of(facts)
     if work is not None:
         options = {
             "attempts": work.attempts or None,
@@ -84,9 +85,16 @@ async def added(client: Client, facts: JobFacts, to: str, left_s: float) -> str:
         delay=left_s or None,
         retry=best.retry_s,
         ttl=0 if best.ttl_s > NO_END_S else max(best.ttl_s, 1),
+        pri=None if pri == PRI else pri,
         dedupe=f"move:{facts.id}",
         **options,
     )
+
+
+def pri_of(facts: JobFacts) -> int:
+    """The PRI of a job like this one in a queue; that of a task means nothing there."""
+    best = facts.best
+    return PRI if best is None or best.number is not None else best.pri
 
 
 async def is_cancelled(client: Client, id: str, reason: str) -> bool:
@@ -607,6 +615,7 @@ async def propose_edit(ask: Ask) -> Proposal:
             Field("task", "Task of a new job (empty: none)", task),
             Field("retry", "Retry of a new job, s", str(best.retry_s if best else 60), "number"),
             Field("attempts", "Attempts of a new job (0: no limit)", str(attempts), "number"),
+            Field("pri", PRI_WORDS, str(pri_of(facts)), "number"),
             Field("ttl", "TTL, s (0: never expires)", "86400", "number"),
         ],
         count=1,

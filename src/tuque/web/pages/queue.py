@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from tuque.client.api import Job
+from tuque.client.api import PRI, Job
 from tuque.client.commands.groups import JobGroup
 from tuque.clusterview.figures import DEAD, Queue
 from tuque.clusterview.history import Points
@@ -277,6 +277,7 @@ def work(nodes: list[Node], queue: str, who: str) -> Callable[[Long], Awaitable[
 
 BODY_MAX: Final = 1 << 20
 RETRY_MAX: Final = 1 << 31
+PRI_WORDS: Final = "PRI, 0 (goes first) to 9"
 
 
 def named(ask: Ask) -> list[str]:
@@ -355,6 +356,7 @@ async def propose_add(ask: Ask) -> Proposal:
             Field("retry", "Retry, s", ask.word("retry", "60"), "number"),
             Field("attempts", "Attempts (0: no limit)", ask.word("attempts", "0"), "number"),
             Field("ttl", "TTL, s (0: never expires)", ask.word("ttl", "86400"), "number"),
+            Field("pri", PRI_WORDS, ask.word("pri", str(PRI)), "number"),
         ],
     )
 
@@ -363,7 +365,8 @@ def whole(ask: Ask, name: str) -> int:
     """A number that somebody typed. Refused if it is none."""
     text = ask.word(name, "0").strip() or "0"
     if not text.isascii() or not text.isdigit() or int(text) > RETRY_MAX:
-        raise Refused(f"{name} must be a whole number of seconds, 0 or more.")
+        of = "" if name == "pri" else " of seconds"
+        raise Refused(f"{name} must be a whole number{of}, 0 or more.")
     return int(text)
 
 
@@ -393,6 +396,8 @@ async def add_to(
     ]
     if attempts:
         words += ["ATTEMPTS", attempts]
+    if ask.word("pri").strip() not in ("", str(PRI)):
+        words += ["PRI", whole(ask, "pri")]
     all_headers = {name: value for name, value in (headers or {}).items() if name != "tuque-task"}
     if ask.word("task"):
         all_headers["tuque-task"] = ask.word("task")
