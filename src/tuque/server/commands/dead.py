@@ -348,19 +348,20 @@ class Counts(LongCommand):
             self.keys = list({key: None for found in reasons for key in found})
             n.work += len(self.keys) // COPIED
         size: i64 = len(self.keys)
-        most: i64 = room * LOOKS
-        left = most
-        while left > 0 and self.at < size:
-            key = self.keys[self.at]
-            self.at += 1
-            left -= 1
+        at, begin = self.at, self.at
+        end = min(size, at + room * LOOKS)
+        while at < end:
+            key = self.keys[at]
+            at += 1
             count: i64 = 0
             for found in reasons:
                 count += found.get(key, 0)
             if count > 0 and self.gets_place((-count, key[0], key[1])):
-                left -= LOOKS
-        n.work += (most - left) // LOOKS
-        return self.at == size
+                end = max(at, end - LOOKS)
+                n.work += 1
+        n.work += (at - begin) // LOOKS
+        self.at = at
+        return at == size
 
     def gets_place(self, row: tuple[int, bytes, bytes]) -> bool:
         """Put the row in its place, if it is one of the first; the last one then makes room."""
