@@ -95,6 +95,31 @@ def test_attempts_are_those_of_the_options_and_the_result_tells_each(
     assert result.started_at < result.last_attempted_at
 
 
+def test_the_error_of_each_attempt_is_kept(shop: Any, tuque_app: TestApp) -> None:
+    with of_options(tasks={"shop_app.tasks.flaky": {"attempts": 4}}):
+        result = shop.flaky.enqueue(4)
+        for _ in range(4):
+            tuque_app.run_until_idle()
+            tuque_app.advance(600)
+        result.refresh()
+    assert (result.status, result.args, result.attempts) == (SUCCESSFUL, [4], 4)
+    for number, error in enumerate(result.errors, 1):
+        assert error.exception_class is shop.OutOfStock
+        assert error.traceback.endswith(f"shop_app.tasks.OutOfStock: not at {number}\n")
+    assert len(result.errors) == 3 and len(set(result.worker_ids)) == 1
+    assert (result.last_attempted_at - result.started_at).total_seconds() > 3
+    assert tuque_app.client.result(result.id).result == b"4", "what the task returned, alone"
+
+
+def test_a_task_that_was_cancelled_has_no_result(shop: Any, tuque_app: TestApp) -> None:
+    from tuque.django.tasks_api import TaskResultDoesNotExist
+
+    result = shop.add.enqueue(1)
+    assert tuque_app.client.cancel(result.id) == ["ended"]
+    with pytest.raises(TaskResultDoesNotExist):
+        shop.add.get_result(result.id)
+
+
 def test_signals_come_at_the_enqueue_at_each_start_and_at_the_end(
     shop: Any, tuque_app: TestApp
 ) -> None:

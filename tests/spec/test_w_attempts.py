@@ -130,15 +130,16 @@ def test_a_job_that_is_done_after_all(world: World) -> None:
 
 
 def test_the_row_is_bounded(world: World) -> None:
-    """W18.2 It has the last 16, details of 8192 bytes, 65536 bytes in all: above that the oldest
-    details go. Without KEEP BODY there is no detail, and of a reason 160 bytes.
+    """W18.2 It has the last 16, of details the last 8192 bytes, 65536 bytes in all: above that the
+    oldest details go. Without KEEP BODY there is no detail, and of a reason 160 bytes.
     """
     long, brief = add(world, "KEEP", 60, "BODY"), add(world)
     world.run("DEQUEUE", brief)
     for i in range(KEPT + 4):
-        fail(world, long, f"r{i}", "d" * (DETAIL_MAX + 9))
+        fail(world, long, f"r{i}", "begin" + "d" * (DETAIL_MAX - 3) + "end")
     rows = tried(world, long)
     assert [one["attempt"] for one in rows] == list(range(5, KEPT + 5))
+    assert rows[-1]["detail"].endswith(b"dend") and rows[-1]["detail"].startswith(b"d")
     details = [len(one["detail"]) for one in rows]
     assert sorted(details) == details and set(details) == {0, DETAIL_MAX}
     assert details.count(DETAIL_MAX) == 7

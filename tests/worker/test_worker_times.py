@@ -152,3 +152,11 @@ def test_a_time_without_a_zone_is_refused() -> None:
     late = app.task(name="late", queue="other", expires=app.now + seconds(9))(lambda results: None)
     with pytest.raises(TypeError, match="cannot have expires"):
         group([task.call()]).then(late)
+
+
+def test_the_body_is_kept_with_the_result_alone() -> None:
+    app = App(defaults=Options(keep_body=True))
+    kept = app.task(name="kept", keep_s=60)(lambda: None)
+    assert Adding(kept.call()).words()[2]["keep_body"] is True
+    without = app.task(name="without", keep_s=0)(lambda: None)
+    assert "keep_body" not in Adding(without.call()).words()[2]

@@ -21,7 +21,17 @@ from tuque.worker.app.options import TaskOptions, check_names
 ALIASES: Final = "TUQUE_DJANGO_ALIASES"  # of a worker: backends with commas between; empty: all
 KEEP_S: Final = 86_400.0
 # what a task of Django says by words of its own, or what its queue cannot keep
-NOT_HERE: Final = ("queue", "delay_s", "pri", "codec", "headers", "utube", "key", "key_ttl_s")
+NOT_HERE: Final = (
+    "queue",
+    "delay_s",
+    "pri",
+    "codec",
+    "headers",
+    "utube",
+    "key",
+    "key_ttl_s",
+    "keep_body",
+)
 OF_TASKS: Final = tuple(name for name in TaskOptions.__annotations__ if name not in NOT_HERE)
 
 _apps: dict[str, App] = {}  # by URL: backends of one broker are served by one worker
@@ -59,7 +69,7 @@ class Settings:
 
     def of_task(self, path: str) -> TaskOptions:
         """The options of the task of that path."""
-        own: TaskOptions = {"attempts": self.attempts, "keep_s": self.keep_s}
+        own: TaskOptions = {"attempts": self.attempts, "keep_s": self.keep_s, "keep_body": True}
         return {**own, **self.tasks.get(path, {})}
 
 

@@ -1,15 +1,15 @@
 """What a job carries of a task of Django, and what the broker knows of it: `get_result`.
 
-A header has what the task says beside its arguments. The result of a job that is done has the whole
-record of it, since the broker keeps no body of such a job. Of any other one the node that has it
-shows body, headers and runs, so that is asked: the node of the client first.
+A header has what the task says beside its arguments. All else is what the broker keeps of the job:
+its body, its attempts and its result.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -17,11 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from tuque.client.api import JobFailure, JobInfo, JobWork
-from tuque.client.commands.work import Result
-from tuque.client.retry import Retry
-from tuque.client.sync import Client
-from tuque.client.url import url_of
+from tuque.client.commands.work import Attempt, Result
 from tuque.django.tasks_api import (
     Task,
     TaskError,
@@ -29,10 +25,9 @@ from tuque.django.tasks_api import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from tuque.errors import BadId, Error, NoJob
+from tuque.errors import BadId, NoJob, NoResult
 from tuque.worker.app.app import App
-from tuque.worker.app.codec import BadBody, decode, opened, unpack
-from tuque.worker.app.encryption import RESULT
+from tuque.worker.app.codec import BadBody, decode, opened
 
 HEADER: Final = "django"
 OUTSIDE: Final = {  # failures without an exception of the task, by their causes
@@ -46,7 +41,8 @@ BUILT_IN: Final = "builtins"
 SUCCESSFUL: Final = "done"
 FAILED: Final = "dead"
 RUNNING: Final = "running"
-ANSWER_S: Final = 2.0  # of another node
+CANCELLED: Final = "cancelled"
+FAILURES: Final = ("failed", "timeout", "crashed")  # of an attempt
 
 
 class Header(msgspec.Struct, omit_defaults=True):
@@ -91,14 +87,16 @@ def header_in(headers: dict[str, str] | None) -> Header | None:
         return None
 
 
-class Fault(msgspec.Struct):
+@dataclass(slots=True)
+class Fault:
     """One attempt that failed."""
 
     kind: str  # the path of the exception's class
     trace: str
 
 
-class Record(msgspec.Struct, omit_defaults=True):
+@dataclass(slots=True)
+class Record:
     """A task from its enqueue to where it stands; times of the broker or the worker, in order."""
 
     header: Header
@@ -108,8 +106,8 @@ class Record(msgspec.Struct, omit_defaults=True):
     started_at: dt.datetime | None = None
     attempted_at: dt.datetime | None = None
     finished_at: dt.datetime | None = None
-    faults: list[Fault] = []
-    workers: list[str] = []
+    faults: list[Fault] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
     value: Any = None
 
     def result(self, id: str, status: TaskResultStatus) -> Any:
@@ -200,36 +198,14 @@ def fault_of(cause: str, reason: str, trace: str) -> Fault:
     return Fault(f"{BUILT_IN}.{name if name.isidentifier() else 'Exception'}", trace or reason)
 
 
-def earlier(work: JobWork | None, before: int) -> tuple[list[Fault], list[str]]:
-    """The faults and workers of the attempts before that number, as far as the broker has them.
-
-    It keeps the first and the last failure: others have no reason and no name.
-    """
-    known: dict[int, JobFailure] = {}
-    for one in (work.first_failure, work.last_failure) if work is not None else ():
-        if one is not None:
-            known[one.attempt] = one
-    faults: list[Fault] = []
-    workers: list[str] = []
-    for number in range(1, before):
-        at = known.get(number)
-        workers.append("" if at is None else at.worker)
-        faults.append(
-            Fault(f"{BUILT_IN}.Exception", "not kept by the broker")
-            if at is None
-            else fault_of(at.cause, at.reason, "")
-        )
-    return faults, workers
-
-
-def first_start(info: JobInfo | None) -> dt.datetime | None:
-    """When the first run began, or failed: the broker knows the start of the newest one alone."""
-    work = None if info is None else info.work
-    if work is None:
-        return None
-    if work.first_failure is not None and (work.run is None or work.run.attempt > 1):
-        return from_ms(work.first_failure.at_ms)
-    return None if work.run is None else from_ms(work.run.since_ms)
+def tried(attempts: Sequence[Attempt]) -> tuple[list[Fault], list[str]]:
+    """The faults of the attempts that failed, and the workers of all."""
+    faults = [
+        fault_of(one.state, one.reason, one.detail.decode(errors="replace"))
+        for one in attempts
+        if one.state in FAILURES
+    ]
+    return faults, [one.worker for one in attempts]
 
 
 # ---- Asked of the broker
@@ -238,17 +214,14 @@ def first_start(info: JobInfo | None) -> dt.datetime | None:
 def result_of(app: App, id: str, job_id: str) -> Any:
     """The result of a task, as Django has it, under the id by which it was asked for.
 
-    Raises TaskResultDoesNotExist for a job that is not known, is of no task of Django, or of which
-    nothing is kept any more; what the client raises if the broker is away.
+    Raises TaskResultDoesNotExist for a job that is not known, was cancelled, is of no task of
+    Django, or of which not all is kept any more; what the client raises if the broker is away.
     """
     try:
-        found = app.client.result(job_id)
-    except (NoJob, BadId):
-        raise TaskResultDoesNotExist(id) from None
-    if found.state == SUCCESSFUL:
-        record = done_record(app, found)
-    else:
-        record = open_record(app, job_id, found)
+        found = app.client.result(job_id, with_body=True, with_attempts=True)
+        record = None if found.state == CANCELLED else record_of(app, job_id, found)
+    except (NoJob, BadId, NoResult):
+        record = None
     if record is None:
         raise TaskResultDoesNotExist(id)
     return record.result(id, status_of(found))
@@ -263,63 +236,28 @@ def status_of(found: Result) -> TaskResultStatus:
     return TaskResultStatus.RUNNING if found.state == RUNNING else TaskResultStatus.READY
 
 
-def done_record(app: App, found: Result) -> Record | None:
-    """The record that the worker has sent with the result; None if it is not kept."""
-    if found.result is None:
+def record_of(app: App, id: str, found: Result) -> Record | None:
+    """Where a task stands, and what it returned; None if its call is not kept. NoResult."""
+    if found.body is None:
         return None
     try:
-        data = found.result if app.keys is None else app.keys.open(found.result, RESULT)
-        return msgspec.convert(unpack(data), Record)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-
-
-def open_record(app: App, id: str, found: Result) -> Record | None:
-    """The record of a task that waits, runs or has failed; None if no node shows its job."""
-    info = shown_anywhere(app, id)
-    if info is None or info.body is None:
-        return None
-    try:
-        envelope = decode(opened(info.body, app.keys))
+        envelope = decode(opened(found.body, app.keys))
     except BadBody:
         return None
-    header = header_in(envelope.headers if info.work is None else info.work.headers)
+    header = header_in(found.headers or envelope.headers)
     if header is None:
         return None
     record = Record(header, envelope.task, envelope.args, envelope.kwargs)
-    ended = found.attempt - (found.state == RUNNING) if info.work is None else info.work.failed
-    record.faults, record.workers = earlier(info.work, ended + 1)
-    if found.cause:
+    record.faults, record.workers = tried(found.attempts)
+    if found.cause:  # a dead letter has all of the last traceback
         detail = found.detail.decode(errors="replace")
         record.faults[-1:] = [fault_of(found.cause, found.reason, detail)]
-    if found.attempt:
-        run = None if info.work is None else info.work.run
-        # of a task of a tube nothing is known but its end
-        record.started_at = first_start(info) or from_ms(found.ended_ms)
-        record.attempted_at = record.started_at if run is None else from_ms(run.since_ms)
-    if found.state == RUNNING:
-        record.workers.append(found.worker)
-    if found.state == FAILED:
+    if found.attempts:
+        first, last = found.attempts[0], found.attempts[-1]
+        record.started_at = from_ms(first.began_ms or first.ended_ms)
+        record.attempted_at = from_ms(last.began_ms or last.ended_ms)
+    if found.state in (SUCCESSFUL, FAILED):
         record.finished_at = from_ms(found.ended_ms) or record.attempted_at
+    if found.state == SUCCESSFUL:
+        record.value = app.handle(id).read(found)
     return record
-
-
-def shown_anywhere(app: App, id: str) -> JobInfo | None:
-    """What the node that has the job shows of it; None if none in reach has it."""
-    client = app.client
-    info = client.show(id)
-    if info is not None and info.body is not None:
-        return info
-    own = client.hello()
-    for node in own.nodes:
-        if node.id == own.id:
-            continue
-        url = url_of(client.settings, node.host, node.port)
-        with Client(url, discover=False, timeout=ANSWER_S, retry=Retry(attempts=1)) as other:
-            try:
-                info = other.show(id)
-            except Error:
-                continue
-        if info is not None and info.body is not None:
-            return info
-    return None

@@ -21,15 +21,14 @@ from inspect import iscoroutinefunction
 from traceback import format_exception
 from typing import Any, Final
 
-import msgspec
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.conf import settings
 from django.db import close_old_connections, connections, reset_queries
 from django.utils.module_loading import import_string
 
-from tuque.client.api import JobInfo
-from tuque.django.results import Fault, Header, Record, class_of, earlier, first_start, header_in
+from tuque.client.commands.work import Attempt
+from tuque.django.results import RUNNING, Fault, Header, Record, class_of, from_ms, header_in, tried
 from tuque.django.tasks_api import (
     Task,
     TaskContext,
@@ -66,8 +65,8 @@ def function_of(app: App, path: str) -> Any:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         job = current_job()
-        info = shown(app, job.id) if job.attempt > 1 else None
-        running = Running(app, job, path, info, args, kwargs)
+        before = earlier(app, job.id) if job.attempt > 1 else []
+        running = Running(app, job, path, before, args, kwargs)
         try:
             value = running.call()
         except NO_FAILURE:
@@ -85,8 +84,8 @@ def coroutine_of(app: App, path: str) -> Any:
 
     async def run(*args: Any, **kwargs: Any) -> Any:
         job = current_job()
-        info = await shown_async(app, job.id) if job.attempt > 1 else None
-        running = Running(app, job, path, info, args, kwargs)
+        before = await earlier_async(app, job.id) if job.attempt > 1 else []
+        running = Running(app, job, path, before, args, kwargs)
         try:
             value = normalize_json(await running.task.func(*running.args, **kwargs))
         except NO_FAILURE:
@@ -107,21 +106,22 @@ class Running:
         app: App,
         job: Job,
         path: str,
-        info: JobInfo | None,
+        before: list[Attempt],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """`info` is what the broker knows of earlier attempts."""
+        """`before`: what the broker knows of earlier attempts."""
         self._app = app
         self._job = job
         header = header_in(job.headers) or Header(
             backend="default", enqueued_at=job.enqueued_at, queue_name=job.queue
         )
-        faults, workers = earlier(None if info is None else info.work, job.attempt)
+        faults, workers = tried(before)
         self.record = Record(header, path, list(args), kwargs, faults=faults, workers=workers)
         self.task = header.task(path)
         self.record.attempted_at = app.now
-        self.record.started_at = first_start(info) or self.record.attempted_at
+        first = from_ms(before[0].began_ms) if before else None
+        self.record.started_at = first or self.record.attempted_at
         self.record.workers.append(f"{socket.gethostname()}/{os.getpid()}")
         self.result = self.record.result(header.ticket or job.url_id, TaskResultStatus.RUNNING)
         context = (TaskContext(task_result=self.result),) if self.task.takes_context else ()
@@ -150,12 +150,12 @@ class Running:
         return own is not None and runs_again(err, own.defaults, self._job) is False
 
     def done(self, value: Any) -> Any:
-        """The run has ended well: what the broker is to keep of it."""
+        """The run has ended well; returns the value, which the broker keeps."""
         self.record.value = value
         self.record.finished_at = self._app.now
         self.record.put_into(self.result, TaskResultStatus.SUCCESSFUL)
         signals.task_finished.send(self._sender, task_result=self.result)
-        return msgspec.to_builtins(self.record)
+        return value
 
 
 class ByPath(dict[str, OwnTask[..., Any]]):
@@ -187,20 +187,25 @@ class ByPath(dict[str, OwnTask[..., Any]]):
             return default
 
 
-def shown(app: App, id: str) -> JobInfo | None:
-    """What the node of the worker knows of a job; None if this user may not see it."""
+def earlier(app: App, id: str) -> list[Attempt]:
+    """The attempts of a job before this one, as the broker has them; none if it is away."""
     try:
-        return app.client.show(id)
+        return over(app.client.result(id, with_attempts=True).attempts)
     except Error:
-        return None
+        return []
 
 
-async def shown_async(app: App, id: str) -> JobInfo | None:
-    """Like `shown`, for a coroutine."""
+async def earlier_async(app: App, id: str) -> list[Attempt]:
+    """Like `earlier`, for a coroutine."""
     try:
-        return await app.aio_client.show(id)
+        return over((await app.aio_client.result(id, with_attempts=True)).attempts)
     except Error:
-        return None
+        return []
+
+
+def over(attempts: tuple[Attempt, ...]) -> list[Attempt]:
+    """Those that are over."""
+    return [one for one in attempts if one.state != RUNNING]
 
 
 # ---- Connections to databases: no job gets one that the database has closed

@@ -61,10 +61,12 @@ class Attempt:
         self.detail = detail
 
     def packed(self) -> bytes:
-        """Its bytes; what is too long is cut."""
+        """Its bytes; what is too long is cut, a detail at its begin: a traceback ends with the
+        error.
+        """
         worker = self.worker[:WORKER_MAX]
         reason = self.reason[:REASON_MAX]
-        detail = self.detail[:DETAIL_MAX]
+        detail = self.detail[max(0, len(self.detail) - DETAIL_MAX) :]
         w = BytesWriter()
         write_i32_le(w, i32(FIXED + len(worker) + len(reason) + len(detail)))
         write_i64_le(w, self.run)

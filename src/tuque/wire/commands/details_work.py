@@ -123,8 +123,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   replies the state `done`, no result, and the reason.
 - W18.1 The work of a job has a row of the runs that failed, were silent, over their time limit or
   cancelled. RELEASE and NACK leave none, DEAD REPLAY keeps the row.
-- W18.2 It has the last 16, details of 8192 bytes, 65536 bytes in all: above that the oldest
-  details go. Without KEEP BODY there is no detail, and of a reason 160 bytes.
+- W18.2 It has the last 16, of details the last 8192 bytes, 65536 bytes in all: above that the
+  oldest details go. Without KEEP BODY there is no detail, and of a reason 160 bytes.
 - W18.4 The outcome keeps for KEEP the row, when the job was added, and when the run that ended it
   began; with KEEP BODY also headers and body.
 - W18.5 An outcome that alone is above `results-max-bytes` goes without its body and details, then

@@ -354,6 +354,8 @@ def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str
         "headers": {**headers, TASK_HEADER: task.name},
         "dead": options.dead,
     }
+    if options.keep_body and asked["keep"]:
+        asked["keep_body"] = True
     if task.app.keys is not None:
         asked["headers"][KEY_HEADER] = task.app.keys.id
     if options.retry_s != 0:

@@ -87,9 +87,9 @@ class Options:
     is 0: the job never expires. One that expires and has not failed becomes a dead letter, or with
     `on_expiry` "drop" it is gone. In tubes the worker does that, and None leaves both to the tube.
     None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
-    `keep_s` None keeps results for 600 s if the task's result has a type, else not. An exception
-    in `give_up_on` is final, like Reject. With `retry_on`, each one outside of it is final as well:
-    with `()` all are.
+    `keep_s` None keeps results for 600 s if the task's result has a type, else not; `keep_body`
+    keeps the call and the tracebacks of its attempts as long. An exception in `give_up_on` is
+    final, like Reject. With `retry_on`, each one outside of it is final as well: with `()` all are.
     `retry_if(error, job)` decides the rest: a bool, or the seconds until the next run. A lower
     `pri` goes first: 0 to 9 in a queue, where 5 is that of others. `utube`, a sub-queue with one
     job at a time, is for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a
@@ -122,6 +122,7 @@ class Options:
     dead: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     keep_s: float | None = None
+    keep_body: bool = False
     on_expiry: Literal["dead", "drop"] | None = None
     expires: dt.datetime | None = None
     unknown_keep_s: float = 86_400.0
@@ -229,6 +230,7 @@ class TaskOptions(TypedDict, total=False):
     dead: str | None
     backoff: Backoff
     keep_s: float | None
+    keep_body: bool
     on_expiry: Literal["dead", "drop"] | None
     expires: dt.datetime | None
     unknown_keep_s: float
@@ -399,6 +401,7 @@ class Asked(Keyed, total=False):
     backoff: tuple[float, float, float]
     dead: str | None
     keep: float | None
+    keep_body: bool
     time_limit: float | None
     on_expiry: Literal["dead", "drop"]
     headers: dict[str, str]
