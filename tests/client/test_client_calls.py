@@ -248,6 +248,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     ),
     (staged.addjob_new("q", "b"), "ADDJOB q b 5000 WITHNEW", [RAW, 1], (ID, True)),
     (staged.stage("t", b"a", "q", "b", ttl_ms=9000), "STAGE t a 9000 q b", 4, 4),
+    (staged.stage("t", b"a", "q", "b", ttl_ms=9000, pri=0), "STAGE t a 9000 q b PRI 0", 4, 4),
     (
         staged.stage("t", "a", "q", "b", ttl_ms=9, retry=0, ttl=8, dedupe=b"k", dedupe_ttl=7),
         "STAGE t a 9 q b RETRY 0 TTL 8 DEDUPE k DEDUPETTL 7000",

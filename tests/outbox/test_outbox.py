@@ -67,7 +67,8 @@ def test_what_is_rolled_back_is_never_a_job(
 
 def test_an_error_of_a_call_is_raised_in_the_transaction(engine: Any) -> None:
     with engine.begin() as db:
-        for call in (shop.limited.call(1), shop.welcome.options(key="a").call(1)):
+        late, named = shop.welcome.options(pri=10), shop.welcome.options(key="a")
+        for call in (shop.limited.call(1), named.call(1), late.call(1)):
             with pytest.raises(TypeError, match="is not for an outbox"):
                 shop.outbox.add(db, call)
         with pytest.raises(TypeError, match="takes a call of a task"):
@@ -77,7 +78,7 @@ def test_an_error_of_a_call_is_raised_in_the_transaction(engine: Any) -> None:
 def test_a_worker_runs_what_was_sent_with_its_options(
     engine: Any, own_node: RealServer, relay: Relay
 ) -> None:
-    added(engine, 7, attempts=9, headers={"tenant": "a"}, retry_s=17)
+    added(engine, 7, attempts=9, headers={"tenant": "a"}, retry_s=17, pri=1)
     relay.drain()
     with Client(own_node.url) as client:
         (job,) = client.getjob("mail", nohang=True)
@@ -89,7 +90,7 @@ def test_a_worker_runs_what_was_sent_with_its_options(
         9,
     )
     assert envelope.headers == {"tenant": "a"}
-    assert info is not None and info.retry_s == 17 and info.ttl_s > 10**9
+    assert info is not None and info.retry_s == 17 and info.ttl_s > 10**9 and info.pri == 1
 
 
 def test_a_delay_counts_from_when_it_is_sent(

@@ -467,5 +467,5 @@ def test_addjob_with_priority_and_sub_queue(tube: World) -> None:
     refused = tube("ADDJOB q b 0 UTUBE a")
     assert refused.startswith(b"-ERR 'q' is no tube: ")
     assert tube("ADDJOB t b 0 PRI x").startswith(b"-ERR PRI must be")
-    said = tube("STAGE x a 1000 q b PRI 1")
-    assert said == b"-ERR syntax error: STAGE has no option 'PRI'\r\n"
+    said = tube("STAGE x a 1000 q b UTUBE a")
+    assert said == b"-ERR syntax error: STAGE has no option 'UTUBE'\r\n"

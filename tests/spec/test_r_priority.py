@@ -159,3 +159,20 @@ def test_a_topic_gives_it_to_queues(world: World) -> None:
         (b"2", 2), (b"5", 5), (b"77", 9)
     ]  # fmt: skip
     assert world.run("GETJOB", "FROM", "tube")[0][2] == b"2"
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_staged_job_has_it(make_world: Make, is_published: bool) -> None:
+    """Z1.2 Options, their errors, R1.3, R1.4 and R1.13 are as in ADDJOB."""
+    world = make_world(1, journal="always")
+    for pri in (9, -1, 0, 5, 3):
+        words = () if pri < 0 else ("PRI", pri)
+        world.run("STAGE", "t", "a", 60_000, "q", str(pri), *words)
+    world.run("STAGE", "t", "a", 60_000, "q", "1", "PRI", 1, "REPLICATE", 1)
+    if is_published:
+        assert world.run("PUBLISH", "app", 1, "t", "a") == 6
+    world.restart(0)
+    if not is_published:
+        assert world.run("PUBLISH", "app", 1, "t", "a") == 6
+    rows = world.run("GETJOB", "NOHANG", "COUNT", 9, "FROM", "q")
+    assert [row[2] for row in rows] == [b"0", b"1", b"3", b"-1", b"5", b"9"]

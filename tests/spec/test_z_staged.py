@@ -45,8 +45,8 @@ def test_names(world: World) -> None:
 
 
 def test_options(world: World) -> None:
-    """Z1.2 Options, their errors, R1.3 and R1.4 are as in ADDJOB. DELAY and TTL count from PUBLISH
-    on. ASYNC is not an option of STAGE: `-ERR syntax error: STAGE has no option 'ASYNC'`.
+    """Z1.2 Options, their errors, R1.3, R1.4 and R1.13 are as in ADDJOB. DELAY and TTL count from
+    PUBLISH on. ASYNC is not an option of STAGE: `-ERR syntax error: STAGE has no option 'ASYNC'`.
 
     R1.11 The range of STAGE's TTL begins with 1.
     """
@@ -59,6 +59,8 @@ def test_options(world: World) -> None:
         ("RETRY", 0, "REPLICATE", 2),
         ("RETRY",),
         ("DEDUPETTL", 5),
+        ("PRI", 10),
+        ("PRI", -1),
     ):
         assert stage(world, "b", "a", *options) == world.run("ADDJOB", "q", "b", 0, *options)
     ttl = "ERR TTL must be a number of seconds from 1 to 2147483647, not '0'"  # R1.11

@@ -347,7 +347,7 @@ def test_each_number_is_refused_beyond_its_bounds(name: str) -> None:
         ("outcome", 67, "i64", [-1, 1, 1 << 39, 1 << 23]),
         ("task-add", 45, "u8", [0, 45, 115, 255]),  # statuses
         ("task-state", 45, "u8", [0, 45, 115, 255]),
-        ("staged", 17, "i32", [0, -2]),  # copies
+        ("staged", 17, "i32", [0, -2, 65_536, 1 << 17, (10 << 17) - 1]),  # copies, levels
         ("keys", 12, "i32", [0]),  # a limit without places
         ("keys", 16, "i64", [0]),  # a rate without a gap
         ("keys", 2, "u8", [0]),  # a group whose size is another one's
@@ -467,3 +467,13 @@ def test_an_add_has_the_level_of_its_job_only_if_it_is_not_5() -> None:
         sizes.append(records.size())
         assert back.job_of(decode_all(records.take())[0]).level == level
     assert sizes == [sizes[0], sizes[0] + 1, sizes[0] + 1]
+
+
+def test_the_copies_of_a_staged_job_have_its_level() -> None:
+    data = WRITTEN["staged"]
+    for repl in (-1, 1, 65_535):
+        for step, level in ((0, 5), (4, 9), (5, 0), (9, 4)):
+            other = changed(data, 17, "i32", repl + (step << 17))
+            assert other is not None
+            (found,) = decode_all(other)
+            assert (found.stage.repl, found.stage.level) == (repl, level)

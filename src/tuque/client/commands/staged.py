@@ -12,7 +12,14 @@ from typing import Any, Literal, Unpack
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call, KeyWords, addjob, check_keys, job_options
+from tuque.client.commands.calls import (
+    Call,
+    KeyWords,
+    addjob,
+    check_keys,
+    job_options,
+    tube_options,
+)
 
 COPIES_S = 30.0  # for the copies of what was published
 
@@ -73,6 +80,7 @@ def stage(
     maxlen: int | None = None,
     dedupe: Text | None = None,
     dedupe_ttl: int | None = None,
+    pri: int | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
     """Stages a job, invisible until `publish`; returns the attempt's count. Not sent twice.
@@ -83,6 +91,7 @@ def stage(
     args: list[Arg] = ["STAGE", to_bytes(txn, "txn"), to_bytes(attempt, "attempt"), ttl_ms]
     args += (to_bytes(queue, "queue"), to_bytes(body, "body"))
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
+    args += tube_options(pri, None)
     return Call(args=tuple(args), parse=int, timeout_s=timeout)
 
 

@@ -163,6 +163,16 @@ def set_state(job: Job, to: i64) -> None:
     job.state = u8(to)
 
 
+def step_of(level: i64) -> i64:
+    """The level counted from LEVEL on: 0 for most jobs, up to LEVEL_MAX."""
+    return (level - LEVEL) % (LEVEL_MAX + 1)
+
+
+def level_of_step(step: i64) -> i64:
+    """The level that is so many steps from LEVEL."""
+    return (step + LEVEL) % (LEVEL_MAX + 1)
+
+
 def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
     """An instant in ns after a clock jump, kept within 64 bits."""
     moved: int = int(at_ns) + int(jump_ms) * 1_000_000

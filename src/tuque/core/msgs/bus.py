@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 from mypy_extensions import i64
 
-from tuque.core.model.job import LAST_NS, LEVEL, LEVEL_MAX
+from tuque.core.model.job import LAST_NS, LEVEL_MAX, level_of_step, step_of
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.packed import (
@@ -192,12 +192,12 @@ ReplFields = tuple[
 
 def mode_of(bits: i64, level: i64) -> i64:
     """The mode with these bits, of a job of that level."""
-    return bits + (level - LEVEL) % (LEVEL_MAX + 1) * LEVEL_UNIT
+    return bits + step_of(level) * LEVEL_UNIT
 
 
 def level_in(mode: i64) -> i64:
     """The level in a mode."""
-    return (mode // LEVEL_UNIT + LEVEL) % (LEVEL_MAX + 1)
+    return level_of_step(mode // LEVEL_UNIT)
 
 
 class ReplJobs(Message, tag=47):

@@ -137,9 +137,12 @@ tube was dropped. A replica writes it with each message of its leader.
 # ---- Staged jobs and keys of DEDUPE: core/records/staged.py
 
 STAGED_FIXED: Final = 48  # kind to the size of the queue
-"""STAGED: until_ms i64 from 0, position count, repl i32 from 1 or -1, retry_s count, delay_s count,
-ttl_s i32 from 1, maxlen count, key_ttl_ms i64 from 0, sizes u8 of txn from 1, of attempt from 1, of
-key; queue size, txn, attempt, key, queue, body.
+STAGED_UNIT: Final = 1 << 17
+REPL_MAX: Final = 65_535
+"""STAGED: until_ms i64 from 0, position count, copies i32, retry_s count, delay_s count, ttl_s i32
+from 1, maxlen count, key_ttl_ms i64 from 0, sizes u8 of txn from 1, of attempt from 1, of key;
+queue size, txn, attempt, key, queue, body. Copies: 1 to REPL_MAX, or -1, and STAGED_UNIT for each
+step from LEVEL to the level of the job, of which there are up to LEVEL_MAX.
 """
 
 KEY_FIXED: Final = 49  # kind to the key

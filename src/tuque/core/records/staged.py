@@ -11,8 +11,9 @@ from typing import Final, final
 from librt.strings import read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
+from tuque.core.model.job import LEVEL, LEVEL_MAX, level_of_step, step_of
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.msgs.packed import KEY_FIXED, NUMBER_LAST, STAGED_FIXED
+from tuque.core.msgs.packed import KEY_FIXED, NUMBER_LAST, REPL_MAX, STAGED_FIXED, STAGED_UNIT
 from tuque.core.records.jobs import KEY, STAGED, Records
 from tuque.core.tables.staged import Attempt, Staged
 
@@ -27,7 +28,7 @@ def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> Non
     w.append(STAGED)
     write_i64_le(w, a.until_ms)
     write_i32_le(w, i32(position))
-    write_i32_le(w, job.repl)
+    write_i32_le(w, i32(i64(job.repl) + step_of(i64(job.level)) * STAGED_UNIT))
     write_i32_le(w, job.retry_s)
     write_i32_le(w, job.delay_s)
     write_i32_le(w, job.ttl_s)
@@ -71,6 +72,7 @@ class StageRecord:
         self.position: i64 = 0
         self.until_ms: i64 = 0  # also of a key
         self.repl: i64 = 0
+        self.level: i64 = LEVEL
         self.retry_s: i64 = 0
         self.delay_s: i64 = 0
         self.ttl_s: i64 = 0
@@ -101,7 +103,10 @@ def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
         return False
     r.until_ms = read_i64_le(data, at)
     r.position = i64(read_i32_le(data, at + 8))
-    r.repl = i64(read_i32_le(data, at + 12))
+    copies = i64(read_i32_le(data, at + 12))
+    step = (copies + 1) // STAGED_UNIT
+    r.repl = copies - step * STAGED_UNIT
+    r.level = level_of_step(step)
     r.retry_s = i64(read_i32_le(data, at + 16))
     r.delay_s = i64(read_i32_le(data, at + 20))
     r.ttl_s = i64(read_i32_le(data, at + 24))
@@ -126,4 +131,6 @@ def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
     r.body = data[at + queue_size : end]
     if (r.position | r.retry_s | r.delay_s | r.maxlen | r.key_ttl_ms | r.until_ms) < 0:
         return False
-    return r.repl >= -1 and r.repl != 0 and r.ttl_s > 0
+    if not 0 <= step <= LEVEL_MAX or not -1 <= r.repl <= REPL_MAX:
+        return False
+    return r.repl != 0 and r.ttl_s > 0

@@ -350,6 +350,7 @@ def made(n: Node, x: Publish, staged: Staged, id: bytes, queue: bytes) -> Job:
         staged.delay_s,
         i32(repl_of(staged, x.default_repl)),
     )
+    job.level = staged.level
     x.first_ns += 1
     register(n, job, stats.CREATED)
     if n.events is not None:

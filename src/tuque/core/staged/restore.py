@@ -6,7 +6,7 @@ record twice changes nothing: a job of an attempt has its position, a publicatio
 
 from typing import final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACTIVE, QUEUED, Job
 from tuque.core.msgs.records import AppRow, Published, StageDrop
@@ -112,6 +112,7 @@ class StageLog:
                 i32(r.delay_s),
                 i32(r.ttl_s),
                 i32(r.maxlen),
+                u8(r.level),
             )
         )
 
@@ -150,6 +151,7 @@ class StageLog:
             s.delay_s,
             i32(repl_of(s, r.default_repl)),
         )
+        job.level = s.level
         if s.delay_s > 0:
             job.state = ACTIVE
             job.qtime_ms = ctime_ns // 1_000_000 + i64(s.delay_s) * 1000

@@ -7,10 +7,10 @@ core/staged/ decides.
 from collections import OrderedDict
 from typing import Final, final
 
-from mypy_extensions import i32, i64, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr, u8
 
 from tuque.core.model.errors import Refusal
-from tuque.core.model.job import JOB_BYTES
+from tuque.core.model.job import JOB_BYTES, LEVEL
 from tuque.core.model.stats import tenant_of
 from tuque.core.tables.leases import Batch as LeaseBatch
 
@@ -55,6 +55,7 @@ class Staged:
         delay_s: i32,
         ttl_s: i32,
         maxlen: i32,
+        level: u8 = LEVEL,
     ) -> None:
         self.queue = queue
         self.body = body
@@ -65,6 +66,7 @@ class Staged:
         self.delay_s = delay_s
         self.ttl_s = ttl_s
         self.maxlen = maxlen  # 0: none
+        self.level = level
 
 
 def repl_of(job: Staged, default_repl: i64) -> i64:

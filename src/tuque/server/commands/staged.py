@@ -2,11 +2,11 @@
 
 from typing import Final, final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.copies.add import settle
-from tuque.core.model.errors import AMO_ONE_COPY, DELAY_BEYOND_TTL
-from tuque.core.model.job import PLAIN, AddSpec
+from tuque.core.model.errors import AMO_ONE_COPY, DELAY_BEYOND_TTL, PRI_OF_QUEUE, Refusal
+from tuque.core.model.job import LEVEL, LEVEL_MAX, PLAIN, AddSpec
 from tuque.core.staged.publish import WAITS, drop_publish, publish_some
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import (
@@ -24,7 +24,7 @@ from tuque.wire.commands.add_options import BASIC_WORDS, Taker, addjob_options
 from tuque.wire.commands.arguments import ArgError, Misuse, ranged
 from tuque.wire.proto.resp import int_reply
 
-STAGE: Final = Taker(b"STAGE", BASIC_WORDS, least_ttl=1)
+STAGE: Final = Taker(b"STAGE", (*BASIC_WORDS, b"PRI"), least_ttl=1)
 TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
@@ -103,6 +103,8 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     q = n.queues.get(args[4])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6
+    if spec.pri > LEVEL_MAX:
+        raise ArgError(core_words(Refusal(PRI_OF_QUEUE, (args[4],))))  # R1.13
     if s.is_parting():
         raise ArgError(STAGE_LEAVING)
     a = n.staging.attempt(args[1], args[2])
@@ -123,6 +125,7 @@ def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
         i32(full.delay_s),
         i32(full.ttl_s),
         i32(full.maxlen),
+        u8(spec.pri if spec.has_pri else LEVEL),
     )
 
 

@@ -355,8 +355,8 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
     b"STAGE": """
 - Z1.1 txn and attempt are any 1 to 255 bytes; a transaction cannot be named ACK. ttl-ms is 1,000
   to 604,800,000.
-- Z1.2 Options, their errors, R1.3 and R1.4 are as in ADDJOB. DELAY and TTL count from PUBLISH
-  on. ASYNC is not an option of STAGE: `-ERR syntax error: STAGE has no option 'ASYNC'`.
+- Z1.2 Options, their errors, R1.3, R1.4 and R1.13 are as in ADDJOB. DELAY and TTL count from
+  PUBLISH on. ASYNC is not an option of STAGE: `-ERR syntax error: STAGE has no option 'ASYNC'`.
 - Z1.3 The job is kept in the attempt, after those that were staged there before. It is invisible
   to all other commands. The reply is the number of jobs in the attempt.
 - Z1.4 An attempt is dropped if nothing was staged in it for the ttl-ms of its last STAGE.

@@ -233,7 +233,7 @@ ROWS: Final[list[Row]] = [
     Row("STAGE", "produce", "1 own, 4 queue", JOBS, FEW_OPTIONS,
         -6, "write denyoom fast", "jobs",
         "txn attempt ttl-ms queue body [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]]",
+        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]] [PRI n]",
         "Stage a job in a transaction; it is invisible until PUBLISH."),
     Row("PUBLISH", "produce", "1 own, 3 stage", STAGED,
         Bound(1_024, TURN_WORK, SMALL, SLICED, OF_JOBS),

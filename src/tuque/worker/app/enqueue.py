@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from msgspec.structs import replace
 
+from tuque.client.api import PRI_MAX
 from tuque.client.commands import calls
 from tuque.errors import (
     ConnectionError,
@@ -62,8 +63,8 @@ BIG_MORE: Final = (
     "bytes, and a broker takes max-body-bytes, 67108864 by default; bytes grow by a third in JSON, "
     "and not with codec='msgpack'"
 )
-STAGED: Final = ("retry", "ttl", "replicate", "maxlen")  # options of STAGE
-NOT_STAGED: Final = ("key", "pri", "utube", "expires")
+STAGED: Final = ("retry", "ttl", "replicate", "maxlen", "pri")  # options of STAGE
+NOT_STAGED: Final = ("key", "utube", "expires")
 NOT_SENT: Final = "not sent: the broker was away"
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
@@ -238,6 +239,8 @@ class Adding(Generic[R]):
             given.append("a tube, as limit, rate, group and unique need it,")
         if options.retry_s == 0:
             given.append("retry_s=0")
+        if options.pri is not None and options.pri > PRI_MAX:
+            given.append(f"pri={options.pri}")
         if given:
             raise TypeError(f"task {name}: {', '.join(given)} is not for an outbox")
         body, headers = self._body, {**self.headers}
