@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from tuque.testing import TestApp
 
 HERE = Path(__file__).parent
-collect_ignore = ["django_judge", "kombu_judge"]
+collect_ignore = ["celery_judge", "celery_shop", "django_judge", "kombu_judge"]
 collect_ignore_glob = []
 if importlib.util.find_spec("celery") is None:
     collect_ignore_glob.append("test_celery_*.py")
@@ -27,17 +26,9 @@ else:
 @pytest.fixture(scope="session")
 def celery_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for sys.path, by which Celery finds what pyproject.toml says of this tree."""
-    named = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
-    folder = tmp_path_factory.mktemp("entries")
-    place = folder / "tuque-0.dist-info"
-    place.mkdir()
-    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: tuque\nVersion: 0\n")
-    lines: list[str] = []
-    for group in ("kombu.serializers", "celery.result_backends"):
-        rows = named["entry-points"][group].items()
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in rows)]
-    (place / "entry_points.txt").write_text("\n".join(lines))
-    return folder
+    from celery_lab import write_entries
+
+    return write_entries(tmp_path_factory.mktemp("entries"))
 
 
 @pytest.fixture(scope="session")

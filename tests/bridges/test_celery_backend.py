@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, chord
+from celery._state import _task_stack
 from celery.exceptions import BackendStoreError
 
 from tuque import Client
+from tuque.errors import ConnectionError
 from tuque.testing.nodes import TestNode
 
 
@@ -137,6 +141,32 @@ def test_a_body_that_was_published_before_the_death_is_not_published_again(
     assert len(bodies(client)) == 1
 
 
+def test_parts_with_the_same_index_all_count(app: Celery, client: Client) -> None:
+    """Those of a group in the header have it, and those that a task adds to its chord."""
+    backend = app.backend
+    backend.set_chord_size("same", 60)
+    parts = [part(app, "same", 5, f"same-{n}") for n in range(60)]
+    for n, request in enumerate([parts[1], *parts]):
+        assert bodies(client) == []
+        backend.on_chord_part_return(request, "SUCCESS", n)
+    [body] = bodies(client)
+    numbers = json.loads(json.loads(body)["body"])[0][0]
+    assert sorted(numbers) == [0, 1, *range(3, 61)]
+
+
+def test_a_header_is_published_as_it_is_made(app: Celery, client: Client) -> None:
+    waiting: list[int] = []
+
+    def header() -> Iterator[Any]:
+        for n in range(4):
+            waiting.append(client.qlen("celery"))
+            yield app.signature("shop.add_up", ([n],))
+
+    chord(header(), app=app)(app.signature("shop.add_up"))
+    assert waiting[0] == 0 and waiting[3] > 0
+    assert len(bodies(client)) == 4
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_part_may_be_added_to_a_chord(app: Celery, client: Client, is_first: bool) -> None:
     backend, group = app.backend, f"added-{is_first}"
@@ -158,3 +188,36 @@ def test_a_part_that_failed_ends_the_chord(app: Celery, client: Client) -> None:
     with pytest.raises(Exception, match="boom"):
         app.AsyncResult("e-body").get(timeout=5)
     assert list(client.value_scan("celery.results", match="*-e.*")) == []
+
+
+@contextmanager
+def running(task: Any) -> Iterator[None]:
+    """As in a worker that runs the task."""
+    _task_stack.push(task)
+    task.push_request(id="running", called_directly=False)
+    try:
+        yield
+    finally:
+        task.pop_request()
+        _task_stack.pop()
+
+
+def test_a_result_waits_for_the_node_in_a_task(
+    tmp_path: Path, celery_entries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(celery_entries))
+    with TestNode(tmp_path, "--set", "appendonly=yes") as node:
+        app = Celery("shop", broker=node.url, backend=node.url, set_as_current=False)
+        task = app.task(interrupted, name="shop.task")
+        app.backend.store_result("a", 1, "SUCCESS")
+        node.kill()
+        with pytest.raises(ConnectionError):
+            app.backend.store_result("b", 2, "SUCCESS")
+        started = threading.Thread(target=node.start)
+        with running(task):
+            started.start()
+            app.backend.store_result("c", 3, "SUCCESS")
+            task.delay()
+        started.join()
+        assert app.AsyncResult("c").get(timeout=5) == 3
+        assert node.client().qlen("celery") == 1

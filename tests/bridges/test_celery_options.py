@@ -6,10 +6,14 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import kombu
 import pytest
+from celery import Celery, chord
+from celery.app.utils import bugreport, filter_hidden_settings
 
 from tuque.celery.entry import add_aliases
 from tuque.celery.options import masked, read_options, read_url, read_urls
@@ -104,3 +108,30 @@ def test_celery_finds_both_without_an_import(celery_entries: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert ran.stdout.count("tuque.celery.transport.Transport") == 2, ran.stderr
     assert "tuque://me:***@a:7711" in ran.stdout
+
+
+@pytest.fixture
+def celery(celery_entries: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Celery]:
+    monkeypatch.syspath_prepend(str(celery_entries))
+    return partial(Celery, set_as_current=False)
+
+
+def test_results_without_a_host_are_where_the_broker_is(celery: Callable[..., Celery]) -> None:
+    app = celery("shop", broker="tuque://me:hunter2@a:7711,b:7712/shop", backend="tuque://")
+    assert app.backend.as_uri() == "tuque://me:***@a:7711,b:7712/shop"
+    for shown in (bugreport(app), repr(filter_hidden_settings(dict(app.conf)))):
+        assert "hunter2" not in shown and "tuque" in shown
+    with pytest.raises(ConfigError, match="broker_url is no URL of Tuque: name a node in"):
+        _ = celery("shop", broker="redis://a", backend="tuque://").backend
+
+
+def test_a_wrong_backend_is_a_sentence(celery: Callable[..., Celery]) -> None:
+    with pytest.raises(ConfigError, match="the port of 'a' must be 1 to 65535, not 'no'"):
+        _ = celery("shop", backend="tuque://a:no").backend
+
+
+def test_a_chord_without_a_backend_is_a_sentence(celery: Callable[..., Celery]) -> None:
+    app = celery("shop", broker="tuque://127.0.0.1:1")
+    body = app.signature("shop.body")
+    with pytest.raises(NotImplementedError, match="chords requires a result backend"):
+        chord([app.signature("shop.part")], body, app=app).delay()

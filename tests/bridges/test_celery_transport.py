@@ -192,6 +192,17 @@ def test_no_exchange_matches_headers(url: str) -> None:
         kombu.Exchange("h", "headers")(connection).declare()
 
 
+def test_an_argument_of_a_queue_that_has_no_effect_is_named(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"x-queue-type": "quorum"}
+    with kombu.Connection(url) as connection, caplog.at_level("WARNING", "tuque.celery"):
+        queue("typed", queue_arguments=given)(connection).declare()
+    assert [one.message for one in caplog.records] == [
+        "the argument 'x-queue-type' of the queue 'typed' has no effect here"
+    ]
+
+
 def test_a_loop_goes_on_after_its_connection_was_lost(url: str, client: Client) -> None:
     found: list[Any] = []
     hub = Hub()

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from celery import states
@@ -14,19 +15,21 @@ from celery.backends.base import BaseKeyValueStoreBackend, _create_chord_error_w
 from celery.canvas import maybe_signature
 from celery.exceptions import BackendStoreError, ChordError
 from celery.result import GroupResult, allow_join_result
+from celery.utils.functional import _regen
 from celery.utils.log import get_logger
 from kombu.utils.compat import detect_environment
 
-from tuque.celery.broker import broker_of
-from tuque.celery.options import CHORD_HEADER, masked, read_options, read_url
+from tuque.celery.broker import broker_of, patiently
+from tuque.celery.options import CHORD_HEADER, SCHEMES, Place, read_options, read_url, read_urls
+from tuque.client.commands.values import value_parts_page
 from tuque.client.sync.client import Client
-from tuque.errors import ConnectionError, Error, NoTube, ReplyError
+from tuque.errors import ConfigError, ConnectionError, Error, NoTube, ReplyError
 
 TUBE: Final = "celery.results"
 NAMES_AT_ONCE: Final = 500
 TURN_S: Final = 0.1  # where a wait does not cover all pending results, or cannot be ended
-LATE_INDEX: Final = 500_000  # parts without an index come from here
-INDEXES: Final = 500_000
+LATE_INDEX: Final = 500_000  # parts whose index another task has come from here
+INDEXES: Final = 1_000
 
 logger = get_logger(__name__)
 T = TypeVar("T")
@@ -80,6 +83,19 @@ class ResultConsumer(BaseResultConsumer):
             self.on_state_change(meta, None)
 
 
+def place_of(app: Any, url: str) -> Place:
+    """Where results are: of `tuque://` alone, where the broker is."""
+    if url.partition("://")[2].strip("/"):
+        return read_url(url)
+    broker = app.connection_for_write()
+    if broker.transport_cls not in SCHEMES:
+        raise ConfigError(
+            f"result_backend {url!r} is where the broker is, and broker_url is no URL of Tuque: "
+            "name a node in result_backend"
+        )
+    return read_urls(broker.alt or [broker.hostname or "tuque://"], broker.ssl)
+
+
 class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
     """`result_backend = "tuque://..."`."""
 
@@ -89,7 +105,8 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
 
     def __init__(self, app: Any, url: str | None = None, **kwargs: Any) -> None:
         super().__init__(app, url=url, **kwargs)
-        place = read_url(url or "tuque://")
+        place = place_of(app, url or "tuque://")
+        self._masked = place.masked
         self._place = place.url, read_options({}).retry
         self._tube = place.prefix + TUBE
         self.result_consumer = self.ResultConsumer(
@@ -101,8 +118,7 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
 
     def as_uri(self, include_password: bool = False) -> str:
         """The URL for people, without a password unless that is asked for."""
-        url = self.url or "tuque://"
-        return url if include_password else masked(url)
+        return str(self.url) if include_password else self._masked
 
     @property
     def client(self) -> Client:
@@ -115,11 +131,15 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
 
     def _asked(self, call: Callable[[], T]) -> T:
         """What a call returns; the tube is made if there is none."""
-        try:
-            return call()
-        except NoTube:
-            self.client.tube(self._tube).create("tasks", if_not_exists=True)
-            return call()
+
+        def asked() -> T:
+            try:
+                return call()
+            except NoTube:
+                self.client.tube(self._tube).create("tasks", if_not_exists=True)
+                return call()
+
+        return patiently(asked)
 
     @property
     def _ttl_s(self) -> float:
@@ -221,9 +241,10 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
     # ---- Chords
 
     def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
-        """A header of groups is saved, since parts alone would lose its form."""
+        """A header of groups is saved, since parts alone would lose its form; one that is made as
+        it is published is not read here."""
         self.ensure_chords_allowed()
-        if isinstance(header_result_args[1], list | tuple):
+        if not isinstance(header_result_args[1], _regen):
             header = self.app.GroupResult(*header_result_args)
             if any(isinstance(one, GroupResult) for one in header.results):
                 header.save(backend=self)
@@ -253,16 +274,41 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
         its part after a crash."""
         if not request.group or not request.id:
             return
-        index = request.group_index
-        if index is None:
-            index = LATE_INDEX + zlib.crc32(str(request.id).encode()) % INDEXES
-        part = self.encode([1, request.id, state, self.encode_result(result, state)])
         name = self.get_key_for_group(request.group, ".j")
-        counted = self._asked(
-            lambda: self.client.value_tally(self._tube, name, index, part, ttl=self._ttl_s)
-        )
-        if counted.completes:
+        value = self.encode_result(result, state)
+        if self._count(request, name, [request.id, state, value]).completes:
             self._complete(request, name)
+
+    def _count(self, request: Any, name: bytes, part: list[Any]) -> Any:
+        """Adds a part at its index in the header. Parts of a group in the header have the same one,
+        as have those that a task adds: all but the first take a late index, by their id."""
+        late = LATE_INDEX + zlib.crc32(str(request.id).encode()) % INDEXES
+        index: int = late if request.group_index is None else request.group_index
+        body = self.encode([index, *part])
+        while True:
+            counted, there = self._added(name, index, body)
+            if there is None or self.decode(there)[1] == request.id:
+                return counted
+            index = max(index + 1, late)
+
+    def _added(self, name: bytes, index: int, body: bytes) -> tuple[Any, bytes | None]:
+        """Adds a part if its index is free; the reply, and the part that has the index."""
+        tally = partial(self.client.value_tally, self._tube, name, index, body, ttl=self._ttl_s)
+        page = value_parts_page(self._tube, name, str(index), count=1)
+        counted: Any = None
+        found: Any = None
+        with self.client.pipeline() as pipe:
+            pipe.value_tally(self._tube, name, index, body, ttl=self._ttl_s)
+            pipe.queue(page)
+            try:
+                counted, found = pipe.execute(raise_on_error=False)
+            except Error as err:
+                counted = err
+        if isinstance(counted, Exception) or isinstance(found, Exception):  # one by one
+            counted = self._asked(tally)
+            found = self._asked(lambda: self.client.run(page))
+        rows = found[1]
+        return counted, rows[0][1] if rows else None
 
     def _complete(self, request: Any, name: bytes) -> None:
         group_id = request.group
@@ -296,9 +342,22 @@ class Backend(AsyncBackendMixin, BaseKeyValueStoreBackend):
             )
         return found
 
+    def _parts_of(self, name: bytes) -> Iterator[bytes]:
+        """The parts, late ones last."""
+        cursor = "0"
+        while True:
+            page = value_parts_page(self._tube, name, cursor)
+            cursor, rows = self._asked(partial(self.client.run, page))
+            for _, part in rows:
+                yield part
+            if cursor == "0":
+                return
+            if not rows and int(cursor) < LATE_INDEX:
+                cursor = str(LATE_INDEX)
+
     def _results_of(self, name: bytes) -> Iterator[Any]:
-        for _, part in self.client.value_parts(self._tube, name):
-            _, id, state, value = self.decode(part)
+        parts = [self.decode(part) for part in self._parts_of(name)]
+        for _, id, state, value in sorted(parts, key=itemgetter(0)):
             if state in states.EXCEPTION_STATES:
                 value = self.exception_to_python(value)
             if state in states.PROPAGATE_STATES:

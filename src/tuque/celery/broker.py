@@ -6,7 +6,9 @@ One for each URL: a message is acknowledged over any connection that lives, also
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -18,6 +20,7 @@ from tuque.platforms import at_forks
 
 BEATS: Final = 3  # WORKING so many times in the time after which a message goes to another worker
 AT_ONCE: Final = 500
+PATIENCE_S: Final = 300.0
 LIMIT_S: Final = 2.0  # of the search for one of several nodes
 T = TypeVar("T")
 _brokers: Final[dict[tuple[str, int], Broker]] = {}
@@ -31,6 +34,27 @@ def broker_of(url: str, retry_s: int) -> Broker:
         if found is None:
             found = _brokers[url, retry_s] = Broker(url, retry_s)
         return found
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """What a call returns. In a task of a worker it is repeated while no node can serve it: the
+    task, its chain and its chord shall not fail because of that."""
+    until_s = time.monotonic() + (PATIENCE_S if _is_in_task() else 0)
+    pause_s = 0.02
+    while True:
+        try:
+            return call()
+        except Error as err:
+            may_serve = err.retryable or isinstance(err, ConnectionError)
+            if not may_serve or time.monotonic() > until_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 1.0)
+
+
+def _is_in_task() -> bool:
+    state = sys.modules.get("celery._state")  # kombu may be used without Celery
+    return state is not None and state.get_current_worker_task() is not None
 
 
 class Broker:

@@ -18,6 +18,7 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
+from tuque.celery.broker import patiently
 from tuque.celery.options import CHORD_HEADER, warn_once
 from tuque.client.api import Job
 from tuque.client.commands.operate import QueueRow
@@ -154,7 +155,7 @@ class Channel(virtual.Channel):
         self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
     ) -> None:
         """[T62] To a queue, or to all queues that are bound: the broker finds these."""
-        self.publish_by(self.broker.client, message, exchange, routing_key)
+        patiently(lambda: self.publish_by(self.broker.client, message, exchange, routing_key))
 
     def create_publish_batch(self, max_size: int) -> Batch:
         """For `Producer.batch()`: so many messages are sent together."""

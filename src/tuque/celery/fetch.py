@@ -23,6 +23,7 @@ WAIT_MS: Final = 30_000
 LATE_S: Final = 10.0  # a reply that is so late does not come: the link is dead
 LIMIT_S: Final = 5.0
 STEP_S: Final = 0.02
+AGAIN_S: Final = 0.2
 
 
 class Fetch:
@@ -34,7 +35,7 @@ class Fetch:
         self._side: Link | None = None
         self._number = 0
         self._call: Call[list[Job]] | None = None
-        self._due_s = 0.0
+        self._due_s = self._again_s = 0.0
         self._is_ending = False
         self.queues: list[str] = []  # of the question
         self._asked_acks: list[str] = []  # that left with the question
@@ -47,6 +48,11 @@ class Fetch:
     def is_waiting(self) -> bool:
         """Whether a question has no reply yet."""
         return self._call is not None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether no question was refused just now."""
+        return time.monotonic() >= self._again_s
 
     @property
     def links(self) -> list[Link]:
@@ -142,6 +148,9 @@ class Fetch:
             return []
         if isinstance(reply, ReplyError):
             self.close()
+            if reply.retryable:  # as of a node that is leaving: another one is asked
+                self._again_s = time.monotonic() + AGAIN_S
+                return []
             raise reply
         assert call is not None
         return call.parse(reply)

@@ -126,7 +126,7 @@ class Transport(virtual.Transport):
         """Acknowledges and asks; ends a question of other queues than those that are meant now."""
         self.broker.bring_back(self._fetch.take_lost())
         queues, count = self._room()
-        if queues and not self._fetch.is_waiting:
+        if queues and not self._fetch.is_waiting and self._fetch.may_ask:
             self._fetch.ask(queues, count, self.broker.take_acks())
             return
         acks = self.broker.take_acks()
