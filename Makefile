@@ -71,7 +71,7 @@ fuzz-frames: setup-dev ## feed the reader of IPROTO with nonsense (needs atheris
 	@mkdir -p build/fuzz
 	@cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/iproto.py" -max_total_time=$(SPAN)
 
-test-bridges: packages ## the suites of Django and others, with our bridges in the place of their parts (ARGS="django-6.1")
+test-bridges: packages ## the suites of Django, Celery and others, with our bridges in the place of their parts (ARGS="django-6.1")
 	@env PYTHONPATH="$(CURDIR)/src" $(PY) -P tools/bridges.py $(ARGS)
 
 bench: setup-dev ## measure against redis-server and beanstalkd, where installed

@@ -1,16 +1,12 @@
 """Runs the suites of other projects with the bridges of Tuque in the place of their own parts.
 
-    python tools/bridges.py [django|dramatiq] [--cache build/bridges]
+    python tools/bridges.py [django kombu ...] [--cache build/bridges]
 
 Their released sources, and each version of them in an environment of its own, come by pip into the
 cache, once. Of Django: the tests of its tasks, for 6.0 and 6.1, and for 5.2 with django-tasks the
-ones of 6.0. Of Dramatiq: those of its brokers, actors, workers and results. What is not run is
-printed, with the reason.
-    python tools/bridges.py [django kombu] [--cache build/bridges]
-
-Their released sources, and each version of them in an environment of its own, come by pip into the
-cache, once. Of Django: the tests of its tasks, for 6.0 and 6.1, and for 5.2 with django-tasks the
-ones of 6.0. Of kombu: the tests of its transports. What is not run is printed, with the reason.
+ones of 6.0. Of Dramatiq: those of its brokers, actors, workers and results. Of kombu: the tests of
+its transports. Of Celery: forty of its integration tests, on Redis as well; all of them, for about
+an hour, only as `celery-integration`. What is not run is printed, with the reason.
 """
 
 from __future__ import annotations
@@ -39,8 +35,24 @@ class Run:
     source: str
     judge: str
     needs_new_python: bool = False
+    words: tuple[str, ...] = ()  # for the judge
+    is_long: bool = False  # runs if its whole name is given
 
 
+CELERY: Final = (
+    "celery==5.6.3",
+    "cryptography==48.0.0",
+    "django==5.2.*",
+    "pydantic==2.14.3",
+    "pytest-celery==1.3.0",
+    "pytest-click==1.1.0",
+    "pytest-order==1.5.0",
+    "pytest-rerunfailures==16.7",
+    "pytest-subtests==0.15.0",
+    "pytest-timeout==2.4.0",
+    "pytest==9.2.0",
+    "redis==6.4.0",  # later ones end a wait of 60 s after 5
+)
 RUNS: Final = (
     Run("django-5.2", ("django==5.2.*", "django-tasks==0.12.0"), "django==6.0.10", "django_judge"),
     Run("django-6.0", ("django==6.0.*",), "django==6.0.10", "django_judge", True),
@@ -58,6 +70,15 @@ RUNS: Final = (
         "dramatiq_judge",
     ),
     Run("kombu-5.7", ("kombu==5.7.0", "pytest==9.2.0"), "kombu==5.7.0", "kombu_judge"),
+    Run("celery-5.6", CELERY, "celery==5.6.3", "celery_judge"),
+    Run(
+        "celery-integration",
+        CELERY,
+        "celery==5.6.3",
+        "celery_judge",
+        words=("--all",),
+        is_long=True,
+    ),
 )
 
 
@@ -119,7 +140,7 @@ def judged(run: Run, cache: Path) -> bool:
         return True
     judge = ROOT / "tests" / "bridges" / run.judge / "judge.py"
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}", "TUQUE_URL": "tuque://127.0.0.1:7711"}
-    words = [environment(run, python, cache), str(judge), str(sources(run, cache))]
+    words = [environment(run, python, cache), str(judge), str(sources(run, cache)), *run.words]
     return subprocess.run(words, env=env).returncode == 0
 
 
@@ -131,7 +152,12 @@ def main() -> int:
     given = parser.parse_args()
     cache = Path(given.cache)
     cache.mkdir(parents=True, exist_ok=True)
-    chosen = [run for run in RUNS if not given.names or run.name.startswith(tuple(given.names))]
+    begun = tuple(given.names) or ""
+    chosen = [
+        run
+        for run in RUNS
+        if run.name in given.names or (run.name.startswith(begun) and not run.is_long)
+    ]
     failed = [run.name for run in chosen if not judged(run, cache)]
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return 1 if failed or not chosen else 0
