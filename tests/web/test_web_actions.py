@@ -30,7 +30,7 @@ def test_a_job_is_moved_with_all_that_it_has(
     with cluster[0].client() as client:
         id = client.addjob(
             "here", "body", retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
-            backoff=(500, 500, 0), keep=60, time_limit=70, pri=1)  # fmt: skip
+            backoff=(500, 500, 0), keep=60, keep_body=True, time_limit=70, pri=1)  # fmt: skip
         client.getjob("here")
         (run,) = client.start(id, worker="w")
         assert isinstance(run, Run)
@@ -47,6 +47,7 @@ def test_a_job_is_moved_with_all_that_it_has(
         work = moved.work
         assert work is not None and work.headers == headers and work.attempts == 5
         assert (work.backoff, work.keep_s, work.time_limit_s) == ((500.0, 500.0, 0.0), 60.0, 70.0)
+        assert work.keep_body
         old = client.result(id)
         assert old.state == "cancelled" and old.reason == f"moved to there as {moved.id}"
     action = console.site.log.latest[0]
@@ -151,8 +152,9 @@ def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster
 
 
 def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: WebCluster) -> None:
-    """O14.12 The page of a job that ended has its outcome if any node keeps it. If none does and
-    the job was cancelled, moved or deleted in this console, it has that, by whom and when.
+    """O14.12 The page of a job that ended has its outcome if any node keeps it, with its attempts,
+    and its body if that is kept. If none does and the job was cancelled, moved or deleted in this
+    console, it has that, by whom and when.
     """
     with cluster[0].client() as client:
         alone = client.addjob("over", "x", retry=60, replicate=1)
@@ -165,8 +167,32 @@ def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: WebCluster) -> N
     assert page.status_code == 200 and "No node knows this job" not in page.text
     assert "This job was cancelled" in page.text and "admin did it in this console" in page.text
     page = admin.get("/job", id=kept)
-    assert page.status_code == 200 and "It was cancelled" in page.text
-    assert "ordered twice. Only its outcome is kept." in page.text
+    assert page.status_code == 200 and "Was cancelled" in page.text
+    assert "ordered twice" in page.text and "no body of it any more" in page.text
+
+
+def test_a_job_that_is_done_has_its_attempts_and_its_body(
+    admin: Reader, cluster: WebCluster
+) -> None:
+    """O14.12 with its attempts, and its body if that is kept."""
+    with cluster[0].client() as client:
+        id = client.addjob(
+            "past", "to ann", retry=600, replicate=1, attempts=9, keep=600, keep_body=True,
+            headers={"tuque-task": "mail.send"})  # fmt: skip
+        for number in (1, 2, 3, 4):
+            client.getjob("past")
+            (run,) = client.start(id, worker=f"w-{number}")
+            assert isinstance(run, Run)
+            if number < 4:
+                client.fail(id, run.run, reason=f"OSError: no {number}", delay=0)
+            else:
+                client.done(id, run.run, result="42")
+    text = admin.get("/job", id=id).text
+    for number in (1, 2, 3):
+        assert f"Attempt {number} of 9 failed" in text
+        assert f"w-{number} · OSError: no {number}" in text
+    assert "Attempt 4 of 9 began" in text and "Is done" in text
+    assert "to ann" in text and "mail.send" in text and ">past</a>" in text
 
 
 def test_an_outcome_that_another_node_keeps(cluster: WebCluster, console: Console) -> None:

@@ -144,7 +144,7 @@ async def outcome_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[Result
 
     async def question(client: Client) -> Result | str:
         try:
-            return await client.result(id)
+            return await client.result(id, with_body=True, with_attempts=True)
         except NotInReach as err:
             return err.message.removeprefix("NOREACH ")
         except ReplyError:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import PRI, JobFailure
+from tuque.client.api import PRI
+from tuque.client.commands.work import Attempt
 from tuque.clusterview.work import Copy, JobFacts, job_of
 from tuque.errors import BadId, Error, NoJob, ReplyError
 from tuque.logtext import HIDDEN
@@ -75,6 +76,7 @@ async def added(client: Client, facts: JobFacts, to: str, left_s: float) -> str:
             "backoff": work.backoff,
             "dead": None if work.dead == f"{best.queue}.dead" else work.dead,
             "keep": work.keep_s or None,
+            "keep_body": work.keep_body and work.keep_s > 0,
             "time_limit": work.time_limit_s or None,
             "headers": work.headers or None,
         }
@@ -218,10 +220,9 @@ async def job(ask: Ask) -> Page:
     except BadId:
         facts = JobFacts(id, [], None, None)
     best, letter = facts.best, facts.dead
-    body = (letter.body if letter else None) or (best.body if best else None)
+    queue, headers, body = call_of(facts)
     clock_s = ask.view.clock_s + (now_s - ask.view.at_s)
     work = facts.work
-    headers = letter.headers if letter else work.headers if work else {}
     kind, words = state_words(facts)
     ended = None if facts.is_known else ended_here(ask, id)
     return Page(
@@ -235,7 +236,7 @@ async def job(ask: Ask) -> Page:
             "info": best,
             "letter": letter,
             "result": facts.result,
-            "queue": letter.queue if letter else best.queue if best else None,
+            "queue": queue,
             "state_kind": kind,
             "state_words": words,
             "steps": way(facts, clock_s) + ahead(following(headers)),
@@ -256,6 +257,16 @@ async def job(ask: Ask) -> Page:
         },
         200 if facts.is_known or facts.away or (ended and ended.became != "deleted") else 404,
     )
+
+
+def call_of(facts: JobFacts) -> tuple[str | None, Mapping[str, str], bytes | None]:
+    """Queue, headers and body: of its dead letter, a copy, or its outcome."""
+    letter, best, work, kept = facts.dead, facts.best, facts.work, facts.result
+    if letter is not None:
+        return letter.queue, letter.headers, letter.body or (best.body if best else None)
+    if best is not None:
+        return best.queue, work.headers if work else {}, best.body
+    return (None, {}, None) if kept is None else (kept.queue or None, kept.headers, kept.body)
 
 
 def state_words(facts: JobFacts) -> tuple[str, str]:
@@ -298,7 +309,7 @@ def way(facts: JobFacts, now_s: float) -> list[Step]:
     """Its life so far, and what comes next."""
     best, result, letter = facts.best, facts.result, facts.dead
     if best is None:
-        return []
+        return ended_way(facts)
     steps = []
     added_s = best.ctime_ns / 1e9
     if added_s:
@@ -344,31 +355,36 @@ def handed_out(facts: JobFacts, due_s: float) -> list[Step]:
     return steps
 
 
-def failures(facts: JobFacts) -> list[Step]:
-    """The attempts that failed, as far as the nodes keep them: the first and the last."""
-    work = facts.work
-    if work is None or work.first_failure is None:
+def ended_way(facts: JobFacts) -> list[Step]:
+    """The life of a job that has ended, as its outcome has it (O14.12)."""
+    result = facts.result
+    if result is None or not result.added_ms:
         return []
-    first, last = work.first_failure, work.last_failure or work.first_failure
-    steps = [failed_step(first, work.attempts, facts.first_delivery_s)]
-    between = last.attempt - first.attempt - 1
-    if between > 0:
-        words = f"{plural(between, 'more attempt')}, and the waits between them"
-        steps.append(Step("wait", 0, words, "", span((last.at_ms - first.at_ms) / 1000)))
-    if last.attempt > first.attempt:
-        before_s = 0.0 if between else first.at_ms / 1000
-        steps.append(failed_step(last, work.attempts, before_s))
-    return steps
+    added_s = result.added_ms / 1000
+    since = span(max(0.0, result.ended_ms / 1000 - added_s))
+    return [Step("new", added_s, "Added"), *failures(facts), now_step(facts, since)]
 
 
-def failed_step(one: JobFailure, attempts: int, before_s: float) -> Step:
-    """A failed attempt, and how long after what was before it."""
+FAILURES: Final = {"failed": "failed", "crashed": "crashed", "timeout": "was over its time limit"}
+
+
+def failures(facts: JobFacts) -> list[Step]:
+    """The attempts that are over: the last 16."""
+    result = facts.result
+    if result is None:
+        return []
+    return [over_step(one, result.of) for one in result.attempts if one.ended_ms]
+
+
+def over_step(one: Attempt, attempts: int) -> Step:
+    """An attempt that is over: when it failed, or of one that ended the job when it began."""
     of = f" of {attempts}" if attempts else ""
-    words = {"failed": "failed", "crashed": "crashed", "timeout": "was over its time limit"}
-    title = f"Attempt {one.attempt}{of} {words.get(one.cause, one.cause)}"
+    title = f"Attempt {one.attempt}{of}"
+    took = span((one.ended_ms - one.began_ms) / 1000) if one.began_ms else ""
+    if one.state not in FAILURES:
+        return Step("ok", one.began_ms / 1000, f"{title} began", one.worker, took)
     text = f"{one.worker} · {one.reason}" if one.worker and one.reason else one.worker or one.reason
-    at_s = one.at_ms / 1000
-    return Step("bad", at_s, title, text, span(max(0.0, at_s - before_s)) if before_s else "")
+    return Step("bad", one.ended_ms / 1000, f"{title} {FAILURES[one.state]}", text, took)
 
 
 def now_steps(facts: JobFacts, now_s: float, since: str) -> list[Step]:
@@ -396,6 +412,8 @@ def now_step(facts: JobFacts, since: str) -> Step:
     kind = {"done": "ok", "dead": "bad", "cancelled": "bad"}.get(result.state, "now")
     of = f" of {result.of}" if result.of else ""
     text = f"Attempt {result.attempt}{of}" if result.state in ("running", "delivered") else ""
+    if result.state == "cancelled":
+        text = result.reason
     if result.progress:
         text += f" · progress {result.progress.decode('utf-8', 'replace')}"
     return Step(kind, result.ended_ms / 1000, words[:1].upper() + words[1:], text, since)
