@@ -46,6 +46,7 @@ from tuque.worker.app.task import (
 from tuque.worker.app.tasks import Tasks
 
 if TYPE_CHECKING:
+    from tuque.worker.app.celery_messages import celery_task
     from tuque.worker.pools.execute import Attempt, Job, current_job
     from tuque.worker.workflow.chain import Chain, Later, chain
     from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
@@ -65,6 +66,7 @@ _HOMES = {
     "GroupHandle": "workflow.group_handle",
     "Job": "pools.execute",
     "Later": "workflow.chain",
+    "celery_task": "app.celery_messages",
     "chain": "workflow.chain",
     "current_job": "pools.execute",
     "group": "workflow.group",
@@ -105,6 +107,7 @@ __all__ = [
     "Tasks",
     "TimeLimit",
     "Unique",
+    "celery_task",
     "chain",
     "current_job",
     "group",

@@ -24,6 +24,7 @@ from tuque.client.api import url_id
 from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.app.arguments import BadArguments, Bound
+from tuque.worker.app.celery_messages import FOLLOWS_HEADER
 from tuque.worker.app.codec import (
     Codec,
     Envelope,
@@ -54,6 +55,7 @@ from tuque.worker.pools.middleware import (
     tell_async,
 )
 from tuque.worker.pools.processes import SameProcess, code_of, end_if_forked
+from tuque.worker.workflow.celery_links import after_success
 from tuque.worker.workflow.chain_steps import (
     goes_on,
     goes_on_async,
@@ -422,6 +424,8 @@ def _run_call(task: Task[..., Any], call: Call) -> Outcome:
             if CHAIN_HEADER in job.headers:
                 control.check()
                 kept = goes_on(app, job, result)
+            if FOLLOWS_HEADER in job.headers:
+                after_success(app, job, result)
             done = _done(task, call, kept)
         except BaseException as err:
             outcome = came_to(job, err, task)
@@ -471,6 +475,8 @@ async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
             kept = result
             if CHAIN_HEADER in job.headers:
                 kept = await goes_on_async(task.app, job, result)
+            if FOLLOWS_HEADER in job.headers:
+                await asyncio.to_thread(after_success, task.app, job, result)
             done = _done(task, call, kept)
         except BaseException as err:
             if is_halted(err):

@@ -6,6 +6,7 @@ version. Has no client and no loops; `job_runner.py` carries out what is decided
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
 import logging
 import time
@@ -18,6 +19,13 @@ from tuque.client.api import Job as Delivery
 from tuque.client.commands.work import UNBEGUN, Run
 from tuque.errors import Error, Stale, TooLate
 from tuque.logtext import facts
+from tuque.worker.app.celery_messages import (
+    FOLLOWS_HEADER,
+    follows_of,
+    is_message,
+    read_message,
+    unsuited,
+)
 from tuque.worker.app.codec import BadBody, Envelope, codec_of, decode, lost_result, opened
 from tuque.worker.app.decisions import (
     AHEAD_RUNS,
@@ -349,19 +357,32 @@ def prepare(
     time_limit_s: float | None,
 ) -> Unknown | None:
     """[U2] Gives the job its call and limits, or a verdict if it cannot run (U2.4, U2.6, U8.2)."""
+    follows = ""
     try:
         body = held.job.body if keys is None else opened(held.job.body, keys)
-        envelope = decode(body)
+        if is_message(held.job.headers):
+            envelope, follows = read_message(body, held.job.queue, dt.datetime.now(dt.UTC))
+        else:
+            envelope = decode(body)
     except BadBody as err:
         held.about = about(held.job)
         held.verdict = Outcome("rejected", str(err))
         return None
     held.about = about(held.job, envelope.task, made_at(envelope, held.job), body)
+    held.about.headers = _headers_of(held.job, envelope, follows)
     try:
         return _fit(held, envelope, tasks, keys, time_limit_s)
     except BadBody as err:
         held.verdict = Outcome("rejected", str(err))
         return None
+
+
+def _headers_of(job: Delivery, envelope: Envelope, follows: str) -> dict[str, str]:
+    """What a task sees; what follows a call of Celery is from its message alone (U16.4)."""
+    headers = job.headers or envelope.headers or {}
+    if follows or FOLLOWS_HEADER in headers:
+        headers = {name: text for name, text in headers.items() if name != FOLLOWS_HEADER}
+    return {**headers, FOLLOWS_HEADER: follows} if follows else headers
 
 
 def _fit(
@@ -376,7 +397,13 @@ def _fit(
         what = f"unknown task '{envelope.task}'"
         return Unknown(what, envelope.task, envelope.unknown_keep_s)
     held.limits = task.limits(envelope)
-    headers = job.headers or envelope.headers or {}
+    headers = held.about.headers
+    follows = follows_of(headers)
+    if follows is not None and (why := unsuited(follows)) is not None:
+        return Unknown(why, envelope.task, envelope.unknown_keep_s)
+    if follows is not None and follows.expired:
+        held.verdict = Outcome("rejected", follows.expired)
+        return None
     if keys is not None:
         check_chain(headers, envelope)
     steps = headers.get(CHAIN_HEADER)
@@ -384,7 +411,6 @@ def _fit(
     if following is not None:
         return Unknown(f"{NOT_RUN} '{following}'", following, envelope.unknown_keep_s)
     held.about.max_deliveries = job.of or attempts_of(job.id, held.limits)
-    held.about.headers = headers
     reason = None if job.of else spent(held.about.number, held.limits)
     if reason is not None:
         held.verdict = Outcome("rejected", reason)

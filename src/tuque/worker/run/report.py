@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -40,6 +41,7 @@ from tuque.errors import (
     TubeHome,
 )
 from tuque.logtext import facts
+from tuque.worker.app.celery_messages import FOLLOWS_HEADER
 from tuque.worker.app.codec import lost_result
 from tuque.worker.app.decisions import Done, Fail, Outcome, Release, Report, instead
 from tuque.worker.app.encryption import PROGRESS, RESULT, Keys, is_sealed
@@ -59,6 +61,7 @@ from tuque.worker.run.link import (
     pause,
 )
 from tuque.worker.run.stats import GIVEN_BACK, GONE, JobLog
+from tuque.worker.workflow.celery_links import after_death
 from tuque.worker.workflow.create import is_too_big
 
 log: Final = logging.getLogger("tuque.worker")
@@ -655,7 +658,12 @@ class HookRunner:
         self._run_hook("on_retry", job, outcome, delay_s=delay_s)
 
     def buried(self, job: Job, outcome: Outcome, queue: str) -> None:
-        """The job is a dead letter in that queue (U3.3)."""
+        """The job is a dead letter in that queue (U3.3, U16.4)."""
+        task = self._tasks.get(job.task)
+        if task is not None and FOLLOWS_HEADER in job.headers:
+            follow: Hook[Any] = Hook("what follows a task of Celery")
+            follow(partial(after_death, task.app))
+            self.call(task.app, follow, job, failure_of(outcome, queue=queue))
         self._run_hook("on_dead", job, outcome, queue=queue)
 
     def _run_hook(self, name: str, job: Job, outcome: Outcome, **more: Any) -> None:
