@@ -20,7 +20,7 @@ from tuque.tubes.election import (
 from tuque.tubes.leadership import activate, catalog_in, switchover
 from tuque.tubes.log import leader, send, vote_state
 from tuque.tubes.log.send import record_leader
-from tuque.tubes.log.vote_state import stand_of
+from tuque.tubes.log.vote_state import vote_of
 from tuque.tubes.model.tube import Move, Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
@@ -148,7 +148,7 @@ def votes_are_given_twice() -> list[Patch]:
     def answer_to(n: Node, t: Tubes, slot: int, m: Any, at: Any) -> int:
         answer = int(sound(n, t, slot, m, at))
         tube = t.by_name.get(at.name)
-        if answer == OLD_EPOCH and tube is not None and at.epoch == stand_of(tube)[0]:
+        if answer == OLD_EPOCH and tube is not None and at.epoch == vote_of(tube)[0]:
             return YES
         return answer
 

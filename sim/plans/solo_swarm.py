@@ -45,12 +45,15 @@ def draw_solo(seed: int) -> Plan:
 
 
 def draw_tube(plan: Plan, c: Random, i: int) -> None:
-    """A tube that node i makes, with a producer and a worker there, and clients elsewhere later."""
+    """A tube that node i makes, with producers and workers that begin there.
+
+    At another node they would make another tube of the name, if the two have not met yet.
+    """
     tube: dict[str, Any] = {"tube": f"t{i}", "type": c.choice(["fifo", "fifottl"]), "node": i}
     plan.ops.append(Op(0, "tube", tube | {"ttr": 3_000, "capacity": 0, "by_majority": True}))
-    for k, (at, from_ms) in enumerate([(i, 10), (c.randrange(plan.nodes), MEET_MS + 2_000)]):
+    for k, from_ms in enumerate([10, MEET_MS + 2_000]):
         at_ms = from_ms + c.randrange(500)
-        shared: dict[str, Any] = {"tube": f"t{i}", "node": at, "for_ms": CHAOS_MS - at_ms - 100}
+        shared: dict[str, Any] = {"tube": f"t{i}", "node": i, "for_ms": CHAOS_MS - at_ms - 100}
         puts = {"client": f"p{i} {k}", "idle_ms": c.choice([100, 300]), **shared}
         plan.ops.append(Op(at_ms, "tube_producer", puts))
         works = {"client": f"w{i} {k}", "many": c.choice([1, 3]), "work_ms": c.choice([50, 500])}

@@ -43,10 +43,12 @@ def meet_all(cluster: Cluster) -> None:
 
 
 def meet(cluster: Cluster, args: Args) -> None:
-    """CLUSTER MEET: two nodes meet, with all that each of them knows."""
+    """CLUSTER MEET: two nodes meet, with all that each of them knows; once both are up."""
     count = len(cluster.machines)
     at, other = cluster.machines[args["a"] % count], cluster.machines[args["b"] % count]
-    if at.shell is not None:
+    if at.shell is None or other.shell is None:
+        cluster.world.after(POLL_US, partial(meet, cluster, args))
+    else:
         at.shell.s.members.meet(other.name, CLIENT_PORT, BUS_PORT)
         at.shell.wake()
         cluster.history.count("meetings")

@@ -184,7 +184,7 @@ def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueI
 def test_tubes_that_do_not_fail_over_are_named(
     make_world: Callable[..., World], tuque_in: TuqueIn
 ) -> None:
-    """T23.7 In a cluster of three or more nodes the log warns."""
+    """T23.8 In a cluster of three or more nodes the log warns."""
     world = make_world(3, journal="off")
     create = partial(ask, world.wire(0), "TUBE", "CREATE")
     for words in (["mail", "ALONE"], ["still", "IMPLICIT"], ["brief", "TEMPORARY"]):

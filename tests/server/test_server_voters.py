@@ -10,7 +10,7 @@ import pytest
 
 from lab import RealCluster, info
 from raw_resp import Err, Wire
-from tuque.tubes.model.voter_state import IN_FORCE, Voters
+from tuque.tubes.model.voter_state import Voters
 from tuque.tubes.policy import tubes_of
 from until import until
 from world import World
@@ -70,7 +70,7 @@ def test_words(make_world: Callable[..., World]) -> None:
     """T28.7 list (its number; 0 without one)
 
     T28.7 others (nodes that use a list of another origin, each with that origin)"""
-    world = make_world()
+    world = make_world(tube_failover=False)
     assert world.value("CLUSTER VOTERS") == [
         b"list",
         0,
@@ -94,7 +94,7 @@ def test_words(make_world: Callable[..., World]) -> None:
     assert world("CLUSTER VOTERS ADD x").startswith(b"-ERR no node 'x'")
     assert world("CLUSTER VOTERS REMOVE", name_of(0)).startswith(b"-ERR there is no list of voters")
     b = tubes_of(world.n).voter_state
-    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
+    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3})
     told = world.value("CLUSTER VOTERS")
     assert told[:6] == [b"list", 3, b"origin", b"6f" * 16, b"right", 0]
     assert [row[3] for row in told[7]] == [b"lost-right", b"unreachable"]
@@ -121,7 +121,7 @@ def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None
     """
     world = make_world()
     b = tubes_of(world.n).voter_state
-    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
+    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3})
     b.right = 2
     world.disk().full()
     world.wire().put(b"ADDJOB q b 0\r\n")  # its answer waits for the disk (J4.2)

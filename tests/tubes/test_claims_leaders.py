@@ -6,7 +6,7 @@ This file is about leaders by claims alone: it goes with them.
 from __future__ import annotations
 
 import pytest
-from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld
+from tubes_world import TubesWorld
 
 from refusals import refused
 from told_events import Told
@@ -111,19 +111,6 @@ def test_a_restart_of_the_home() -> None:
     assert world.put(0).number == 5
     world.settle()
     assert world.picture(0) == world.picture(1) == world.picture(2)
-
-
-def test_two_nodes_do_as_before() -> None:
-    """T23.1 Without a list in force T17 to T22 hold alone, so also with two nodes."""
-    world = VotesWorld(2, makes=False)
-    world.make(0, sync=2)
-    world.pass_ms(3_000)
-    assert not any(world.in_force(i) for i in range(2))
-    world.restart(0)
-    world.pass_ms(4 * TIMEOUT_MS)
-    assert world.states_at() == ["INIT", "INIT"]
-    world.force(1)
-    assert world.said(1) == b""
 
 
 def stood(world: TubesWorld, span_ms: int = 6_000) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from tubes_world import VotesWorld
 
+from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.core.records.read import Record, decode
 from tuque.tubes.log.vote_state import VoteLog, record_family, record_voters, tell_votes
 from tuque.tubes.model.tube import NO_FAMILY, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import IN_FORCE, NO_JOURNAL, SOLO, Voters, voters_in
+from tuque.tubes.model.voter_state import NO_JOURNAL, SOLO, Voters, voters_in
 from tuque.tubes.types.driver import Absent
 
 A, B = b"a" * 40, b"b" * 40
-GROWN = Voters(4, b"grown---" + bytes(8), {A: 1, B: 2}, IN_FORCE)
-OWN = voters_in(1, b"own-----" + bytes(8), [(A, 1, b"d" * 8)], IN_FORCE, SOLO | NO_JOURNAL)
+GROWN = Voters(4, b"grown---" + bytes(8), {A: 1, B: 2})
+OWN = voters_in(1, b"own-----" + bytes(8), [(A, 1, b"d" * 8)], SOLO | NO_JOURNAL)
 
 
 def tube_of(family: bytes) -> Tube:
@@ -66,7 +67,7 @@ def test_lists_and_families_outlive_a_restart() -> None:
     t.by_name[tube.name] = tube
     tell_votes(t, records)
     log, after = read_back(records), Tubes(b"seed")
-    log.restore_voters(after)
+    log.restore_voters(Node(A, b"seed", 0), after)
     found = after.voter_state
     assert found.voters is not None and found.own is not None
     assert (found.voters.rows(), found.voters.is_solo, found.right) == (GROWN.rows(), False, 3)

@@ -9,8 +9,7 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from tuque.core.model.task import FAR
 from tuque.core.model.work import Outcome
 from tuque.core.node.queue import AWAY, SHOWN
-from tuque.tubes.election.membership import force_voters
-from tuque.tubes.election.votes import take_by_vote
+from tuque.tubes.election.force import force_voters, take_by_vote
 from tuque.tubes.log.leader import synced
 from tuque.tubes.log.results import shows
 

@@ -58,7 +58,7 @@ def test_a_voter_with_an_old_disk_is_added_again() -> None:
     world.link()
     world.pass_ms(8 * TIMEOUT_MS)
     right, mark = marked(world, 1)
-    assert right == 3
+    assert right == 4
     assert world.may_vouch(1)
     world.restart(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
@@ -117,7 +117,7 @@ def test_who_asks_all_waits_for_them() -> None:
     world.link()
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2, "node 0 has told of the newer mark"
-    assert world.t(1).voter_state.right == 3, "a new one"
+    assert world.t(1).voter_state.right == 4, "a new one"
 
 
 @pytest.mark.parametrize("asks_all", [False, True])
@@ -138,7 +138,7 @@ def test_a_healthy_disk_keeps_its_right(asks_all: bool) -> None:
         assert not any(world.t(i).voter_state.is_asking for i in range(3))
         (home,) = world.watch(4 * TIMEOUT_MS)
         world.put(home)
-    assert [world.t(i).voter_state.right for i in range(3)] == [1, 1, 1]
+    assert [world.t(i).voter_state.right for i in range(3)] == [1, 2, 2]
     assert len(world.picture(home)) == 4
 
 

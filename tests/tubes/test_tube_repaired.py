@@ -32,10 +32,10 @@ def test_a_repaired_journal_ends_the_right() -> None:
     assert world.watch(4 * TIMEOUT_MS) == [], "one voter of three is left"
     world.link()
     world.pass_ms(10 * TIMEOUT_MS)
-    assert world.t(1).voter_state.right == 3
+    assert world.t(1).voter_state.right == 4
     assert [len(world.picture(i)) for i in range(3)] == [3, 3, 3]
     world.restart(1)
-    assert world.t(1).voter_state.right == 3, "the repair was before this right"
+    assert world.t(1).voter_state.right == 4, "the repair was before this right"
     assert world.tube(1).is_complete
 
 
@@ -54,7 +54,7 @@ def test_a_leader_whose_journal_was_repaired_gets_its_tasks_again() -> None:
     assert home != 0
     world.pass_ms(8 * TIMEOUT_MS)
     assert [len(world.picture(i)) for i in range(3)] == [3, 3, 3]
-    assert world.t(0).voter_state.right == 3
+    assert world.t(0).voter_state.right == 4
 
 
 def test_a_leader_without_a_journal_counts_itself_no_more() -> None:

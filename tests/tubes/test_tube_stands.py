@@ -9,9 +9,9 @@ from tuque.tubes.log.vote_state import (
     record_vote,
     record_voters,
     seat_of,
-    stand_of,
+    vote_of,
 )
-from tuque.tubes.model.voter_state import IN_FORCE, Voters
+from tuque.tubes.model.voter_state import Voters
 
 
 @pytest.mark.parametrize("rewrites", [False, True])
@@ -24,10 +24,10 @@ def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
     world.put(0)
     world.settle()
     n, t, tube = world.nodes[1].core, world.t(1), world.tube(1)
-    assert stand_of(tube) == (1, world.id(0))
+    assert vote_of(tube) == (1, world.id(0))
     rights = {node.node_id: i + 1 for i, node in enumerate(world.cores)}
     t.voter_state.right = 2
-    t.voter_state.voters = Voters(7, b"o" * 16, rights, IN_FORCE)
+    t.voter_state.voters = Voters(7, b"o" * 16, rights)
     assert n.records is not None
     record_voters(n.records, t.voter_state, t.voter_state.voters)
     seat = seat_of(tube)
@@ -39,10 +39,10 @@ def test_a_node_stands_where_it_stood(rewrites: bool) -> None:
         world.rewrite(1)
     world.restart(1)
     tube, voters = world.tube(1), world.t(1).voter_state.voters
-    assert stand_of(tube) == (4, world.id(2))
+    assert vote_of(tube) == (4, world.id(2))
     assert (tube.whole_epoch, tube.whole_seq) == (1, 1)
     assert voters is not None and voters.is_same(7, b"o" * 16) and voters.rights == rights
-    assert (voters.step, voters.majority(), world.t(1).voter_state.right) == (IN_FORCE, 2, 2)
+    assert (voters.majority(), world.t(1).voter_state.right) == (2, 2)
 
 
 def test_a_vote_about_a_tube_that_is_gone() -> None:

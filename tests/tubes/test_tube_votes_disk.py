@@ -8,7 +8,8 @@ from tubes_world import TIMEOUT_MS, VotesWorld
 from tuque.core.model import errors as why
 from tuque.core.node.peers import set_failing
 from tuque.server.replies.errors import text_of
-from tuque.tubes.election.membership import change_voters, force_voters
+from tuque.tubes.election.force import force_voters
+from tuque.tubes.election.membership import change_voters
 from tuque.tubes.model.errors import TubeError
 
 

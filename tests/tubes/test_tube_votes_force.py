@@ -6,7 +6,7 @@ import pytest
 from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.server.replies.errors import text_of
-from tuque.tubes.election.votes import take_by_vote
+from tuque.tubes.election.force import take_by_vote
 from tuque.tubes.log.receive import lose_whole
 from tuque.tubes.model.errors import TubeError
 

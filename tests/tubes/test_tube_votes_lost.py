@@ -11,12 +11,12 @@ from tubes_world import TIMEOUT_MS, VotesWorld, word_of
 from tuque.core.msgs.bus import TubeStands, TubeVote
 from tuque.core.repair.drain import set_leaving
 from tuque.server.replies.errors import text_of
-from tuque.tubes.log.vote_state import seat_of, stand_of
+from tuque.tubes.log.vote_state import seat_of, vote_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.voter_state import FORCE_ELECTIONS, FORCE_GAP, PROMISED, YES
 
 
-def vote_of(world: VotesWorld, epoch: int, node: int) -> TubeStands:
+def told_vote(world: VotesWorld, epoch: int, node: int) -> TubeStands:
     """What a node sends that votes for that one, and neither leads nor asks for votes."""
     tube = world.tube(0)
     at = word_of(tube, epoch, world.id(node))
@@ -34,8 +34,8 @@ def test_a_candidate_that_lost_its_disk_binds_nobody() -> None:
     world.lose_journal(1)
     world.isolate(0)
     world.pass_ms(TIMEOUT_MS)
-    assert stand_of(world.tube(2)) == (5, world.id(1))
-    assert stand_of(world.tube(1))[0] < 5
+    assert vote_of(world.tube(2)) == (5, world.id(1))
+    assert vote_of(world.tube(1))[0] < 5
     world.link()
     assert len(world.watch(2 * TIMEOUT_MS)) == 1
 
@@ -43,11 +43,11 @@ def test_a_candidate_that_lost_its_disk_binds_nobody() -> None:
 def test_an_older_word_of_a_leader_ends_no_promise() -> None:
     """T25.4 in which the voter voted for it"""
     world = VotesWorld(3)
-    epoch, leader = stand_of(world.tube(2))
+    epoch, leader = vote_of(world.tube(2))
     assert (epoch, leader) == (1, world.id(0)), "node 2 knows it, and has not voted for it"
     world.tube(2).epoch = 3  # another node has named it leader under the third epoch
-    world.send(0, 2, vote_of(world, 2, 1))  # sent before that
-    assert stand_of(world.tube(2)) == (3, world.id(0))
+    world.send(0, 2, told_vote(world, 2, 1))  # sent before that
+    assert vote_of(world.tube(2)) == (3, world.id(0))
     assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
 
 
@@ -61,7 +61,7 @@ def test_a_leader_with_an_old_disk_binds_nobody() -> None:
     assert asked(world, 1, 2, 5, is_survey=True) == PROMISED
     world.cut(0, 2)
     world.link(0, 2)  # it tells node 0 of that epoch, which does not lead under it
-    assert stand_of(tube) == stand_of(world.tube(0)) == (3, world.id(0))
+    assert vote_of(tube) == vote_of(world.tube(0)) == (3, world.id(0))
     assert asked(world, 1, 2, 5, is_survey=True) == YES
 
 
@@ -109,7 +109,7 @@ def test_a_node_whose_disk_is_unknown_is_not_named() -> None:
         force(world, 0, [0, 3])
     assert text_of(e.value).startswith(b"node %s cannot vote" % world.id(3))
     force(world, 0, [0])
-    assert right_at(world, 0) == (FORCE_GAP + 1, True)
+    assert right_at(world, 0) == (FORCE_GAP + 2, True)
 
 
 def test_a_forced_list_repeats_no_epoch() -> None:
@@ -145,7 +145,7 @@ def right_at(world: VotesWorld, i: int) -> tuple[int, bool]:
 
 
 def lists_apart() -> VotesWorld:
-    """Node 2 has the right of the third list; node 3, cut off, knows the second one only."""
+    """Node 2 has the right of the fourth list; node 3, cut off, knows the third one only."""
     world = VotesWorld(4, off=3)
     world.restart(2)
     world.pass_ms(2 * TIMEOUT_MS)
@@ -156,7 +156,7 @@ def lists_apart() -> VotesWorld:
     for i in (0, 1):
         world.link(i, 2)
     world.pass_ms(4 * TIMEOUT_MS)
-    assert right_at(world, 2) == (3, True)
+    assert right_at(world, 2) == (4, True)
     assert [names(world, i) for i in (2, 3)] == [[0, 1, 2], [0, 1]]
     return world
 
@@ -175,7 +175,7 @@ def test_a_new_disk_has_no_right_of_the_one_before() -> None:
     assert right_at(world, 2) == (0, False)
     assert world.warnings(2) == [], "it had none before others told of the disk epoch, either"
     world.pass_ms(8 * TIMEOUT_MS)
-    assert right_at(world, 2) == (5, True), "one of its own"
+    assert right_at(world, 2) == (6, True), "one of its own"
 
 
 def test_one_that_finds_no_majority_of_rights_asks_nobody() -> None:
@@ -194,9 +194,9 @@ def test_one_that_gets_a_majority_of_rights_asks_at_once() -> None:
     """T27.2 when a majority may vote, by their pulses"""
     world = VotesWorld(3)
     world.isolate(0)
-    world.t(1).voter_state.right = 0
+    right, world.t(1).voter_state.right = world.t(1).voter_state.right, 0
     world.pass_ms(4 * TIMEOUT_MS)
-    world.t(1).voter_state.right = 1
+    world.t(1).voter_state.right = right
     world.forget_heard()
     world.pass_ms(TIMEOUT_MS // 4)
     assert any(isinstance(m, TubeVote) for a, _, m in world.heard() if a == 2)
@@ -215,7 +215,7 @@ def test_one_that_lost_votes_for_the_winner_of_its_epoch() -> None:
     for other in (0, 2):
         world.release(1, other)
     world.settle()
-    assert stand_of(world.tube(1)) == stand_of(world.tube(2)) == (2, world.id(2))
+    assert vote_of(world.tube(1)) == vote_of(world.tube(2)) == (2, world.id(2))
     world.forget_heard()
     world.isolate(0)
     world.pass_ms(4 * TIMEOUT_MS)

@@ -28,7 +28,7 @@ from tuque.tubes.log.vote_state import seat_of
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.model.tube import Seat, Tube
 from tuque.tubes.model.tubes import Tubes
-from tuque.tubes.model.voter_state import IN_FORCE
+from tuque.tubes.model.voter_state import Voters
 from tuque.tubes.tasks import operations
 from world import World
 from world_wires import Wire
@@ -52,14 +52,12 @@ class TubesWorld(World):
         count: int,
         has_journal: bool = False,
         shift_tasks: int = 2000,
-        stuck: int = -1,
         old: int = -1,
         **options: Any,
     ) -> None:
         """`shift_tasks`: that go in and out in one turn (T19.6).
 
-        `stuck`: the disk of this node does nothing once a list of voters was offered to it; `old`:
-        others take this node for one that does not know the messages of votes.
+        `old`: others take this node for one that does not know the messages of votes.
         """
         self.shift_tasks = shift_tasks
         self.held: set[tuple[int, int]] = set()
@@ -69,14 +67,7 @@ class TubesWorld(World):
         super().__init__(count, journal=journal, start=False, **options)
         if old >= 0:
             self.lab.editor = partial(hide_votes, old)
-        if stuck >= 0:
-            for machine in self.machines:
-                machine.start()
-            self.step_until(lambda: self.t(stuck).voter_state.voters is not None)
-            self.disk(stuck).stick()
-            self.settle()
-        else:
-            self.form()
+        self.form()
         self.asking: list[list[Wire]] = [[] for _ in range(count)]  # clients of each node
         for i in range(count):
             self.prepare(i)
@@ -399,15 +390,29 @@ class VotesWorld(TubesWorld):
         super().__init__(count, True, tube_failover=True, only=only, **options)
         if makes:
             self.pass_ms(TIMEOUT_MS + 1_000)  # what each promised at its start is over
+            assert self.until(self.are_listed)
             assert all(self.in_force(i) for i in range(count))
             self.make(0, sync=count // 2 + 1)
             self.pass_ms(1_000)
             assert self.runs_at() == [0]
 
     def in_force(self, i: int) -> bool:
-        """Whether node i goes by a list of voters."""
+        """Whether node i uses a list of voters that no node made of itself alone."""
         voters = self.t(i).voter_state.voters
-        return voters is not None and voters.step == IN_FORCE
+        return voters is not None and not voters.is_solo
+
+    def voting_list(self, i: int) -> Voters:
+        """The list of voters that node i uses."""
+        voters = self.t(i).voter_state.voters
+        assert voters is not None
+        return voters
+
+    def are_listed(self) -> bool:
+        """Whether all nodes use a list with as many voters as there can be."""
+        lists = [self.t(i).voter_state.voters for i in range(len(self.nodes))]
+        votes = [len(v.rights) if v is not None else 0 for v in lists]
+        willing = [i for i in range(len(self.nodes)) if self.t(i).voter_state.is_on]
+        return min(votes) >= min(len(willing), self.t(0).voter_state.wanted)
 
     def seat(self, i: int) -> Seat:
         """Where node i stands."""

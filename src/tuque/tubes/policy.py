@@ -65,7 +65,13 @@ from tuque.tubes.leadership.controller import (
 from tuque.tubes.leadership.restore import restore_task
 from tuque.tubes.leadership.switchover import on_standstill
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import needs_copies, needs_home, synced, unheard_refusal
+from tuque.tubes.log.leader import (
+    has_lease,
+    needs_copies,
+    needs_home,
+    synced,
+    unheard_refusal,
+)
 from tuque.tubes.log.results import shows
 from tuque.tubes.log.send import tell_copies, trace_key
 from tuque.tubes.model.errors import TubeError
@@ -193,7 +199,7 @@ class TubePolicy(Tubes):
         assert isinstance(q, Tube)
         if q.state != RUNNING or q.drops > 0:
             return None  # T19.2, T2.8
-        if n.now_ms > self.lease_ms or n.now_ms > q.lease_ms:
+        if not has_lease(n.now_ms, self, q):
             return None  # T19.2, T2.8
         operations.settle(n, self)
         owner: i64 = 0
@@ -481,7 +487,7 @@ class TubePolicy(Tubes):
     def on_timer(self, n: Node, task: Task) -> None:
         """The task's timer has fired."""
         tube = self.tube_of(task)
-        if tube.state == RUNNING and n.now_ms <= self.lease_ms and n.now_ms <= tube.lease_ms:
+        if tube.state == RUNNING and has_lease(n.now_ms, self, tube):
             on_task_timer(n, self, tube, task)
         else:
             n.wheel.set(task, n.now_ms, n.now_ms)  # T19.2, T19.6: again, until it runs

@@ -30,7 +30,7 @@ from tuque.core.tables.topics import (
 
 I64_LAST: Final = (1 << 63) - 1
 
-PROPOSED: Final = 1  # steps of a list: its maker may still take it back
+NOT_IN_FORCE: Final = 1  # steps of a list: its node knows none
 IN_FORCE: Final = 2
 
 I64 = Annotated[int, Meta(ge=0, le=I64_LAST, extra={"form": "q"})]
@@ -171,7 +171,7 @@ class VotersRow(Row, tag=33):
     number: ABOVE_0
     right: I64
     disk: DISK
-    step: Annotated[int, Meta(ge=PROPOSED, le=IN_FORCE, extra={"form": "B"})]
+    step: Annotated[int, Meta(ge=NOT_IN_FORCE, le=IN_FORCE, extra={"form": "B"})]
     origin: ORIGIN
     voters: Annotated[list[VOTER], Meta(min_length=1, max_length=SLOTS, extra={"form": "i"})]
 

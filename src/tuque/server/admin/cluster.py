@@ -29,6 +29,7 @@ from tuque.server.replies.redirects import own_host
 from tuque.server.start.bus import make_card
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server, log
+from tuque.tubes.election.voters import is_free
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError, Misuse, WrongWords
 from tuque.wire.proto.resp import Status, strict_int
@@ -264,8 +265,9 @@ def forget(s: Server, id: bytes, is_forced: bool) -> None:
         raise ArgError(b"ERR Invalid node identifier")
     if id == s.n.node_id:
         raise ArgError(b"ERR I tried hard but I can't forget myself...")
-    voters = tubes_of(s.n).voter_state.in_force()
-    if voters is not None and id in voters.rights:
+    t = tubes_of(s.n)
+    voters = t.voter_state.in_force()
+    if voters is not None and id in voters.rights and not is_free(t, voters):
         raise ArgError(IT_VOTES % (id, id))  # T28.6
     if s.members.runs(id) and not is_forced:
         raise ArgError(IT_RUNS % (id, id))  # K6.5

@@ -12,10 +12,10 @@ from tuque.server.replies.tubes import OK, TubeCall, put_values
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.notices import leave_notices
 from tuque.server.state.server import Server, log
+from tuque.tubes.election.force import force_voters, take_by_vote
 from tuque.tubes.election.lease import timeouts_of
-from tuque.tubes.election.membership import change_voters, force_voters
+from tuque.tubes.election.membership import change_voters
 from tuque.tubes.election.voters import may_vouch, unsettled
-from tuque.tubes.election.votes import take_by_vote
 from tuque.tubes.leadership.switchover import move_home, take_home
 from tuque.tubes.log.leader import (
     copies_needed,

@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.msgs.bus import (
     TubeVote,
     TubeVoted,
@@ -24,6 +25,7 @@ from tuque.tubes.election.lease import (
     is_failing,
     promise,
     step_down,
+    step_down_unlisted,
     tell_stands,
 )
 from tuque.tubes.election.voters import (
@@ -36,10 +38,11 @@ from tuque.tubes.leadership.create import can_serve
 from tuque.tubes.leadership.switchover import NUMBER_GAP, TOKEN_GAP, become_home
 from tuque.tubes.log.vote_state import (
     best_copy,
+    record_family,
     record_vote,
     seat_of,
     shortest_ms,
-    stand_of,
+    vote_of,
 )
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Seat, Tube
@@ -93,7 +96,7 @@ def voted_at(tube: Tube | None, at: VoteAt, answer: i64) -> VotedAt:
     copy_epoch: i64 = 0
     seq: i64 = 0
     if tube is not None and answer != UNKNOWN:
-        epoch, _ = stand_of(tube)
+        epoch, _ = vote_of(tube)
         copy_epoch, seq = best_copy(tube)
     return VotedAt(
         at.name, at.maker, at.made_ns, at.epoch, int(answer), int(epoch), int(copy_epoch), int(seq)
@@ -111,9 +114,9 @@ def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
     tube = t.by_name.get(at.name)
     if tube is None or tube.maker != at.maker or tube.made_ns != at.made_ns:
         return UNKNOWN
-    if t.voter_state.list_of(tube) is not voters:
-        return UNKNOWN
-    epoch, stood_with = stand_of(tube)
+    if not chooses_by(voters, tube, at):
+        return OTHER_LIST
+    epoch, stood_with = vote_of(tube)
     if not m.is_survey:
         voted_epoch = seat_of(tube).voted_epoch
         is_again = at.epoch == voted_epoch == epoch and stood_with == node_id
@@ -125,10 +128,30 @@ def answer_to(n: Node, t: Tubes, slot: i64, m: TubeVote, at: VoteAt) -> i64:
     return YES if may_turn(n, t, tube, node_id) else PROMISED
 
 
+def chooses_by(voters: Voters, tube: Tube, at: VoteAt) -> bool:
+    """[T23] Whether voters of this list choose its leader, by what counts of the two (T23.7).
+
+    One of the two may not know yet that the tube was given to this list, or under which number.
+    """
+    from_number: i64 = at.from_number
+    if is_behind(at.moves, from_number, tube.moves, tube.from_number):
+        from_number = tube.from_number
+        if tube.family != voters.family:
+            return False
+    return from_number == 0 or from_number == voters.number
+
+
+def is_behind(moves: i64, from_number: i64, other: i64, other_from: i64) -> bool:
+    """[T23] Whether less is known by the first two of where a tube moved (T23.7)."""
+    if moves != other:
+        return moves < other
+    return from_number > 0 and (other_from == 0 or from_number < other_from)
+
+
 def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
     """[T25] Whether no promise keeps this node from voting for that one (T25.3-T25.5)."""
     b = t.voter_state
-    _, stood_with = stand_of(tube)
+    _, stood_with = vote_of(tube)
     if stood_with == node_id:
         return True
     if n.now_ms < b.bound_ms:
@@ -142,7 +165,7 @@ def is_silent(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T27] Whether the node that this one stands with is silent, or gave up (T25.4, T27.1)."""
     if has_given_up(tube):
         return True
-    _, stood_with = stand_of(tube)
+    _, stood_with = vote_of(tube)
     slot = n.slot_of.get(stood_with)
     if slot is None:
         return True
@@ -153,6 +176,10 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
     """[T26] Stand with the sender from now on (T26.2)."""
     seat = seat_of(tube)
     promise(n, t, slot)
+    voters = t.voter_state.voters
+    if voters is not None and tube.take_family(voters.family, at.moves, at.from_number):
+        if n.records is not None:
+            record_family(n.records, tube)
     if seat.voted_epoch == at.epoch:
         return
     if tube.is_mine and tube.is_won:
@@ -174,6 +201,10 @@ def look_at_stands(n: Node, t: Tubes) -> None:
     """[T27] Stand up for tubes without a leader (T27.1); end what took too long."""
     b = t.voter_state
     b.look_ms = n.now_ms + shortest_ms(n, t)
+    voters = b.voters
+    if n.others & ~n.forgotten == 0 and voters is not None and voters.is_only(n.node_id):
+        b.look_ms = NEVER_MS  # nothing happens by itself
+    step_down_unlisted(n, t)
     for voters in (b.in_force(), b.own):
         if voters is not None and may_vouch(n, t, voters):
             seek_votes(n, t, voters)
@@ -187,8 +218,8 @@ def seek_votes(n: Node, t: Tubes, voters: Voters) -> None:
     are_here = 1 + len(others) >= voters.majority()
     may_vote = 1 + len([slot for slot in others if slot in b.vouching]) >= voters.majority()
     for tube in t.by_name.values():
-        if b.list_of(tube) is not voters:
-            continue
+        if b.list_of(tube) is not voters or tube.from_number not in (0, voters.number):
+            continue  # T23.7: it comes under another list
         note_alone(n, t, tube, are_here)
         if look_at_stand(n, t, voters, tube):
             if n.now_ms < b.late_ms and not has_given_up(tube):
@@ -202,7 +233,7 @@ def seek_votes(n: Node, t: Tubes, voters: Voters) -> None:
 def note_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
     """[T27] Note since when no vote makes a leader, though a majority is here (T27.12)."""
     seat = seat_of(tube)
-    _, stood_with = stand_of(tube)
+    _, stood_with = vote_of(tube)
     is_led = tube.is_mine and tube.is_won
     if stood_with != n.node_id:
         is_led = not is_silent(n, t, tube)
@@ -216,7 +247,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     """Check one tube; True: ask now who would vote (T27.2)."""
     seat = seat_of(tube)
     timeout_ms: i64 = shortest_ms(n, t)
-    _, stood_with = stand_of(tube)
+    _, stood_with = vote_of(tube)
     if stood_with == n.node_id:
         if tube.is_mine and tube.is_won:
             look_at_lease(n, t, voters, tube, seat)
@@ -238,6 +269,8 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         return False
     if is_failing(n) and voters.majority() > 1:
         return False  # T27.11
+    if voters.majority() == 1:
+        return True  # T27.10
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
         wait_ms = timeout_ms // 32  # the promises of others end about now
@@ -322,7 +355,7 @@ def survey(n: Node, voters: Voters, tubes: list[Tube], slots: list[int]) -> None
     """[T26] Ask these nodes who would vote, and what they have; it changes nothing (T26.4)."""
     asked: list[VoteAt] = []
     for tube in tubes:
-        epoch, _ = stand_of(tube)
+        epoch, _ = vote_of(tube)
         asked.append(vote_at(tube, epoch + 1))
     m = TubeVote(int(voters.number), voters.origin, True, asked)
     for slot in slots:
@@ -385,7 +418,7 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
     asked: list[VoteAt] = []
     for tube in tubes:
         seat = seat_of(tube)
-        epoch, _ = stand_of(tube)
+        epoch, _ = vote_of(tube)
         epoch = max(epoch, seat.floor, voters.epochs_before()) + 1
         if seat.reason == 0:
             seat.reason = reason_of(n, tube, seat)
@@ -428,7 +461,7 @@ def on_own_vote(n: Node, t: Tubes, m: TubeVote) -> None:
 
 def reason_of(n: Node, tube: Tube, seat: Seat) -> i64:
     """Why this node stands up (T27.1)."""
-    epoch, stood_with = stand_of(tube)
+    epoch, stood_with = vote_of(tube)
     if seat.given_seq == tube.seq and seat.given_epoch == epoch:
         return GIVEN
     if stood_with == n.node_id:
@@ -477,6 +510,9 @@ def win(n: Node, t: Tubes, tube: Tube, seat: Seat) -> None:
     t.voter_state.is_renewed = True
     tube.run_ms = 0
     tube.lease_ms = 0
+    tube.from_number = 0  # T23.7: it is led under this list
+    if n.records is not None:
+        record_family(n.records, tube)
     reason = REASONS[seat.reason]
     t.voter_state.won_by[seat.reason] += 1
     seat.reason = 0

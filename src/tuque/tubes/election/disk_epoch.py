@@ -13,7 +13,7 @@ from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.tubes.election.voters import lose_right
 from tuque.tubes.log.send import record_leader
-from tuque.tubes.log.vote_state import record_marks, record_vote
+from tuque.tubes.log.vote_state import record_disk_epochs, record_vote
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import Voters, VoterState
 
@@ -28,12 +28,12 @@ def raise_mark(n: Node, t: Tubes, records: Records) -> None:
     b.mark_ms = n.now_ms
     b.mark_binding = records.binding_count
     b.has_heard = False
-    record_marks(records, b)
+    record_disk_epochs(records, b)
     records.query += 1
     b.mark_query = records.query
 
 
-def marks_tick(n: Node, t: Tubes, voters: Voters) -> None:
+def disk_epochs_tick(n: Node, t: Tubes, voters: Voters) -> None:
     """[T29] Tell the mark that is on the disk; record the next one (T29.1, T29.2)."""
     b = t.voter_state
     look_at_asking(n, b, voters)  # the only voter has nobody to ask
@@ -52,7 +52,7 @@ def marks_tick(n: Node, t: Tubes, voters: Voters) -> None:
     elif b.has_heard:
         b.has_heard = False
         b.mark_ms = n.now_ms
-        record_marks(records, b)
+        record_disk_epochs(records, b)
 
 
 def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> None:

@@ -14,7 +14,7 @@ from tuque.tubes.election.voters import may_vouch, nodes_open, settle
 from tuque.tubes.leadership.activate import wait_here
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.vote_state import seat_of, shortest_ms, stand_of
+from tuque.tubes.log.vote_state import record_family, seat_of, shortest_ms, vote_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
 from tuque.tubes.model.tubes import Tubes
@@ -88,6 +88,9 @@ def note_timeouts(n: Node, t: Tubes, voters: Voters) -> None:
 
 def next_beat_ms(n: Node, t: Tubes) -> i64:
     """[T25] When the next heartbeat goes to the other voters (T25.1)."""
+    voters = t.voter_state.voters
+    if n.others & ~n.forgotten == 0 and voters is not None and voters.is_only(n.node_id):
+        return NEVER_MS  # nobody is there to hear it
     every_ms: i64 = shortest_ms(n, t) // HEARTBEATS_A_LEASE
     if len(t.by_name) == 0:
         every_ms = max(every_ms, IDLE_HEARTBEAT_MS)
@@ -157,6 +160,7 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     """[T28] Note nodes that could join the voters, and voters that cannot vote (T28.4)."""
     b = t.voter_state
     bit: i64 = 1 << slot
+    was_outside = b.outside
     b.outside &= ~bit
     b.whole &= ~bit
     b.lame &= ~bit
@@ -164,11 +168,14 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.disks[slot] = m.disk
     if m.may_vouch:
         if slot not in b.vouching:
-            b.look_ms = 0  # T27.2: a majority may vote from now on
+            b.hurry()  # T27.2: a majority may vote from now on
+            t.must_look = True  # T23.7: a tube may move to it
         b.vouching[slot] = m.right
     else:
         b.vouching.pop(slot, None)
     if n.peers[slot].node_id not in voters.rights:
+        if voters.is_solo and was_outside & bit == 0:
+            b.beat_ms = 0  # T28.9: perhaps it grows
         b.outside |= bit
         if m.is_whole:
             b.whole |= bit
@@ -211,7 +218,7 @@ def is_up(tube: Tube, epoch: i64) -> bool:
 
 def stand_at(n: Node, tube: Tube) -> StandAt:
     """The entry about the tube."""
-    epoch, node_id = stand_of(tube)
+    epoch, node_id = vote_of(tube)
     is_leader = node_id == n.node_id and is_up(tube, epoch)
     settled: i64 = 0
     seat = tube.seat
@@ -294,12 +301,16 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     if vote.floor < at.epoch:
         vote.floor = at.epoch
     sender = n.peers[slot].node_id
+    if tube.take_family(at.family, at.moves, at.from_number):
+        b.hurry()  # T23.7
+        if n.records is not None:
+            record_family(n.records, tube)
     if at.is_up and at.node == sender and at.settled > 0:
         vote.settled = at.settled
         vote.settled_epoch = at.epoch
         vote.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    epoch, node_id = stand_of(tube)
+    epoch, node_id = vote_of(tube)
     is_own = vote.voted_node == node_id == sender and vote.voted_epoch == epoch
     if is_own and at.epoch < vote.voted_epoch:
         given_up = vote.voted_epoch  # T25.4: it has lost its disk since
@@ -309,7 +320,7 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     if not at.is_up and (sender == node_id or is_newer):
         vote.resigned_epoch = given_up
         vote.resigned_node = sender
-        b.look_ms = 0
+        b.hurry()
     if not tube.is_mine or not tube.is_won:
         return
     b.is_renewed = True
@@ -323,9 +334,17 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
 
 def has_given_up(tube: Tube) -> bool:
     """[T25] Whether the node that this one votes for gave up (T25.4)."""
-    epoch, stood_with = stand_of(tube)
+    epoch, stood_with = vote_of(tube)
     mine = seat_of(tube)
     return mine.resigned_node == stood_with and mine.resigned_epoch >= epoch
+
+
+def step_down_unlisted(n: Node, t: Tubes) -> None:
+    """[T23] This node uses another list now: what voters of another one choose it leads no more."""
+    for tube in t.by_name.values():
+        if tube.led_by_votes and tube.is_mine and tube.is_won:
+            if t.voter_state.list_of(tube) is None:
+                step_down(n, t, tube)
 
 
 def step_down(n: Node, t: Tubes, tube: Tube) -> None:
@@ -340,7 +359,7 @@ def step_down(n: Node, t: Tubes, tube: Tube) -> None:
         wait_here(n, t, tube)
     b = t.voter_state
     b.moved.append(tube)
-    b.look_ms = 0
+    b.hurry()
     t.notes.append(f"tube {shown(tube.name)}: this node does not lead it any more")
 
 
@@ -401,10 +420,12 @@ def renew_leases(n: Node, t: Tubes) -> None:
         if not tube.is_mine or not tube.is_won or not b.leads(tube):
             continue
         until = lease_by_votes(n, t, tube, found)
-        epoch, node_id = stand_of(tube)
+        epoch, node_id = vote_of(tube)
         if epoch != tube.epoch or node_id != n.node_id or tube.vote_wish != 0:
             until = 0
-        if until > tube.lease_ms or (until < tube.lease_ms and n.now_ms >= b.bound_ms):
+        was_only = tube.lease_ms > n.now_ms + promise_ms(n, b)  # this node, of its voters
+        is_over = n.now_ms >= b.bound_ms or was_only
+        if until > tube.lease_ms or (until < tube.lease_ms and is_over):
             if until < n.now_ms or tube.lease_ms < n.now_ms or tube.state != RUNNING:
                 t.must_look = True
             tube.lease_ms = until

@@ -5,15 +5,13 @@ it has written down; the newest of these is offered on, else a list with the cha
 of the voters of the list in force has written down in one attempt is the next list.
 """
 
-from hashlib import blake2b
 from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.core.model import errors as why
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import TubeVoted, VotersNext
-from tuque.core.msgs.packed import FAMILY_BYTES, ORIGIN_BYTES
+from tuque.core.msgs.bus import VotersNext
 from tuque.core.node.node import Node
 from tuque.core.node.peers import (
     answered_ms_of,
@@ -22,26 +20,23 @@ from tuque.core.node.peers import (
     say,
     slots_of,
 )
-from tuque.tubes.election.candidate import ASKED_TUBES, survey
 from tuque.tubes.election.lease import is_failing
 from tuque.tubes.election.voters import (
     OWN,
     adopt,
     may_vouch,
-    nodes_open,
     send_surely,
     unsettled,
     voters_message,
     voters_open,
 )
-from tuque.tubes.log.leader import had_by
-from tuque.tubes.log.vote_state import best_copy, record_next, seat_of, shortest_ms
-from tuque.tubes.model.errors import TubeError, shown
+from tuque.tubes.log.leader import had_by, others_of
+from tuque.tubes.log.vote_state import record_next, seat_of, shortest_ms
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
     ASKED,
-    FORCE_GAP,
     IN_FORCE,
     INVITED,
     NO_DISK,
@@ -51,7 +46,6 @@ from tuque.tubes.model.voter_state import (
     VOTERS_LEAST,
     WRITTEN,
     Change,
-    Forcing,
     NextList,
     Voters,
     VoterState,
@@ -161,7 +155,7 @@ def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
         late = TubeError(why.UNSETTLED, (change.tube,)) if len(change.tube) > 0 else None
         own = TubeError(why.OWN_JOURNAL) if journal_fails(n, OWN) else None
         end_change(n, t, change, own or late or TubeError(why.LIST_LATE))
-    elif len(change.second) > 0 and not may_both_join(n, t, change):
+    elif len(change.second) > 0 and not may_both_join(n, t, voters, change):
         end_change(n, t, change, None)
     elif change.again_ms <= n.now_ms:
         attempt(n, t, voters, change)
@@ -249,7 +243,7 @@ def joining(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] Add a node that has all; if there is none, invite one to get copies (T28.4)."""
     b = t.voter_state
     if len(voters.rights) == 1 and not n.is_leaving:
-        return growth(n, t)
+        return growth(n, t, voters)
     guest: i64 = 0
     for slot in slots_of(b.outside):
         node_id = n.peers[slot].node_id
@@ -278,11 +272,19 @@ def may_join(n: Node, t: Tubes, slot: i64) -> bool:
 # ---- One voter becomes three in one step (SPEC T28.9)
 
 
-def growth(n: Node, t: Tubes) -> Change | None:
+def are_all_here(n: Node, b: VoterState, voters: Voters) -> bool:
+    """[T28] Whether a solo list may grow: all known nodes are linked and use it (T28.9).
+
+    Of two lists that grow each on one side of a cut none would yield.
+    """
+    return not voters.is_solo or others_of(n) & ~b.outside == 0
+
+
+def growth(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] The change that adds two nodes which have all to the only voter (T28.9)."""
     b = t.voter_state
     ready: list[bytes] = []
-    if n.now_ms < b.grows_ms:
+    if n.now_ms < b.grows_ms or not are_all_here(n, b, voters):
         return None
     for slot in slots_of(b.outside & b.whole):
         if may_join(n, t, slot):
@@ -297,9 +299,11 @@ def growth(n: Node, t: Tubes) -> Change | None:
     return change
 
 
-def may_both_join(n: Node, t: Tubes, change: Change) -> bool:
+def may_both_join(n: Node, t: Tubes, voters: Voters, change: Change) -> bool:
     """[T28] Whether both still can, with the disks that they had (T28.9)."""
     b = t.voter_state
+    if not are_all_here(n, b, voters):
+        return False
     for node_id, disk in ((change.node, change.disk), (change.second, change.second_disk)):
         slot = n.slot_of.get(node_id)
         if slot is None or not may_join(n, t, slot) or b.disks.get(slot, NO_DISK) != disk:
@@ -317,7 +321,7 @@ def is_covered(n: Node, t: Tubes, voters: Voters, change: Change) -> bool:
     if len(change.offered) - len(voters.rights) < VOTERS_LEAST - 1:
         return True
     if b.growing is None or b.growing.rows() != change.offered:
-        b.growing = voters_in(change.number, voters.origin, change.offered, IN_FORCE)
+        b.growing = voters_in(change.number, voters.origin, change.offered)
         for tube in t.by_name.values():
             if b.list_of(tube) is voters:
                 seat_of(tube).covering_seq = tube.seq
@@ -348,132 +352,6 @@ def gives_vote_up(n: Node, t: Tubes) -> bool:
     if voters is None or not n.is_leaving or n.node_id not in voters.rights:
         return False
     return len(voters.rights) > 1
-
-
-# ---- FORCE: a list by command, where the majority is dead (SPEC T28.8)
-#
-# Before, all nodes that are here say what they have: what one of them has is not lost.
-
-
-def force_voters(n: Node, t: Tubes, nodes: list[bytes], client: i64, serial: i64) -> None:
-    """[T28] ON CLUSTER VOTERS FORCE: these nodes vote from now on, others are dead (T28.8).
-
-    The reply comes in `t.home_done`. Raises TubeError.
-    """
-    b = t.voter_state
-    voters = may_force(n, t, nodes)
-    if b.forcing is not None:
-        raise TubeError(why.LIST_CHANGING)
-    forcing = Forcing(nodes, client, serial, n.now_ms + n.limits.node_timeout_ms)
-    tubes = [tube for tube in t.by_name.values() if b.list_of(tube) is voters]
-    for tube in tubes:
-        epoch, seq = best_copy(tube)
-        forcing.add(tube.name, int(epoch), int(seq), n.node_id)
-    for slot in nodes_open(n, t):
-        if len(tubes) > 0:
-            forcing.waiting[slot] = {tube.name: None for tube in tubes}
-    for first in range(0, len(tubes), ASKED_TUBES):
-        survey(n, voters, tubes[first : first + ASKED_TUBES], nodes_open(n, t))
-    b.forcing = forcing
-    decide_force(n, t)
-
-
-def may_force(n: Node, t: Tubes, nodes: list[bytes]) -> Voters:
-    """The list that would end, if these nodes may be the voters now. Raises TubeError."""
-    b = t.voter_state
-    voters = b.in_force()
-    if voters is None:
-        raise TubeError(why.NO_LIST)
-    if journal_fails(n, OWN):
-        raise TubeError(why.OWN_JOURNAL)
-    if n.node_id not in nodes:
-        raise TubeError(why.NAME_THIS_NODE)
-    for node_id in nodes:
-        slot = n.slot_of.get(node_id)
-        if slot == OWN:
-            continue
-        if slot is None or b.able & n.reachable & n.linked & 1 << slot == 0 or slot not in b.disks:
-            raise TubeError(why.CANNOT_VOTE, (node_id,))
-    here = voting_here(n, t, voters)
-    if len(here) >= voters.majority():
-        raise TubeError(why.MAJORITY_HERE)
-    for node_id in here:
-        if node_id not in nodes and n.leavers >> i64(n.slot_of[node_id]) & 1 == 0:
-            raise TubeError(why.NAME_ALL_HERE, (node_id,))
-    return voters
-
-
-def count_copies(n: Node, t: Tubes, slot: i64, m: TubeVoted) -> None:
-    """[T28] A node says what it has (T28.8)."""
-    forcing = t.voter_state.forcing
-    if forcing is None or not m.is_survey:
-        return
-    waiting = forcing.waiting.get(slot)
-    for at in m.tubes:
-        forcing.add(at.name, at.copy_epoch, at.seq, n.peers[slot].node_id)
-        if waiting is not None:
-            waiting.pop(at.name, None)
-    if waiting is not None and len(waiting) == 0:
-        del forcing.waiting[slot]
-
-
-def decide_force(n: Node, t: Tubes) -> None:
-    """[T28] Make the list, or say why not, once all that are here have answered (T28.8).
-
-    Who has not answered within the timeout is not here.
-    """
-    forcing = t.voter_state.forcing
-    if forcing is None or (len(forcing.waiting) > 0 and n.now_ms < forcing.until_ms):
-        return
-    t.voter_state.forcing = None
-    error: TubeError | None = None
-    try:
-        voters = may_force(n, t, forcing.nodes)
-        may_lead_after(forcing)
-        make_list(n, t, voters, forcing.nodes)
-        note_empty(t, forcing)
-    except TubeError as refused:
-        error = refused.with_traceback(None)  # drop the frames: the collector is off
-    answer(t, forcing.client, forcing.serial, error)
-
-
-def may_lead_after(forcing: Forcing) -> None:
-    """[T28] Raise TubeError if the named nodes could lose what one that is here has (T28.8)."""
-    name, node_id = forcing.newer()
-    if len(node_id) > 0:
-        raise TubeError(why.NEWER_THERE, (node_id, name))
-    name, node_id = forcing.older()
-    if len(node_id) > 0:
-        raise TubeError(why.OLDER_NAMED, (node_id, name))
-
-
-def note_empty(t: Tubes, forcing: Forcing) -> None:
-    """[T28] Log the tubes of which no node that is here has a copy: nobody leads them (T28.8)."""
-    empty = [name for name in forcing.copies if forcing.newest(name) == (0, 0)]
-    if len(empty) > 0:
-        t.notes.append(
-            f"of {len(empty)} tubes, {shown(empty[0])} first, no node that is here has all: "
-            "nobody leads them until TUBE HOME with FORCE"
-        )
-
-
-def make_list(n: Node, t: Tubes, voters: Voters, nodes: list[bytes]) -> None:
-    """[T28] The list of these nodes is in force (T28.8)."""
-    b = t.voter_state
-    disks = {n.node_id: b.disk}
-    for node_id in nodes:
-        slot = n.slot_of[node_id]
-        if slot != OWN:
-            disks[node_id] = b.disks[slot]
-    number = voters.number + FORCE_GAP
-    text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
-    made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
-    b.take_right(number)
-    b.is_asking = False
-    b.change = None
-    rights = {node_id: int(number) for node_id in nodes}
-    adopt(n, t, Voters(number, voters.family + made, rights, IN_FORCE, disks))
-    t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
 
 
 # ---- The node that makes the change (SPEC T28.2)
@@ -558,8 +436,11 @@ def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> No
     elif m.step == WRITTEN and change.step == OFFERED:
         change.answered |= 1 << slot
         if count_of(change.answered) >= voters.majority() and is_covered(n, t, voters, change):
+            if len(change.second) > 0 and not are_all_here(n, t.voter_state, voters):
+                end_change(n, t, change, None)
+                return
             change.again_ms = n.now_ms
-            adopt(n, t, voters_in(change.number, voters.origin, change.offered, IN_FORCE))
+            adopt(n, t, voters_in(change.number, voters.origin, change.offered))
 
 
 def is_newer(m: VotersNext, change: Change) -> bool:

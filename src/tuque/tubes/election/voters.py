@@ -1,4 +1,4 @@
-"""The list of voters: made once, by all nodes; tubes are settled under it (SPEC T23, T28)."""
+"""The lists of voters: one at each start, one that wins; tubes are settled (SPEC T23, T28)."""
 
 from hashlib import blake2b
 from typing import Final
@@ -8,11 +8,18 @@ from mypy_extensions import i64
 from tuque.core.msgs.bus import AnyMessage, Belongings, VotersTold
 from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, ORIGIN_BYTES
 from tuque.core.node.node import Node
-from tuque.core.node.peers import say, slots_of
+from tuque.core.node.peers import slots_of
 from tuque.tubes.log.catalog import at_of
-from tuque.tubes.log.leader import had_by, others_of
+from tuque.tubes.log.leader import had_by, knows_all
 from tuque.tubes.log.send import mark_changed
-from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
+from tuque.tubes.log.vote_state import (
+    record_disk_epochs,
+    record_no_list,
+    record_solo,
+    record_voters,
+    seat_of,
+    vote_of,
+)
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
@@ -20,10 +27,7 @@ from tuque.tubes.model.voter_state import (
     FORCE_GAP,
     IN_FORCE,
     INVITED,
-    PROPOSED,
-    RECORDED,
-    VOTERS_LEAST,
-    WITHDRAWN,
+    NO_DISK,
     Due,
     Voters,
     VoterState,
@@ -70,7 +74,7 @@ def settle(n: Node, t: Tubes, voters: Voters, tube: Tube) -> None:
 def is_settled(voters: Voters, tube: Tube) -> bool:
     """Whether the leader with which this node stands has said that it settled the tube."""
     seat = seat_of(tube)
-    epoch, node_id = stand_of(tube)
+    epoch, node_id = vote_of(tube)
     if seat.settled_epoch != epoch or seat.settled_node != node_id:
         return False
     return seat.settled == voters.number
@@ -104,7 +108,7 @@ def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None
                 mark_changed(t, tube)
 
 
-# ---- The first list, and lists of other nodes (SPEC T23)
+# ---- The list of a node that starts, and lists of other nodes (SPEC T23)
 
 
 def may_vouch(n: Node, t: Tubes, voters: Voters | None) -> bool:
@@ -141,6 +145,7 @@ def lose_right(n: Node, t: Tubes) -> None:
     """[T28] The copies of this node are gone: it must be added again (T28.5)."""
     b = t.voter_state
     b.disk = new_disk(n)
+    b.own = None
     voters = b.voters
     if voters is None:
         return
@@ -148,11 +153,13 @@ def lose_right(n: Node, t: Tubes) -> None:
     b.next = None
     b.change = None
     b.growing = None
-    if n.others == 0:  # it was reset
-        voters = Voters(1, bytes(ORIGIN_BYTES), {n.node_id: FIRST_RIGHT}, PROPOSED)
-        b.voters = voters
+    if n.others == 0:
+        b.voters = None  # it was reset, or emptied: it begins anew, perhaps under another id
     if n.records is not None:
-        record_voters(n.records, b, voters)
+        if b.voters is None:
+            record_no_list(n.records, b, n.node_id)
+        else:
+            record_voters(n.records, b, voters)
 
 
 def voters_open(n: Node, t: Tubes, voters: Voters) -> list[int]:
@@ -174,137 +181,107 @@ def send_surely(n: Node, t: Tubes, slot: i64, message: AnyMessage) -> None:
     t.voter_state.due.append(Due(records.wish, slot, message))
 
 
-def maker_of(voters: Voters) -> bytes:
-    """The node that proposed the list."""
-    return min(voters.rights)
-
-
 def voters_message(voters: Voters, step: i64) -> VotersTold:
     """The message about the list."""
     flags = int(voters.flags())
     return VotersTold(int(voters.number), voters.origin, voters.rows(), int(step), flags)
 
 
-def propose(n: Node, t: Tubes) -> None:
-    """[T23] Propose a first list if it is this node's turn (T23.2)."""
+def begin_solo(n: Node, t: Tubes) -> None:
+    """[T23] A node with a journal that knows no list makes one of itself (T23.1)."""
+    b = t.voter_state
+    if b.voters is not None or n.records is None or not b.is_on:
+        return
+    if b.disk == NO_DISK:
+        b.disk = new_disk(n)
+    b.take_right(FIRST_RIGHT)
+    b.is_asking = False
+    b.unmet = 0 if knows_all(n, t) else n.others & ~n.forgotten  # T27.8: its disk may be a new one
+    adopt(n, t, solo_list(n, b))
+
+
+def is_free(t: Tubes, voters: Voters) -> bool:
+    """[T28] Whether a solo list chooses no leader: its voter may be forgotten (T28.6)."""
+    if not voters.is_solo:
+        return False
+    return all(t.voter_state.list_of(tube) is not voters for tube in t.by_name.values())
+
+
+def leave_forgotten(n: Node, t: Tubes) -> None:
+    """[T28] The voter of the solo list was forgotten: make an own one again (T28.6)."""
     b = t.voter_state
     voters = b.voters
-    if n.records is None or (voters is not None and voters.step == IN_FORCE):
+    if voters is None or not voters.is_solo or voters.is_only(n.node_id):
         return
-    others = others_of(n)
-    willing = [n.node_id] + [n.peers[slot].node_id for slot in slots_of(others & b.willing)]
-    if len(willing) < VOTERS_LEAST or min(willing) != n.node_id or others & ~b.able != 0:
-        return
-    rights = dict.fromkeys(sorted(willing)[: b.wanted], int(FIRST_RIGHT))
-    if voters is not None and voters.rights == rights and maker_of(voters) == n.node_id:
-        if n.now_ms >= b.proposed_ms + n.limits.node_timeout_ms:
-            send_proposal(n, t, voters, others & b.willing & ~b.confirmed)
-        return  # it waits for the others
-    number = 1 if voters is None else voters.number + 1
-    text = b"%s %d %d" % (n.ids.seed, n.now_ms, number)
+    slot = n.slot_of.get(min(voters.rights))
+    if slot is not None and n.forgotten >> i64(slot) & 1 and is_free(t, voters):
+        b.voters = None
+
+
+def solo_list(n: Node, b: VoterState) -> Voters:
+    """[T23] A list of this node alone (T23.1)."""
+    text = b"%s %s %d solo" % (n.ids.seed, n.node_id, n.now_ms)
     origin = blake2b(text, digest_size=ORIGIN_BYTES).digest()
-    b.voters = Voters(number, origin, rights, PROPOSED)
-    b.take_right(FIRST_RIGHT)
-    b.confirmed = 0
-    record_voters(n.records, b, b.voters)
-    send_proposal(n, t, b.voters, others & b.willing)
-
-
-def send_proposal(n: Node, t: Tubes, voters: Voters, slots: i64) -> None:
-    """[T23] Send the proposal to those that have not confirmed it (T23.2)."""
-    t.voter_state.proposed_ms = n.now_ms
-    for slot in slots_of(slots):
-        send_surely(n, t, slot, voters_message(voters, PROPOSED))
+    voters = Voters(1, origin, {n.node_id: FIRST_RIGHT}, {n.node_id: b.disk})
+    voters.is_solo = True
+    return voters
 
 
 def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """[T23] ON RECV VOTERS (T23.2, T23.4)."""
-    if m.step == PROPOSED:
-        on_proposed(n, t, slot, m)
-    elif m.step == RECORDED:
-        on_recorded(n, t, slot, m)
-    elif m.step == WITHDRAWN:
-        on_withdrawn(n, t, slot, m)
-    elif m.step == IN_FORCE:
+    """[T23] ON RECV VOTERS (T23.4, T28.4)."""
+    if m.step == IN_FORCE:
         on_in_force(n, t, slot, m)
     elif m.step == INVITED:
         on_invited(n, t, slot, m)
 
 
-def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """Record the proposal and confirm it, unless this node has one of another maker."""
-    b = t.voter_state
-    offered = voters_in(m.number, m.origin, m.voters, PROPOSED)
-    if n.records is None:
-        return
-    if n.peers[slot].node_id != maker_of(offered):
-        return
-    voters = b.voters
-    if voters is not None:
-        if voters.step == IN_FORCE:
-            say(n, slot, voters_message(voters, IN_FORCE))
-            return
-        maker = n.slot_of.get(maker_of(voters))
-        is_there = maker is not None and maker != slot and others_of(n) >> i64(maker) & 1 == 1
-        if maker is not None and is_there and b.withdrawn != voters.origin:
-            send_surely(n, t, maker, voters_message(voters, RECORDED))
-            return  # its maker may put it in force yet, or says that it does not
-    b.voters = offered
-    b.take_right(offered.rights.get(n.node_id, 0))
-    record_voters(n.records, b, offered)
-    send_surely(n, t, slot, voters_message(offered, RECORDED))
-
-
-def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """A node has the proposal of this one on its disk: when all have, it is in force."""
-    b = t.voter_state
-    voters = b.voters
-    theirs = voters_in(m.number, m.origin, m.voters, RECORDED)
-    if voters is None or maker_of(theirs) != n.node_id:
-        return
-    if voters.step != PROPOSED:
-        say(n, slot, voters_message(voters, IN_FORCE))
-        return
-    if not voters.is_same(m.number, m.origin):
-        send_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN), 0))
-        return
-    b.confirmed |= 1 << slot
-    if others_of(n) & b.willing & ~b.confirmed != 0:
-        return  # others than voters, too: of two lists no more than one has all
-    for node_id in voters.rights:
-        if node_id not in n.slot_of:
-            return
-    adopt(n, t, voters)
-
-
-def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """The maker of the proposal here goes by another one: it may be replaced (T23.2)."""
-    b = t.voter_state
-    voters = b.voters
-    if voters is None or n.peers[slot].node_id != maker_of(voters):
-        return
-    if voters.step == PROPOSED and voters.is_same(m.number, m.origin):
-        b.withdrawn = voters.origin
-
-
 def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """A list that is in force elsewhere: it is in force here, too (T23.4)."""
+    """A list that another node uses: use it if it wins, or is a newer one of these (T23.4)."""
     b = t.voter_state
     known = b.voters
-    voters = voters_in(m.number, m.origin, m.voters, IN_FORCE, m.flags)
-    if known is not None and known.step == IN_FORCE:
-        if known.origin != m.origin and not is_forced_over(known, m):
-            if known.origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
-                return  # it goes by the list that was before FORCE, and gets the new one
-            leave_to_others(n, t, slot, m)
-            return
+    voters = voters_in(m.number, m.origin, m.voters, m.flags)
+    if known is not None and known.family != voters.family:
+        on_other_list(n, t, slot, known, voters)
+        return
+    if known is not None:
         b.strangers.pop(n.peers[slot].node_id, None)
+        if known.origin != m.origin and not is_forced_over(known, m):
+            return  # it uses the list that was before FORCE, and gets the new one
         if known.origin == m.origin and known.number >= m.number:
             return
         if known.origin != m.origin:
             b.asked = {}  # its voters are dead (T28.8)
     b.take_right(right_in(n, b, voters))
     adopt(n, t, voters)
+
+
+def on_other_list(n: Node, t: Tubes, slot: i64, known: Voters, voters: Voters) -> None:
+    """[T23] Of lists of two origins one wins; the solo list of this node stays as its own (T23.7).
+
+    A solo list of this node that another one knows is of a disk that it has lost.
+    """
+    b = t.voter_state
+    sender = n.peers[slot].node_id
+    if not known.is_solo and not voters.is_solo:
+        leave_to_others(n, t, slot, voters)
+        return
+    is_renewed = known.is_solo and voters.is_solo and voters.is_only(sender)
+    is_renewed = is_renewed and known.is_only(sender)  # with its disk it lost the older one
+    if voters.is_solo and voters.is_only(n.node_id):
+        return
+    if not is_renewed and not voters.wins(known):
+        return
+    if known.is_solo and known.is_only(n.node_id) and b.right > 0:
+        b.own = known
+    b.take_right(right_in(n, b, voters))
+    b.forget_family()  # T28.5: disk epochs and rights are compared under one origin
+    if b.change is not None and b.change.client < 0:
+        b.change = None
+    adopt(n, t, voters)
+    if n.records is not None:
+        if b.own is not None:
+            record_solo(n.records, b, b.own, True)
+        record_disk_epochs(n.records, b)
 
 
 def on_invited(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
@@ -328,19 +305,20 @@ def right_in(n: Node, b: VoterState, voters: Voters) -> i64:
     return b.right if is_next and (right == 0 or right == b.right) else 0
 
 
-def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
-    """[T23] The sender goes by a list of another origin: its tubes are not voted about here."""
+def leave_to_others(n: Node, t: Tubes, slot: i64, voters: Voters) -> None:
+    """[T23] The sender uses a list of another origin: its tubes are not voted about here."""
     b = t.voter_state
     sender = n.peers[slot].node_id
-    if m.origin not in b.strangers.values():
+    if voters.origin not in b.strangers.values():
         t.notes.append(
-            f"node {sender[:8].decode()} goes by another list of voters (origin {m.origin.hex()}): "
+            f"node {sender[:8].decode()} goes by another list of voters (origin "
+            f"{voters.origin.hex()}): "
             "two clusters have met, and neither votes about the tubes of the other; CLUSTER VOTERS "
             "names the nodes; to part them, cut the network between them, then CLUSTER FORGET them"
         )
-    b.strangers[sender] = m.origin
-    for node_id, _, _ in m.voters:
-        b.strangers[node_id] = m.origin
+    b.strangers[sender] = voters.origin
+    for node_id in voters.rights:
+        b.strangers[node_id] = voters.origin
 
 
 def is_forced_over(known: Voters, m: VotersTold) -> bool:
@@ -353,14 +331,17 @@ def is_forced_over(known: Voters, m: VotersTold) -> bool:
 
 
 def adopt(n: Node, t: Tubes, voters: Voters) -> None:
-    """[T23] The list is in force from now on (T23.2)."""
+    """[T23] This node uses the list from now on.
+
+    Others learn of it once it is on the disk, under `everysec` too (T28.2): else the only voter of
+    the list before could lead by that one after a power failure.
+    """
     b = t.voter_state
-    before = b.in_force()
+    before = b.voters
     count_anew(n, t, voters, before)
     if before is not None and n.node_id in before.rights:
         b.keeps_until_ms = n.now_ms + n.limits.node_timeout_ms  # T18.1
     b.must_sort = True
-    voters.step = IN_FORCE
     b.voters = voters
     b.growing = None
     b.outside = 0
@@ -370,10 +351,15 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     b.asking = 0
     b.open = 0  # all are sent the list once more
     b.is_renewed = True
-    b.look_ms = 0
+    b.hurry()
     if n.records is not None:
         record_voters(n.records, b, voters)
-    t.news.append(f"{len(voters.rights)} nodes vote about the leaders of tubes from now on")
+        n.records.has_custody = n.records.has_custody or n.others != 0
+    if not voters.is_solo:
+        t.news.append(f"{len(voters.rights)} nodes vote about the leaders of tubes from now on")
+    elif not voters.is_only(n.node_id):
+        maker = min(voters.rights)[:8].decode()
+        t.news.append(f"node {maker} alone votes about the leaders of tubes from now on")
 
 
 # ---- Clusters that meet: their tubes and voters must not clash (SPEC K3)
@@ -381,9 +367,10 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
 
 def belongings(n: Node, t: Tubes) -> Belongings:
     """[K3] What this node says to one that it meets (K3.4)."""
-    voters = t.voter_state.in_force()
+    voters = t.voter_state.voters
+    is_bound = voters is not None and not voters.is_solo  # T23.4: a solo list yields
     tubes = [at_of(n, tube) for tube in t.by_name.values()]
-    return Belongings(b"" if voters is None else voters.origin, tubes)
+    return Belongings(voters.origin if voters is not None and is_bound else b"", tubes)
 
 
 def clash(n: Node, t: Tubes, m: Belongings) -> str:

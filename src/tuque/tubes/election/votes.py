@@ -1,10 +1,7 @@
-"""The entry points of votes: messages, links, time, and TUBE HOME with FORCE (SPEC T23 to T27)."""
-
-from typing import Final
+"""The entry points of votes: messages, links and time (SPEC T23 to T27)."""
 
 from mypy_extensions import i64
 
-from tuque.core.model import errors as why
 from tuque.core.model.errors import EXISTS, LATE, NO_VOTES_YET, NOT_MADE, OTHER_TYPE
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import (
@@ -24,7 +21,8 @@ from tuque.tubes.election.candidate import (
     on_vote,
     on_voted,
 )
-from tuque.tubes.election.disk_epoch import forget_copies, marks_tick
+from tuque.tubes.election.disk_epoch import disk_epochs_tick, forget_copies
+from tuque.tubes.election.force import count_copies, decide_force, send_forced
 from tuque.tubes.election.lease import (
     bind,
     look_at_journal,
@@ -36,21 +34,14 @@ from tuque.tubes.election.lease import (
     tell_all_stands,
     tell_stands,
 )
-from tuque.tubes.election.membership import (
-    changes_tick,
-    count_copies,
-    decide_force,
-    on_next,
-    voting_here,
-)
+from tuque.tubes.election.membership import changes_tick, on_next
 from tuque.tubes.election.voters import (
     OWN,
+    begin_solo,
     is_settled,
-    maker_of,
-    may_vouch,
+    leave_forgotten,
     new_disk,
     on_voters,
-    propose,
     settle,
     voters_message,
 )
@@ -58,100 +49,14 @@ from tuque.tubes.leadership.catalog_in import NEVER_CONFIRMED, end_tube, worth_o
 from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.leader import others_of, refusal_of
 from tuque.tubes.log.receive import sort_copies
-from tuque.tubes.log.send import record_leader
-from tuque.tubes.log.vote_state import record_vote, seat_of, shortest_ms, stand_of
-from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import TubeError, shown
+from tuque.tubes.log.vote_state import shortest_ms
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import Dropped, HomeDone, Tubes
 from tuque.tubes.model.voter_state import (
-    FORCED,
     IN_FORCE,
     NO_DISK,
-    PROPOSED,
 )
-
-ALONE: Final = 4  # timeouts in which votes could have chosen a leader
-SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
-
-
-# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12)
-#
-# The copy of one node counts as whole by command. Votes then choose that node as any other one: a
-# majority still decides, and promises still hold.
-
-
-def take_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
-    """[T27] ON TUBE HOME tube node FORCE, of a tube led by votes (T27.12).
-
-    The reply comes in `t.home_done`. Raises TubeError.
-    """
-    voters = t.voter_state.list_of(tube)
-    if t.is_read_only:
-        raise TubeError(why.NODE_READ_ONLY)
-    if t.voter_state.in_force() is None:
-        raise TubeError(why.NO_LIST)
-    if voters is None:
-        raise TubeError(why.OTHER_VOTERS, (tube.name,))
-    if not may_vouch(n, t, voters):
-        raise TubeError(why.NO_VOTE_HERE)
-    here = len(voting_here(n, t, voters))
-    if here < voters.majority():
-        raise TubeError(why.NO_MAJORITY_HERE, (here, len(voters.rights)))
-    seat = seat_of(tube)
-    span_ms: i64 = ALONE * n.limits.node_timeout_ms
-    if seat.alone_ms == 0 or n.now_ms < seat.alone_ms + span_ms:
-        raise TubeError(why.BY_VOTE, (tube.name, span_ms // 1000))
-    if tube.shift is not None or seat.asked_epoch > 0:
-        raise TubeError(why.MOVING, (tube.name,))
-    done = HomeDone(client, serial, tube)
-    done.until_ms = n.now_ms + 2 * n.limits.node_timeout_ms
-    missing: i64 = max(0, tube.told_seq - tube.seq)
-    done.values = [
-        (b"home", n.node_id),
-        (b"epoch", b""),  # with the reply
-        (b"copy", b"complete" if tube.is_complete else b"incomplete"),
-        (b"changes-missing", b"%d" % missing),
-        (b"last-heard-ms", b"%d" % (n.now_ms - tube.heard_ms if tube.heard_ms > 0 else -1)),
-        (b"next-id", b""),
-        (b"stopped", why_stopped(tube.type, tube.driver).encode()),
-    ]
-    t.notes.append(
-        f"tube {shown(tube.name)}: what this node has of it counts as all by command; "
-        f"{missing} changes are known to be missing, and what only other nodes have is dropped"
-    )
-    count_as_whole(n, t, tube)
-    t.creating.append(done)
-
-
-def count_as_whole(n: Node, t: Tubes, tube: Tube) -> None:
-    """The replica is complete by command, and newer than all others; this node stands up."""
-    seat = seat_of(tube)
-    epoch, _ = stand_of(tube)
-    tube.copy_epoch = max(epoch, seat.floor, tube.copy_epoch, tube.whole_epoch)
-    tube.seq = max(tube.seq, tube.told_seq, tube.whole_seq) + SEQ_GAP
-    tube.told_seq = tube.seq
-    tube.exact_seq = -1
-    tube.is_complete = True
-    tube.is_asking = False
-    tube.unseen = {}
-    seat.reason = FORCED
-    seat.silent_ms = n.now_ms
-    seat.wait_ms = n.now_ms
-    seat.waits = 0
-    t.voter_state.look_ms = 0
-    if n.records is not None:
-        record_leader(n.records, tube)
-        record_vote(n.records, tube)
-
-
-def send_forced(n: Node, tube: Tube, done: HomeDone) -> None:
-    """The tube is led here now: what the reply says of that."""
-    told = dict(done.values)
-    told[b"epoch"] = b"%d" % tube.epoch
-    told[b"next-id"] = b"%d" % tube.next_number
-    done.values = list(told.items())
-
 
 # ---- Messages, links and time: called by `policy`
 
@@ -186,6 +91,7 @@ def votes_loaded(n: Node, t: Tubes) -> None:
     if b.has_gap:
         b.has_gap = False
         forget_copies(n, t)
+    begin_solo(n, t)
 
 
 def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
@@ -199,7 +105,6 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.willing &= ~bit
     b.no_journal &= ~bit
     b.open &= ~bit
-    b.confirmed &= ~bit
     b.heard.pop(slot, None)
     if b.forcing is not None:
         b.forcing.waiting.pop(slot, None)
@@ -217,10 +122,11 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
 def votes_tick(n: Node, t: Tubes) -> None:
     """[T27] Do what is due about votes."""
     b = t.voter_state
-    if n.is_loading or (b.voters is None and not b.is_on):
+    if n.is_loading:
         return
-    if b.is_on and n.others != 0 and (b.voters is None or b.voters.step == PROPOSED):
-        propose(n, t)
+    leave_forgotten(n, t)
+    if b.voters is None:
+        begin_solo(n, t)
     vote_for_makers(n, t)
     greet(n, t)
     send_due(n, t)
@@ -237,7 +143,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
     note_late(n, t)
     if next_beat_ms(n, t) <= n.now_ms:
         look_at_journal(n, t, voters)
-        marks_tick(n, t, voters)
+        disk_epochs_tick(n, t, voters)
         pulse(n, t, voters)
         changes_tick(n, t, voters)
         b.is_renewed = True
@@ -262,7 +168,7 @@ def note_late(n: Node, t: Tubes) -> None:
 def votes_next_ms(n: Node, t: Tubes) -> i64:
     """When `votes_tick` has work next."""
     b = t.voter_state
-    if n.is_loading or (b.voters is None and not b.is_on):
+    if n.is_loading:
         return FAR
     if b.able & n.linked & others_of(n) & ~b.open != 0:
         return n.now_ms
@@ -300,11 +206,8 @@ def greet(n: Node, t: Tubes) -> None:
         return
     b.beat_ms = 0  # a pulse follows at once: one of the two may ask (T29.3)
     for slot in slots_of(new):
-        if voters.step == IN_FORCE:
-            say(n, slot, voters_message(voters, IN_FORCE))
-            tell_all_stands(n, t, slot)
-        elif maker_of(voters) == n.node_id:
-            say(n, slot, voters_message(voters, PROPOSED))
+        say(n, slot, voters_message(voters, IN_FORCE))
+        tell_all_stands(n, t, slot)
 
 
 def may_vote_now(n: Node, tube: Tube) -> bool:

@@ -16,7 +16,7 @@ from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.queues.deliver import set_pause
 from tuque.tubes.leadership.activate import lose_home, send_away
 from tuque.tubes.leadership.load import put_all_away
-from tuque.tubes.leadership.switchover import on_home_told
+from tuque.tubes.leadership.switchover import on_leader_told
 from tuque.tubes.log.catalog import (
     BY_MAJORITY,
     CAN_VOTE,
@@ -88,6 +88,7 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     if m.is_all:
         t.heard |= bit
         t.has_met = True
+        t.voter_state.unmet &= ~bit
     t.must_look = True
 
 
@@ -201,7 +202,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     if by_leader and tube.is_owed and at.epoch == tube.epoch:
         if at.flags & IS_RUNNING:
-            on_home_told(t, tube)
+            on_leader_told(t, tube)
         else:
             announce_to(n, t, slot, tube)
     if by_leader:
@@ -262,7 +263,7 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
         tube.overtaken = Overtaken(tube.seq, answered, tube.loaded_seq)
     move = tube.move
     if move is not None and move.is_given and move.node_id == at.home:
-        on_home_told(t, tube)  # T27.6
+        on_leader_told(t, tube)  # T27.6
     lose_home(n, t, tube, at.home, at.epoch)
     renew_pause(n, at)
     tube.told_seq = at.seq

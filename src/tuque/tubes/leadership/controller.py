@@ -42,11 +42,15 @@ from tuque.tubes.leadership.create import (
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.leadership.switchover import (
     begin_move,
+    cross_alone,
+    crosses,
     decide_force,
     decide_move,
+    give_again,
     is_bound,
     make_sure,
     may_be_home,
+    may_cross,
     may_run_forced,
     on_force_answer,
     on_forced,
@@ -326,6 +330,11 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
         return
     if tube.wish != 0:
         return
+    if tube.from_number != 0:
+        give_again(n, t, tube)
+        return
+    if cross_alone(n, t, tube):
+        return
     is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
     is_going = t.is_read_only or t.is_stopping or n.is_leaving
     if is_free and (is_going or lacks_vote(n, t, tube)):
@@ -364,9 +373,11 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
 
 def lacks_vote(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T28] Whether this node leads the tube without a vote: a voter is to lead it (T28.4)."""
-    if may_vote_about(n, t, tube, n.node_id):
+    if may_vote_about(n, t, tube, n.node_id) and not crosses(t, tube):
         return False
     later(t, n.now_ms + AGAIN_MS)
+    if crosses(t, tube) and not may_cross(n, t, tube):
+        return False
     return tube.state == RUNNING and has_lease(n.now_ms, t, tube) and n.now_ms >= tube.rests_ms
 
 

@@ -12,6 +12,7 @@ from mypy_extensions import i32, i64, u8
 from tuque.core.model import stats
 from tuque.core.model.job import DELIVERED, Job
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, retry_of, state_of
+from tuque.core.model.timers import NEVER_MS
 from tuque.core.msgs.records import (
     KINDS,
     GrantRow,
@@ -53,7 +54,7 @@ from tuque.tubes.log.catalog import bury_tube, record_gone
 from tuque.tubes.log.leader import is_alone
 from tuque.tubes.log.receive import hold, keep_copy
 from tuque.tubes.log.send import record_leader
-from tuque.tubes.log.vote_state import VoteLog, tell_votes
+from tuque.tubes.log.vote_state import VoteLog, tell_votes, vote_of
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.tube import INIT, RUNNING, Held, Tube
@@ -138,6 +139,7 @@ class HomeLog:
         tube.may_send = False  # T27.5
         self.votes.restore_family(tube, r is not None and r.flags & OTHERS != 0)
         self.votes.restore_stand(tube)
+        resume_alone(n, t, tube)
         for number, held in self.held.get(tube.name, {}).items():
             hold(t, tube, number, held.uuid, held.user)
 
@@ -145,6 +147,24 @@ class HomeLog:
         """Remember dropped tubes."""
         for r in self.gone.values():
             bury_tube(t, r.name, Dropped(r.maker, r.made_ns, r.epoch))
+
+
+def resume_alone(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T27] The only voter leads on under its epoch: nobody else could be elected (T27.10).
+
+    A tube that it has given away (T23.7) it still sends, as far as it was changed before (T25.6).
+    """
+    epoch, node_id = vote_of(tube)
+    if not tube.led_by_votes or not tube.is_mine or (epoch, node_id) != (tube.epoch, n.node_id):
+        return
+    if tube.from_number > 0:
+        tube.may_send = True
+    elif t.voter_state.decides(tube, n.node_id) and tube.is_complete and not t.voter_state.has_gap:
+        tube.is_won = True
+        tube.may_send = True
+        tube.lease_ms = NEVER_MS
+        tube.exact_seq = -1
+        tube.state = RUNNING if tube.is_local else INIT
 
 
 def copied(r: HomeRecord) -> HomeRecord:
@@ -344,6 +364,7 @@ class TubeLog:
             t.token = token  # T5.1
         if t.session_serial < self.session_serial:
             t.session_serial = self.session_serial
+        self.homes.votes.restore_voters(n, t)
         for name, draft in self.drafts.items():
             if name in t.by_name:
                 continue
@@ -358,7 +379,6 @@ class TubeLog:
             self.homes.restore(n, t, tube)
             enter_tube(n, t, tube)
         self.homes.restore_gone(t)
-        self.homes.votes.restore_voters(t)
         for one in self.rights.listing(b""):
             if one.tube in t.by_name:
                 keep_rights(t, one.holder, one.tube, one.prefix, one.bits)

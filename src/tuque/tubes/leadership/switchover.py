@@ -39,9 +39,17 @@ from tuque.tubes.leadership.create import (
 )
 from tuque.tubes.leadership.load import turn_back
 from tuque.tubes.log.catalog import announce
-from tuque.tubes.log.leader import has_heard_since, has_lease, may_vote_about, needs_home, others_of
+from tuque.tubes.log.leader import (
+    had_by,
+    has_heard_since,
+    has_lease,
+    is_even,
+    may_vote_about,
+    needs_home,
+    others_of,
+)
 from tuque.tubes.log.send import ask_surely, mark_changed
-from tuque.tubes.log.vote_state import seat_of, shortest_ms
+from tuque.tubes.log.vote_state import record_family, seat_of, shortest_ms, vote_of
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.tube import (
@@ -77,6 +85,8 @@ def on_standstill(n: Node, t: Tubes) -> bool:
     for tube in list(t.by_name.values()):
         if not tube.is_mine or tube.state == INIT:
             continue  # T19.4: it waits for the others anyway
+        if t.voter_state.decides(tube, n.node_id):
+            continue  # nobody else could have been elected
         did_run = did_run or runs_here(tube)
         tube.is_unsure = True
         if tube.state == RUNNING:
@@ -205,6 +215,7 @@ def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i6
 def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     """Continue a switchover: the new leader has all, has it on disk, or is too slow."""
     if move.is_given:
+        give_again(n, t, tube)
         if move.until_ms <= n.now_ms:
             answer(t, tube, move, TubeError(why.MOVE_UNSURE, (tube.name,)))
             move.until_ms = FAR
@@ -220,7 +231,8 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     elif not has_lease(n.now_ms, t, tube) or tube.is_unsure:
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
-        give(n, t, tube, move)
+        if not crosses(t, tube) or is_even(n, t, tube):  # T23.7
+            give(n, t, tube, move)
     else:
         follower = tube.followers.get(move.slot)
         if follower is not None and follower.is_complete and follower.got == tube.seq:
@@ -268,6 +280,8 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
 
 def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     """[T27] Give the tube up, and ask the new leader to stand up at once (T27.6)."""
+    if crosses(t, tube):
+        cross(n, t, tube)
     if not is_waiting(tube):
         wait_here(n, t, tube)
     tube.is_won = False
@@ -290,6 +304,66 @@ def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
         tube.from_number,
     )
     say(n, move.slot, yours)
+
+
+# ---- A tube moves from the list that lost to the one that won (SPEC T23.7)
+
+
+def crosses(t: Tubes, tube: Tube) -> bool:
+    """[T23] Whether the solo list of this node chooses its leader, and has lost (T23.7)."""
+    own = t.voter_state.own
+    return own is not None and tube.led_by_votes and own.family == tube.family
+
+
+def may_cross(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T23] Whether a majority of the list that won has whole copies: it is soon even (T23.7)."""
+    voters = t.voter_state.voters
+    return voters is not None and had_by(n, t.voter_state, tube, voters, voters.majority()) >= 0
+
+
+def cross(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T23] Record that voters of the other list choose its leader, and from which number on.
+
+    Nothing of this turn leaves before that is on the disk (T23.7): not the last word, either, that
+    this node leads no more.
+    """
+    voters = t.voter_state.voters
+    assert voters is not None, "a list lost to none"
+    if tube.family != voters.family:
+        tube.moves += 1
+        tube.family = voters.family
+    tube.from_number = voters.number
+    t.voter_state.moved.append(tube)
+    t.voter_state.hurry()
+    if n.records is not None:
+        record_family(n.records, tube)
+        n.records.has_custody = True
+
+
+def give_again(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T23] The other list has changed since the tube was given: give it under this one (T23.7)."""
+    voters = t.voter_state.voters
+    if voters is None or tube.from_number in (0, voters.number) or tube.is_won:
+        return
+    epoch, node_id = vote_of(tube)
+    if tube.family != voters.family or (epoch, node_id) != (tube.epoch, n.node_id):
+        return
+    if tube.is_mine and is_even(n, t, tube):
+        cross(n, t, tube)
+
+
+def cross_alone(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T23] This node alone votes in the list that won, too: the tube needs no other one."""
+    voters = t.voter_state.voters
+    if not crosses(t, tube) or voters is None or not voters.is_only(n.node_id):
+        return False
+    if tube.state != RUNNING or not is_even(n, t, tube):
+        return False
+    cross(n, t, tube)
+    wait_here(n, t, tube)
+    tube.is_won = False
+    tube.lease_ms = 0
+    return True
 
 
 def on_given(n: Node, t: Tubes, tube: Tube) -> None:
@@ -327,7 +401,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
     if tube.is_mine or m.epoch < tube.epoch:
         return
     if t.voter_state.leads(tube):
-        on_yours_by_vote(t, tube, m)
+        on_yours_by_vote(n, t, tube, m)
         return
     if m.epoch == tube.epoch and tube.home != n.node_id:
         return
@@ -342,10 +416,12 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
     become_home(n, t, tube, m.epoch, b"its leader gave it to this node")
 
 
-def on_yours_by_vote(t: Tubes, tube: Tube, m: TubeYours) -> None:
+def on_yours_by_vote(n: Node, t: Tubes, tube: Tube, m: TubeYours) -> None:
     """[T27] Stand up at once for a tube that its leader gave up (T27.6)."""
     if not tube.is_complete or tube.seq != m.seq or tube.copy_epoch != m.epoch - 1:
         return
+    if tube.take_family(m.family, m.moves, m.from_number) and n.records is not None:
+        record_family(n.records, tube)  # T23.7
     seat = seat_of(tube)
     seat.given_epoch = tube.copy_epoch
     seat.given_seq = m.seq
@@ -355,7 +431,7 @@ def on_yours_by_vote(t: Tubes, tube: Tube, m: TubeYours) -> None:
     seat.resigned_node = tube.home
     tube.next_number = max(tube.next_number, m.next_number)
     t.token = max(t.token, m.token)
-    t.voter_state.look_ms = 0
+    t.voter_state.hurry()
 
 
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> None:
@@ -393,7 +469,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> Non
     ask_sync(n, t, tube)
 
 
-def on_home_told(t: Tubes, tube: Tube) -> None:
+def on_leader_told(t: Tubes, tube: Tube) -> None:
     """[T20] The new leader reports that it runs: the switchover is done (T20.4)."""
     tube.is_owed = False
     move = tube.move

@@ -50,9 +50,12 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def needs_voters(t: Tubes, tube: Tube) -> None:
-    """[T18] Raise TubeError if SYNC asks for more nodes than vote: only these count (T18.9)."""
+    """[T18] Raise TubeError if SYNC asks for more nodes than vote: only these count (T18.9).
+
+    Under a solo list all nodes have copies, and count (T18.1).
+    """
     voters = t.voter_state.list_of(tube)
-    if voters is not None and tube.sync > len(voters.rights):
+    if voters is not None and not voters.is_solo and tube.sync > len(voters.rights):
         raise TubeError(why.SYNC_ABOVE_VOTERS, (tube.name, int(tube.sync), len(voters.rights)))
 
 
@@ -173,7 +176,10 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
     voters = b.list_of(tube)
     if voters is not None:
         needed = votes_needed(tube, voters)
-    had = had_by(n, b, tube, voters, needed)
+    if voters is None or not voters.is_solo:
+        had = had_by(n, b, tube, voters, needed)
+    else:  # T18.9: all nodes have copies, and count
+        had = min(had_by(n, b, tube, None, needed), had_by(n, b, tube, voters, 1))
     growing = b.growing
     if growing is not None and voters is b.voters:
         had = min(had, had_by(n, b, tube, growing, growing.majority()))  # T28.9
@@ -218,9 +224,30 @@ def voters_linked(n: Node, voters: Voters) -> i64:
 
 
 def may_vote_about(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
-    """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1)."""
+    """[T18] Whether that node is to have a copy of the tube, and may lead it (T18.1).
+
+    What voters of a list that lost choose moves to one of the list that won (T23.7).
+    """
     voters = t.voter_state.list_of(tube)
+    if voters is t.voter_state.own:
+        voters = t.voter_state.voters
     return voters is None or node_id in voters.rights
+
+
+def nodes_with_copies(n: Node, voters: Voters | None) -> i64:
+    """[T18] How many nodes SYNC may ask for: the voters, and all under a solo list (T18.9)."""
+    if voters is None or voters.is_solo:
+        return 1 + count_of(others_of(n))
+    return len(voters.rights)
+
+
+def is_even(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T23] Whether a majority of the list that won may vote, and has all of the tube (T23.7)."""
+    b = t.voter_state
+    voters = b.voters
+    if voters is None or b.is_asking or n.records is None or n.records.is_failing:
+        return False
+    return had_by(n, b, tube, voters, voters.majority()) >= tube.seq
 
 
 def is_counted(n: Node, b: VoterState, voters: Voters, slot: i64) -> bool:

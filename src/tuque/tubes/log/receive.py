@@ -266,8 +266,9 @@ def confirm(n: Node, slot: i64, tube: Tube, is_sure: bool) -> None:
 
 
 def keeps(n: Node, t: Tubes, tube: Tube) -> bool:
-    """[T27] Whether the journal of a node with a copy can be written (T27.9)."""
-    if t.voter_state.list_of(tube) is None:
+    """[T27] Whether the journal of a voter with a copy can be written (T27.9)."""
+    voters = t.voter_state.list_of(tube)
+    if voters is None or (voters.is_solo and n.node_id not in voters.rights):
         return True
     return n.records is not None and not n.records.is_failing
 

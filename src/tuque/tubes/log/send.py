@@ -187,7 +187,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
             tube.move.on_disk_seq = m.seq
     t.synced_changed = True
     settle_ends(n, t, tube)
-    if tube.move is not None:
+    if tube.move is not None or tube.from_number != 0:
         t.must_look = True
 
 

@@ -4,6 +4,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from tuque.core.msgs.packed import ORIGIN_BYTES
 from tuque.core.msgs.records import (
     Row,
     SoloRow,
@@ -20,6 +21,7 @@ from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import (
     IN_FORCE,
     NO_DISK,
+    NOT_IN_FORCE,
     NextList,
     Voters,
     VoterState,
@@ -36,7 +38,7 @@ def seat_of(tube: Tube) -> Seat:
     return seat
 
 
-def stand_of(tube: Tube) -> tuple[i64, bytes]:
+def vote_of(tube: Tube) -> tuple[i64, bytes]:
     """[T24] The epoch and the node that this one stands with (T24.1).
 
     That is its last vote, unless it knows of a leader under that epoch or a higher one.
@@ -68,7 +70,13 @@ def record_voters(records: Records, b: VoterState, voters: Voters) -> None:
     if voters.is_solo:
         record_solo(records, b, voters, False)
     else:
-        records.put(VotersRow(voters.number, b.right, b.disk, voters.step, voters.origin, rows))
+        records.put(VotersRow(voters.number, b.right, b.disk, IN_FORCE, voters.origin, rows))
+
+
+def record_no_list(records: Records, b: VoterState, node_id: bytes) -> None:
+    """Record that this node knows no list any more: it was reset."""
+    rows = [(node_id, 1, NO_DISK)]
+    records.put(VotersRow(1, 0, b.disk, NOT_IN_FORCE, bytes(ORIGIN_BYTES), rows))
 
 
 def record_solo(records: Records, b: VoterState, voters: Voters, has_lost: bool) -> None:
@@ -114,7 +122,7 @@ def record_next(records: Records, known: NextList) -> None:
     )
 
 
-def record_marks(records: Records, b: VoterState) -> None:
+def record_disk_epochs(records: Records, b: VoterState) -> None:
     """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2).
 
     No reply waits for it: it is not binding.
@@ -133,7 +141,7 @@ def tell_votes(t: Tubes, records: Records) -> None:
     if t.voter_state.next is not None:
         record_next(records, t.voter_state.next)
     if t.voter_state.mark_next > 0 or len(t.voter_state.marks) > 0:
-        record_marks(records, t.voter_state)
+        record_disk_epochs(records, t.voter_state)
     for tube in t.by_name.values():
         record_family(records, tube)
         if tube.seat is not None or (voters is not None and not tube.is_complete):
@@ -160,8 +168,10 @@ class VoteLog:
     def apply(self, r: Row) -> None:
         """Apply one record."""
         if isinstance(r, VotersRow):
-            self.voters = voters_in(r.number, r.origin, r.voters, r.step)
-            self.right = r.right
+            is_used = r.step == IN_FORCE  # older journals have proposals of a list, too
+            self.voters = voters_in(r.number, r.origin, r.voters) if is_used else None
+            self.own = self.own if is_used else None
+            self.right = r.right if is_used else 0
             self.disk = r.disk
         elif isinstance(r, SoloRow):
             self.apply_solo(r)
@@ -184,7 +194,7 @@ class VoteLog:
     def apply_solo(self, r: SoloRow) -> None:
         """Apply the record of a solo list."""
         rows = [(r.voter, r.voter_right, r.voter_disk)]
-        solo = voters_in(r.number, r.origin, rows, IN_FORCE)
+        solo = voters_in(r.number, r.origin, rows)
         solo.is_solo = True
         solo.has_journal = r.has_journal
         if r.has_lost:
@@ -198,19 +208,20 @@ class VoteLog:
         """A repair took records out of the journal: what this node confirmed may be among them."""
         self.gap_right = self.right
 
-    def restore_voters(self, t: Tubes) -> None:
-        """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
+    def restore_voters(self, n: Node, t: Tubes) -> None:
+        """[T22] Use the list again; the only voter asks nobody about its disk (T29.3)."""
+        b = t.voter_state
+        b.disk = self.disk
         if self.voters is not None:
-            b = t.voter_state
             b.voters = self.voters
             b.own = self.own
             b.take_right(self.right)
-            b.disk = self.disk
             b.next = self.next
             b.marks = self.marks
             b.asked = dict(self.voters.rights)
-            b.is_asking = True
-            b.has_gap = 0 < self.gap_right == self.right
+            b.is_asking = not self.voters.is_only(n.node_id)
+            is_alone = self.voters.is_solo and self.voters.is_only(n.node_id)
+            b.has_gap = 0 < self.gap_right == self.right and not is_alone  # T29.6
             if self.marked == b.right:
                 b.mark = self.mark
                 b.mark_next = self.mark

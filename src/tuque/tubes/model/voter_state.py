@@ -20,11 +20,9 @@ OLD_EPOCH: Final = 4  # the receiver stands with another node, under this epoch 
 PROMISED: Final = 5  # to another node
 BETTER: Final = 6  # the receiver has a newer copy
 
-# steps of VOTERS (T23.2)
-PROPOSED: Final = 1
+# steps of VOTERS
+NOT_IN_FORCE: Final = 1  # only in the journal: this node knows no list
 IN_FORCE: Final = 2
-RECORDED: Final = 3  # only on the wire: the proposal is on the sender's disk
-WITHDRAWN: Final = 4  # only on the wire: its maker, the sender, has given the proposal up
 INVITED: Final = 5  # only on the wire: the receiver gets copies, and then a vote (T28.4)
 
 # flags of VOTERS
@@ -59,7 +57,7 @@ NO_DISK: Final = bytes(DISK_BYTES)
 FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
 FORCE_EPOCHS: Final = 48  # bits of the epochs between two lists that were made by force (T28.8)
 FORCE_ELECTIONS: Final = 20  # of these, the lowest bits: elections count them up
-VOTERS_LEAST: Final = 3  # in a first list (T23.2)
+VOTERS_LEAST: Final = 3  # so many can lose one (T28.9)
 SILENT_MS: Final = 600_000  # a restart or a short cut moves no copies
 
 
@@ -72,13 +70,11 @@ class Voters:
         number: i64,
         origin: bytes,
         rights: dict[bytes, int],
-        step: i64,
         disks: dict[bytes, bytes] | None = None,
     ) -> None:
         self.number = number
         self.origin = origin  # 16 bytes: which list was the first one
         self.rights = rights  # by node id
-        self.step = step  # PROPOSED or IN_FORCE
         self.family = origin[:FAMILY_BYTES]  # all lists that came out of one have the same
         self.is_solo = False  # its only voter made it at its start (T23.1)
         self.has_journal = True  # solo: so has that node
@@ -99,6 +95,18 @@ class Voters:
             return 0
         return SOLO if self.has_journal else SOLO | NO_JOURNAL
 
+    def is_only(self, node_id: bytes) -> bool:
+        """Whether that node alone decides."""
+        return len(self.rights) == 1 and node_id in self.rights
+
+    def wins(self, other: "Voters") -> bool:
+        """[T23] Whether nodes that know both use this one (T23.4)."""
+        if not self.is_solo or not other.is_solo:
+            return other.is_solo and not self.is_solo
+        if self.has_journal != other.has_journal:
+            return self.has_journal
+        return min(self.rights) < min(other.rights)
+
     def majority(self) -> i64:
         """The number of voters that decides."""
         return len(self.rights) // 2 + 1
@@ -115,13 +123,19 @@ class Voters:
         own: i64 = word % (1 << (FORCE_EPOCHS - FORCE_ELECTIONS))
         return forced * (1 << FORCE_EPOCHS) + own * (1 << FORCE_ELECTIONS)
 
+    def epochs_above(self, epoch: i64) -> i64:
+        """[T21] Above all epochs of the lists before, and those of another FORCE (T21.5)."""
+        word = int.from_bytes(self.origin[:4], "big")
+        own: i64 = word % (1 << (FORCE_EPOCHS - FORCE_ELECTIONS))
+        return ((epoch >> FORCE_EPOCHS) + 1) * (1 << FORCE_EPOCHS) + own * (1 << FORCE_ELECTIONS)
+
     def is_same(self, number: i64, origin: bytes) -> bool:
         """Whether it is that list."""
         return self.number == number and self.origin == origin
 
 
 def voters_in(
-    number: i64, origin: bytes, rows: list[tuple[bytes, int, bytes]], step: i64, flags: i64 = 0
+    number: i64, origin: bytes, rows: list[tuple[bytes, int, bytes]], flags: i64 = 0
 ) -> Voters:
     """The list with these voters: of each its id, its right, its disk."""
     rights: dict[bytes, int] = {}
@@ -130,7 +144,7 @@ def voters_in(
         rights[node_id] = right
         if disk != NO_DISK:
             disks[node_id] = disk
-    found = Voters(number, origin, rights, step, disks)
+    found = Voters(number, origin, rights, disks)
     found.is_solo = flags & SOLO != 0
     found.has_journal = flags & NO_JOURNAL == 0
     return found
@@ -180,13 +194,14 @@ class Change:
 
 @final
 class Forcing:
-    """A list by command, while other nodes say what they have (T28.8)."""
+    """A list by command, or a leader (T21.5), while other nodes say what they have (T28.8)."""
 
     def __init__(self, nodes: list[bytes], client: i64, serial: i64, until_ms: i64) -> None:
         self.nodes = nodes  # that are to be the voters
         self.client = client
         self.serial = serial
         self.until_ms = until_ms
+        self.tube: Tube | None = None  # that this node is to lead by its own list (T21.5)
         self.waiting: dict[int, dict[bytes, None]] = {}  # by slot: not told of yet
         self.copies: dict[bytes, dict[bytes, tuple[int, int]]] = {}  # by tube, then node
 
@@ -246,12 +261,10 @@ class VoterState:
     def __init__(self) -> None:
         self.is_on = False  # this node may be a voter: `tube-failover`
         self.voters: Voters | None = None
+        self.unmet: i64 = 0  # slots that were known when the solo list was made, not heard since
         self.own: Voters | None = None  # the solo list of this node, which lost to `voters` (T23.7)
         self.right: i64 = 0  # of this node, under `voters`; 0: none
         self.disk = NO_DISK  # the id of what is on the disk of this node (T28.5)
-        self.confirmed: i64 = 0  # slots that have this node's proposal on disk
-        self.proposed_ms: i64 = 0  # when it was sent to the others
-        self.withdrawn = b""  # origin of a proposal here that its maker has given up
         self.strangers: dict[bytes, bytes] = {}  # nodes that go by another list: its origin (T23.4)
         self.next: NextList | None = None
         self.change: Change | None = None  # that this node makes now
@@ -333,20 +346,38 @@ class VoterState:
             self.mark_next = 0
             self.mark_query = 0
 
+    def forget_family(self) -> None:
+        """This node uses a list of another origin: rights and disk epochs begin anew (T29.1)."""
+        self.mark = 0
+        self.mark_next = 0
+        self.mark_query = 0
+        self.marks = {}
+        self.vouching = {}
+
+    def hurry(self) -> None:
+        """Check at the next round who must be a candidate."""
+        self.look_ms = 0
+
     def in_force(self) -> Voters | None:
-        """The list, if it is in force here, whatever `tube-failover` says now (T23.4)."""
-        voters = self.voters
-        if voters is not None and voters.step == IN_FORCE:
-            return voters
-        return None
+        """The list that this node uses, whatever `tube-failover` says now (T23.4)."""
+        return self.voters
 
     def list_of(self, tube: Tube) -> Voters | None:
         """[T23] The list by which this node votes about the tube; None: by none (T23.4, T23.7)."""
-        voters = self.in_force()
+        voters = self.voters
         if voters is not None and voters.family == tube.family:
             return voters
         own = self.own
         return own if own is not None and own.family == tube.family else None
+
+    def decides(self, tube: Tube, node_id: bytes) -> bool:
+        """[T27] Whether that node, this one, alone chooses the leader of the tube (T27.10)."""
+        voters = self.list_of(tube)
+        if voters is None or not voters.is_only(node_id):
+            return False
+        if tube.from_number not in (0, voters.number):
+            return False
+        return voters is self.own or voters.rights[node_id] == self.right
 
     def leads(self, tube: Tube) -> bool:
         """[T23] Whether the tube is led by votes, also where no list is known (T23.5)."""

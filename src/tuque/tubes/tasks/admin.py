@@ -25,6 +25,7 @@ from tuque.tubes.log.leader import (
     needs_copies,
     needs_home,
     needs_writable,
+    nodes_with_copies,
     others_of,
     refusal_of,
     voters_linked,
@@ -136,9 +137,7 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
     if o.failover == NO:
         raise TubeError(why.MUST_VOTE)
     voters = t.voter_state.in_force()
-    nodes = 1 + count_of(others_of(n))
-    if voters is not None and not o.temporary:
-        nodes = len(voters.rights)  # T18.1
+    nodes = nodes_with_copies(n, None if o.temporary else voters)
     is_number = o.sync not in (NOT_SAID, MAJORITY)
     if is_number and (o.sync < 1 or o.sync > nodes):
         raise TubeError(why.BAD_SYNC, (nodes,))
@@ -149,24 +148,29 @@ def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
 def check_failover(n: Node, b: VoterState, name: bytes, o: TubeOptions) -> None:
     """[T23] Raise TubeError if no vote could choose its leader (T27.8), or another one later.
 
-    The latter is no error with ALONE (T23.7).
+    The latter is no error with ALONE (T23.8).
     """
     others = others_of(n)
     voters = b.in_force()
     if o.temporary:
         return
-    if voters is not None:
+    if voters is not None and not voters.is_solo:
         here = count_of(voters_linked(n, voters)) + (1 if n.node_id in voters.rights else 0)
         if here < voters.majority():
             raise TubeError(why.FEW_VOTERS, (name, int(here), len(voters.rights)))
         return
     if others == 0:
         return
+    if voters is not None and b.unmet & others != 0:
+        raise TubeError(why.LIST_COMES, (name,))  # T27.8: they may have the name
     voting = count_of(others & b.willing) + (1 if b.is_on else 0)
     if voting < VOTERS_LEAST and not o.is_alone:
         raise TubeError(why.NO_FAILOVER, (name, int(voting), int(1 + count_of(others))))
     if voting >= VOTERS_LEAST and (others & ~b.able == 0 or not o.is_alone):
         raise TubeError(why.LIST_COMES, (name,))
+    if voters is not None and n.node_id not in voters.rights:
+        if voters_linked(n, voters) == 0:
+            raise TubeError(why.FEW_VOTERS, (name, 0, 1))
 
 
 def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
@@ -175,7 +179,8 @@ def set_copies(n: Node, t: Tubes, tube: Tube, o: TubeOptions) -> None:
     tube.led_by_votes = voters is not None and not o.temporary
     if voters is not None and not o.temporary:
         tube.family = voters.family  # T23.7
-    if voters is None and not o.temporary and count_of(others_of(n)) >= 2:
+    is_alone = voters is None or voters.is_solo
+    if is_alone and not o.temporary and count_of(others_of(n)) >= 2:
         t.notes.append(NO_FAILOVER % shown(tube.name))
     is_said = o.sync > 0
     tube.sync = o.sync if is_said else 1

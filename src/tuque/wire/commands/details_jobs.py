@@ -358,8 +358,9 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 - K3.4 Two nodes that meet tell each other their tubes and the origin of their voters
   (BELONGINGS). One that has another tube or a plain queue of such a name, or voters of another
   origin, refuses and names them; nothing has changed then. `tuque cluster meet` ends with that
-  reason at once. Of the origins the first 8 bytes count (T28.8). So each of two clusters with
-  tubes of one name keeps its own: drop those of one side first, or reset its nodes.
+  reason at once. Of the origins the first 8 bytes count (T28.8); a solo list has none here, as it
+  yields (T23.4). So each of two clusters with tubes of one name keeps its own: drop those of one
+  side first, or reset its nodes.
 - K3.5 No conflict of names drops tasks: a node that has a replica with tasks of one tube does
   not follow another one of that name (T17.5) before the first one is dropped.
 - K1.4 A node that dials a member, and not because of CLUSTER MEET, names the ids that it knows

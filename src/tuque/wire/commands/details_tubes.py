@@ -171,7 +171,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   and body, in its own thread, in the order of the changes. Exceptions are logged. While 10,000
   notices wait, further ones are lost, which is logged.
 - T18.9 n of SYNC is 1 to the number of nodes with copies (T18.1); `majority` is that of the
-  voters (T23.1), also when the list changes, without a list that of all nodes. The default is
+  voters (T23.1), also when the list changes, without a list that of all nodes. Under a solo list
+  (T23.1) all nodes count for n, its voter among them. The default is
   `majority` where a list is in force, unless the tube is temporary; else 1.
   If fewer nodes vote later than SYNC says, no change of the tube and no read of its values is
   possible: `-NOREPL tube '<name>' has SYNC <n>, and the voters are <m>`, and what to do.
@@ -179,9 +180,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
 - T23.6 FAILOVER is obsolete. `yes` has no effect, `no` is refused: `-ERR FAILOVER no is no longer
   supported`, and why. With a SYNC below a majority a failover may lose changes that were
   answered. `tuque tubes` names the tubes that do not fail over (T23.5).
-- T23.7 Without a list in force, on a node that knows others, a tube needs TEMPORARY, ALONE or
-  IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no failover: <n> of
-  <m> nodes vote, 3 are needed`, and what to set.
+- T23.8 Without a list in force, or with a solo one (T23.1), on a node that knows others, a tube
+  needs TEMPORARY, ALONE or IMPLICIT. Else CREATE is refused: `-ERR tube '<name>' would have no
+  failover: <n> of <m> nodes vote, 3 are needed`, and what to set.
   - Such a tube waits for its leader, or for FORCE (T21). In a cluster of three or more nodes the
     log warns. Where a list is in force ALONE means nothing.
   - IMPLICIT is what `enqueue` and the schedules of the worker set.
@@ -209,7 +210,9 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
     confirmed one precedes.
 - T27.8 (cluster) Where a list is in force CREATE asks for votes for the name (T24.3).
   - Where no majority of the voters is linked CREATE does nothing: `-NOQUORUM Tube '<name>' is not
-    made: <n> of <m> voters are here, try again soon`.
+    made: <n> of <m> voters are here, try again soon`. A node that made its solo list when it knew
+    others creates nothing before all of these have sent their tubes, or are forgotten: it may have
+    lost its disk. Until then it replies as if the list were to come (T23.8).
   - A node votes for the maker of a tube that it did not know once that is on its disk, under
     `everysec` too. Until the maker drops the tube it votes for no other one of the name.
   - CREATE is answered when a majority has all of the tube: of two makers one at most has an
@@ -348,6 +351,11 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   `epoch`, `copy` (complete or incomplete), `changes-missing` (those known to be missing on this
   node), `last-heard-ms` (how long ago: later changes are unknown), `next-id` and `stopped` (as in
   INFO). Task numbers continue 1,000,000 above the highest known, so that none is given twice.
+- T21.5 FORCE is also for a tube whose list is gone: its only voter has lost its disk, or no voter
+  that is left is of the list that chose its leader. It runs on a node that reaches no leader of the
+  tube, and has the newest copy of all nodes that it reaches; else the error names the node that
+  has it. The node leads the tube by a solo list of its own, under an epoch above all of before. The
+  tube then moves to the list in force (T23.7). The reply is that of T21.3.
 - T27.12 FORCE of a tube led by votes is the last resort, if no voter that is left has all of the
   tube. It runs on a voter that reaches a majority of the voters, once these have chosen no leader
   for four times `cluster-node-timeout`. What this node has of the tube then counts as whole and
@@ -423,8 +431,8 @@ TUBE_DETAILS: Final[dict[bytes, str]] = {
   - REMOVE is refused where the list after it would have no majority of voters that this node
     reaches and that have their right. ADD and REMOVE are refused at once without such a majority
     of the present list.
-- T28.6 CLUSTER FORGET of a voter is refused:
-  `-ERR node <id> votes: CLUSTER VOTERS REMOVE <id> first`.
+- T28.6 CLUSTER FORGET of a voter is refused, unless it is that of a solo list (T23.1) which chooses
+  the leader of no tube: `-ERR node <id> votes: CLUSTER VOTERS REMOVE <id> first`.
 - T28.7 VOTERS replies with names and values: list (its number; 0 without one), origin, right (of
   this node), voters (of each: id, address, right, and votes, asking (T29.3), conflict, forgotten
   or unmet (C3.11, of the node that replies), lost-right, journal-off, journal-fails (J6, K4.5:
