@@ -92,7 +92,8 @@ def test_chunks_are_bounded_by_rows_and_bytes() -> None:
     ("columns", "text"),
     [
         ({"body": [b"x", None]}, "row 2 of this task: column 'body' is null"),
-        ({"body": [b"x"], "priority": [3]}, "column 'priority' must be 0 or null, not 3"),
+        ({"body": [b"x"], "priority": [10]}, "column 'priority' must be 0 to 9 or null, not 10"),
+        ({"body": [b"x"], "priority": [-1]}, "column 'priority' must be 0 to 9 or null, not -1"),
         ({"body": [b"x"], "delay_ms": [-1]}, "column 'delay_ms' must be at least 0, not -1"),
         ({"body": [b"x"], "ttl_ms": [0]}, "column 'ttl_ms' must be at least 1, not 0"),
         ({"body": [b"x"], "queue": [""]}, "column 'queue' is empty"),
@@ -111,8 +112,14 @@ def test_a_bad_row_says_what_is_in_already() -> None:
         assert ("mode=staged writes all or none" in str(refused.value)) is is_in
 
 
-def test_priorities_that_are_none() -> None:
-    assert len(built({"queue": "q"}, body=[b"x", b"y"], priority=[0, None])) == 2
+@pytest.mark.parametrize("mode", ["append", "staged"])
+def test_a_row_has_its_priority(mode: str) -> None:
+    options = {"queue": "q", "mode": mode}
+    rows = built(
+        options, 2, body=[b"x", b"y", b"z"], priority=[0, None, 9], ttl_ms=[None, None, 7000]
+    )
+    ends = [row[2 if mode == "staged" else 3 :] for row in rows]
+    assert ends == [[b"PRI", b"0"], [], [b"TTL", b"7", b"PRI", b"9"]]
 
 
 @pytest.mark.parametrize(

@@ -83,16 +83,16 @@ def test_rows_have_a_limit(world: World) -> None:
 
 def test_rows(world: World) -> None:
     """Y3.5 A row is id, queue, body, added (ms), expiry (ms), deliveries including this one, nacks,
-    priority (0). A job that left the batch, because it expired, was acked, deleted, put back or
+    priority (R1.13). A job that left the batch, because it expired, was acked, deleted, put back or
     delivered elsewhere, gives a row of its id and a null: positions stay the same.
     """
-    ids = [world.add(body=f"b{i}", TTL=5 if i == 4 else 60, DELAY=1) for i in range(5)]
+    ids = [world.add(body=f"b{i}", TTL=5 if i == 4 else 60, DELAY=1, PRI=2) for i in range(5)]
     world.pass_ms(1100)
     world.get()
     world.run("NACK", ids[0])
     g = Lessee(world)
     g.next(1, 5, ttl=60_000)
-    assert g.rows(1)[0] == [ids[0], b"q", b"b0", START_MS + 1000, START_MS + 60_000, 2, 1, 0]
+    assert g.rows(1)[0] == [ids[0], b"q", b"b0", START_MS + 1000, START_MS + 60_000, 2, 1, 2]
     world.run("ACKJOB", ids[0])
     world.run("DELJOB", ids[1])
     g("NACK", 1, ids[2])
@@ -109,7 +109,7 @@ def test_columns(world: World) -> None:
     the bodies, added, expiry, deliveries, nacks, priority. Instants have 8 bytes, other numbers 4,
     little-endian, without gaps.
     """
-    q = [world.add("q", "x" * i) for i in range(4)]
+    q = [world.add("q", "x" * i, PRI=i) for i in range(4)]
     r = [world.add("r", "y" * i, TTL=60) for i in range(3)]
     g = Lessee(world, "q", "r")
     g.next(1, 7, PARTS=1)
@@ -129,7 +129,8 @@ def test_columns(world: World) -> None:
     assert numbers(added, "q") == [START_MS] * 6
     assert numbers(expiry, "q") == [world.job(id).expire_ms for id in living]
     assert numbers(deliveries, "i") == [1] * 6
-    assert numbers(nacks, "i") == numbers(priority, "i") == [0] * 6
+    assert numbers(nacks, "i") == [0] * 6
+    assert numbers(priority, "i") == [world.job(id).level for id in living] == [0, 5, 5, 2, 5, 3]
     first = g("FETCH", 1, 0, "COUNT", 2, "COLUMNS")
     assert (first[2], first[-1]) == (2, 2)
     rest = g("FETCH", 1, 0, "FROM", 2, "COLUMNS")

@@ -138,7 +138,7 @@ def plain_rows(jobs: list[Job]) -> list[object]:
                 int(job.expire_ms),
                 int(job.delivered_count),
                 int(job.nacks),
-                0,
+                int(job.level),
             ]
         )
     return rows
@@ -162,6 +162,7 @@ def columns(jobs: list[Job]) -> list[object]:
     expires = BytesWriter()
     deliveries = BytesWriter()
     nacks = BytesWriter()
+    priority = BytesWriter()
     end: i64 = 0
     name = b""
     number: i64 = -1
@@ -182,6 +183,7 @@ def columns(jobs: list[Job]) -> list[object]:
         write_i64_le(expires, job.expire_ms)
         write_i32_le(deliveries, job.delivered_count)
         write_i32_le(nacks, job.nacks)
+        write_i32_le(priority, i32(job.level))
     return [
         b"".join(ids),
         queues,
@@ -192,5 +194,5 @@ def columns(jobs: list[Job]) -> list[object]:
         expires.getvalue(),
         deliveries.getvalue(),
         nacks.getvalue(),
-        bytes(4 * len(jobs)),
+        priority.getvalue(),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.client.api import PRI_MAX
 from tuque.spark.errors import SinkError
 from tuque.spark.options.sink import SinkOptions
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TEXT: Final = ("string", "binary")
 WHOLE: Final = ("byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint")
 TIMES: Final = ("delay_ms", "ttl_ms", "retry_ms")
+NUMBERS: Final = (*TIMES, "priority")
 COLUMNS: Final = {
     "body": TEXT,
     "queue": TEXT,
@@ -78,7 +80,7 @@ class Tails:
 
     def __init__(self, options: SinkOptions) -> None:
         self._queue = _bulk(options.queue.encode()) if options.queue else b""
-        self._default_times = (options.delay_ms, options.ttl_ms, options.retry_ms)
+        self._defaults = (options.delay_ms, options.ttl_ms, options.retry_ms, None)
         self._between = b"" if options.mode == "staged" else _bulk(b"%d" % options.timeout_ms)
         self._fixed: list[bytes] = []
         if options.replicate is not None:
@@ -97,9 +99,7 @@ class Tails:
         bodies = _values(batch, "body")
         if None in bodies:
             self._refuse(bodies.index(None), "column 'body' is null")
-        if "priority" in names:
-            self._check_priorities(batch.column("priority").to_pylist())
-        if self._queue and not set(names) & {"queue", "dedupe_key", *TIMES}:
+        if self._queue and not set(names) & {"queue", "dedupe_key", *NUMBERS}:
             runs = [self._plain(bodies)]
         else:
             runs = self._mixed(batch, names, bodies)
@@ -108,7 +108,7 @@ class Tails:
 
     def _plain(self, bodies: list[bytes]) -> Run:
         """Rows with a body only."""
-        words, end = self._end(self._default_times)
+        words, end = self._end(self._defaults)
         end = b"\r\n" + self._between + end
         start = self._queue
         return 2 + words, [b"%b$%d\r\n%b%b" % (start, len(b), b, end) for b in bodies]
@@ -119,14 +119,13 @@ class Tails:
         queues = _values(batch, "queue") if "queue" in names else nothing
         keys = _values(batch, "dedupe_key") if "dedupe_key" in names else nothing
         has_keys = "dedupe_key" in names
-        times = [batch.column(name).to_pylist() if name in names else nothing for name in TIMES]
-        defaults = self._default_times
+        numbers = [batch.column(one).to_pylist() if one in names else nothing for one in NUMBERS]
         runs: list[Run] = []
         last = -1
         for at, body in enumerate(bodies):
             own = tuple(
                 default if column[at] is None else column[at]
-                for column, default in zip(times, defaults, strict=True)
+                for column, default in zip(numbers, self._defaults, strict=True)
             )
             words, end = self._ends.get(own) or self._end(own, at)
             if has_keys:
@@ -150,13 +149,18 @@ class Tails:
         words = list(self._fixed)
         # The broker counts whole seconds: fractions are rounded up. RETRY 0 stays 0.
         for word, name, value, least in zip(
-            (b"DELAY", b"TTL", b"RETRY"), TIMES, own, (0, 1, 0), strict=True
+            (b"DELAY", b"TTL", b"RETRY"), TIMES, own[:3], (0, 1, 0), strict=True
         ):
             if value is None:
                 continue
             if value < least:
                 self._refuse(at, f"column {name!r} must be at least {least}, not {value}")
             words += [word, b"%d" % -(-value // 1000)]
+        pri = own[3]
+        if pri is not None:
+            if not 0 <= pri <= PRI_MAX:
+                self._refuse(at, f"column 'priority' must be 0 to {PRI_MAX} or null, not {pri}")
+            words += [b"PRI", b"%d" % pri]
         found = len(words) + (1 if self._between else 0), b"".join(map(_bulk, words))
         if len(self._ends) < 10_000:
             self._ends[own] = found
@@ -187,11 +191,6 @@ class Tails:
             len(ttl),
             ttl,
         )
-
-    def _check_priorities(self, values: list[int | None]) -> None:
-        for at, value in enumerate(values):
-            if value:
-                self._refuse(at, f"column 'priority' must be 0 or null, not {value}")
 
     def _refuse(self, at: int, text: str) -> None:
         rest = "" if self._is_staged else IN_ALREADY

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ID_BYTES: Final = 40
+INT_MAX: Final = 2**31 - 1  # a task of a tube may have more
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 INSTANT_MS: Final = pa.timestamp("ms", tz="UTC")
 TYPES: Final[dict[str, Any]] = {
@@ -110,7 +111,7 @@ def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.Reco
         ],
         "deliveries": [deliveries(job) for job in jobs],
         "nacks": [job.nacks for job in jobs],
-        "priority": [0] * len(jobs),
+        "priority": [min(job.pri, INT_MAX) for job in jobs],
         "node": [node] * len(jobs),
         "lease": [None] * len(jobs),
     }

@@ -272,7 +272,7 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - Y3.4 The reply has at most k rows (2000), and bodies of at most b bytes together (8 MiB), but
   at least one row.
 - Y3.5 A row is id, queue, body, added (ms), expiry (ms), deliveries including this one, nacks,
-  priority (0). A job that left the batch, because it expired, was acked, deleted, put back or
+  priority (R1.13). A job that left the batch, because it expired, was acked, deleted, put back or
   delivered elsewhere, gives a row of its id and a null: positions stay the same.
 - Y3.6 With COLUMNS such jobs are skipped. The reply then has, for the rows: their number, the
   number skipped, ids (40 bytes each), names of queues, indexes into these, ends of the bodies,
