@@ -1,7 +1,8 @@
 """A model of the outbox's relay: rows of a database become jobs of a broker, each once.
 
-One slot, one node of the broker, which forgets what is staged when it starts; relays that stop at
-any point, and one that goes on though another one has its slot.
+A row says the id of its job, which is here the attempt in which that was staged. One slot, one node
+of the broker, which forgets what is staged when it starts; relays that stop at any point, and one
+that goes on though another one has its slot.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ FLAWS: Final = {
     "staged_again_is_new": "staged again, a batch takes all rows that are unsent now",
     "sent_before_publish": "rows are marked as sent, then published",
     "nostage_is_done": "a batch whose stage is gone counts as done",
+    "ids_with_sent": "staged again, the ids are in the database only when the batch is done",
 }
 
 
@@ -32,7 +34,7 @@ class Broker:
     def __init__(self) -> None:
         self.staged: dict[int, list[int]] = {}
         self.version = 0
-        self.jobs: list[int] = []
+        self.jobs: list[tuple[int, int]] = []  # row, id
 
     def publish(self, version: int, attempt: int) -> str:
         """PUBLISH: the version is looked at first (Z2.2)."""
@@ -41,7 +43,7 @@ class Broker:
             return "done"
         if attempt not in self.staged:
             return "nostage"
-        self.jobs += self.staged.pop(attempt)
+        self.jobs += [(row, attempt) for row in self.staged.pop(attempt)]
         self.version = version
         return "ok"
 
@@ -65,8 +67,10 @@ class Walk:
         self.flaw = flaw
         self.broker = Broker()
         self.batch_of: dict[int, int] = {}  # of a row: 0 none
+        self.id_of: dict[int, int] = {}  # of the job of a row
         self.sent: set[int] = set()
         self.last = 0  # batch of the slot
+        self.attempt = 0  # in which its jobs are staged
         self.relay = Relay(1)
         self.old: Relay | None = None  # it has lost the slot, and does not know
         self.attempts = 1
@@ -88,7 +92,7 @@ class Walk:
         open_rows = [i for i, b in self.batch_of.items() if b == self.last and i not in self.sent]
         if self.last and open_rows and self.flaw not in ("number_again", "two_batches"):
             relay.rows, relay.batch, relay.at = open_rows, self.last, "publish"
-            relay.is_committed = True
+            relay.number, relay.is_committed = self.attempt, True
             return
         free = [i for i in self.batch_of if i not in self.sent]
         if self.flaw != "number_again":
@@ -104,17 +108,20 @@ class Walk:
         self.attempts += 1
         self.broker.staged[self.attempts] = list(relay.rows)
         relay.number = self.attempts
-        early = relay.is_committed or self.flaw == "publish_before_commit"
+        early = relay.is_committed and self.flaw == "ids_with_sent"
+        early = early or self.flaw == "publish_before_commit"
         relay.at = "publish" if early else "commit"
 
     def commit(self, relay: Relay) -> None:
-        """The database has the number of the batch, and its rows."""
+        """The database has the number of the batch, its rows, and the ids of their jobs."""
         if not self.holds(relay):
             self.old = None
             return
-        self.last = relay.batch
+        self.last, self.attempt = relay.batch, relay.number
         for row in relay.rows:
-            self.batch_of[row] = relay.batch
+            if not relay.is_committed:
+                self.batch_of[row] = relay.batch
+            self.id_of[row] = relay.number
         if self.flaw == "sent_before_publish":
             self.sent |= set(relay.rows)
         relay.is_committed = True
@@ -146,6 +153,8 @@ class Walk:
         for row in relay.rows:
             if self.batch_of[row] == relay.batch:
                 self.sent.add(row)
+                if self.flaw == "ids_with_sent":
+                    self.id_of[row] = relay.number
         relay.at = "begin"
 
     def step(self) -> None:
@@ -169,7 +178,7 @@ class Walk:
 
     def check(self) -> None:
         """No job twice."""
-        jobs = self.broker.jobs
+        jobs = [row for row, _ in self.broker.jobs]
         if len(jobs) != len(set(jobs)):
             raise BrokenError("a row became two jobs")
 
@@ -183,8 +192,11 @@ class Walk:
                 break
             self.step_relay(self.relay)
             self.check()
-        if len(self.sent) != len(self.batch_of) or set(self.broker.jobs) != set(self.batch_of):
+        ids = dict(self.broker.jobs)
+        if len(self.sent) != len(self.batch_of) or set(ids) != set(self.batch_of):
             raise BrokenError("a row became no job")
+        if ids != self.id_of:
+            raise BrokenError("a row has the id of another job")
 
 
 def walk(seed: int, flaw: str = "") -> tuple[str, Counter[str]]:

@@ -255,6 +255,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         1,
         1,
     ),
+    (
+        staged.stage_id("t", "a", "q", "b", ttl_ms=9, attempts=3, keep=60, headers={"a": "b"}),
+        "STAGE t a 9 q b ATTEMPTS 3 KEEP 60 HEADERS 1 a b WITHID",
+        RAW,
+        ID,
+    ),
     (staged.publish("app", 3, "t"), "PUBLISH app 3 t", 0, 0),
     (
         staged.publish("app", 3, "t", ["a", b"b"], ack=("g", 7, 1)),

@@ -78,7 +78,8 @@ def test_an_error_of_a_call_is_raised_in_the_transaction(engine: Any) -> None:
 def test_a_worker_runs_what_was_sent_with_its_options(
     engine: Any, own_node: RealServer, relay: Relay
 ) -> None:
-    added(engine, 7, attempts=9, headers={"tenant": "a"}, retry_s=17, pri=1)
+    options: dict[str, Any] = {"keep_s": 60, "dead": "grave", "retry_s": 17, "pri": 1}
+    added(engine, 7, attempts=9, headers={"tenant": "a"}, **options)
     relay.drain()
     with Client(own_node.url) as client:
         (job,) = client.getjob("mail", nohang=True)
@@ -89,8 +90,23 @@ def test_a_worker_runs_what_was_sent_with_its_options(
         [7],
         9,
     )
-    assert envelope.headers == {"tenant": "a"}
     assert info is not None and info.retry_s == 17 and info.ttl_s > 10**9 and info.pri == 1
+    work = info.work
+    assert work is not None and (work.attempts, work.keep_s, work.dead) == (9, 60, "grave")
+    assert work.headers == {"tenant": "a", "tuque-task": "outbox_shop.welcome"}
+
+
+def test_the_row_says_the_id_of_its_job(engine: Any, own_node: RealServer, relay: Relay) -> None:
+    with engine.begin() as db:
+        ticket = shop.outbox.add(db, shop.welcome.call(1))
+    with engine.begin() as db:
+        assert shop.outbox.job(db, ticket) is None
+    relay.drain()
+    with engine.begin() as db:
+        id = shop.outbox.job(db, ticket)
+    with Client(own_node.url) as client:
+        (job,) = client.getjob("mail", nohang=True)
+    assert job.id == id
 
 
 def test_a_delay_counts_from_when_it_is_sent(
@@ -172,17 +188,37 @@ def test_a_batch_that_a_crash_left_comes_first_under_its_number(
     relay.close()
     added(engine, 2, 3)
     tables = Tables(connector(engine)())
-    batch, _, _ = tables.own(0, "gone")
+    batch = tables.own(0, "gone").batch
     first, second = tables.fresh(0, 10)
-    tables.begin_batch(0, "gone", batch + 1, [first.id])  # and it was killed
+    tables.begin_batch(0, "gone", batch + 1, "its", {first.id: "D-its"})  # and it was killed
     tables.connection.close()
-    assert relay.drain() == 2 and taken(own_node) == [1, 2, 3]
+    assert relay.drain() == 2
+    with Client(own_node.url) as client, engine.begin() as db:
+        jobs = [job.id for job in client.qpeek("mail", 3)]
+        found = db.execute(text("SELECT job FROM tuque_outbox ORDER BY id")).scalars().all()
+    assert found == jobs, "what was staged anew has other ids"
+    assert taken(own_node) == [1, 2, 3]
     relay.close()
     with engine.begin() as db:  # it was killed when it was published, and nobody knew
         db.execute(text(f"UPDATE tuque_outbox SET sent = NULL WHERE id = {second.id}"))
         found = db.execute(text(f"SELECT batch FROM tuque_outbox WHERE id = {second.id}")).scalar()
         db.execute(text(f"UPDATE tuque_outbox_slot SET batch = {found}"))
     assert relay.drain() == 1 and taken(own_node) == []
+
+
+def test_what_a_crash_left_staged_is_published_under_its_ids(
+    engine: Any, own_node: RealServer, relay: Relay
+) -> None:
+    added(engine, 1)
+    relay._open(False)
+    attempt, _, jobs = relay._stage(relay._tables.fresh(0, 10))
+    relay._tables.begin_batch(0, relay._owner, relay._batch + 1, attempt, jobs)
+    relay.close()  # it was killed before PUBLISH
+    other = Relay(connector(engine), own_node.url)
+    assert other.drain() == 1
+    with Client(own_node.url) as client:
+        assert [job.id for job in client.getjob("mail", nohang=True)] == list(jobs.values())
+    other.close()
 
 
 def test_a_commit_is_announced_and_seen_at_once(engine: Any, own_node: RealServer) -> None:

@@ -290,7 +290,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "QSCAN": lambda f: ["QSCAN", 0, "BUSYLOOP", "COUNT", 2_000_000_000],
     "HISTORY": lambda f: ["HISTORY", "1m", *["COUNT", 2_000] * 31],
     "PAUSE": lambda f: ["PAUSE", "paused", *["in"] * 62],
-    "STAGE": lambda f: ["STAGE", "txn", "a", 60_000, "q", "b", *["RETRY", 5] * 28],
+    "STAGE": lambda f: ["STAGE", "txn", "a", 60_000, "q", "b", *["RETRY", 5] * 77],
     "PUBLISH": lambda f: ["PUBLISH", "app", 1, "txn", *stage_all(f, 1_020)],
     "LEASE OPEN": lambda f: ["LEASE", "OPEN", "g", "me", "q", *[f"queue-{i}" for i in range(255)]],
     "LEASE NEXT": lambda f: ["LEASE", "NEXT", "g", f.epoch, 1, "COUNT", 1_000_000, "TTL", 60_000],

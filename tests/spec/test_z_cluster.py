@@ -89,6 +89,20 @@ def test_answer_when_all_have_their_copies(make_world: Make) -> None:
     assert n.staging.publishing == [] and n.adding == {}
 
 
+def test_the_copies_have_the_work(make_world: Make) -> None:
+    """Z2.1 All jobs of the named attempts are added as by ADDJOB
+
+    W1.1 The job carries these options from its first copy on.
+    """
+    world = make_world(2, journal="off")
+    words = ("ATTEMPTS", 3, "KEEP", 60, "HEADERS", 1, "a", "b")
+    id = world.at(0)("STAGE", "t", "a", 600_000, "q", b"body", *words, "WITHID")
+    assert publish(world, 0) == 1
+    mine, theirs = (world.node(i).core.life.by_id[id] for i in range(2))
+    assert theirs.terms.key() == mine.terms.key()
+    assert theirs.headers == mine.headers == b"\x01a\x01\x00b"
+
+
 @pytest.mark.parametrize("is_rewritten", [False, True])
 def test_restart_while_copies_are_made(make_world: Make, is_rewritten: bool) -> None:
     """Z3.1 They are in the journal from Z2.1 on: a restart queues them with the copies that they

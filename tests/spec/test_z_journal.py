@@ -55,8 +55,9 @@ def staged(world: World) -> dict[bytes, list[bytes]]:
 
 
 def test_records(world: World) -> None:
-    """Z6.1 Records are staged (one job of an attempt, with its position), stage-drop, published,
-    key (id and end) and app (version and last use). They are absolute (J2.2) and binding (J4.2).
+    """Z6.1 Records are staged (one job of an attempt, with its position), staged-work (its id and
+    the options about its work), stage-drop, published, key (id and end) and app (version and last
+    use). They are absolute (J2.2) and binding (J4.2).
     """
     world.node().recorded()
 
@@ -159,6 +160,53 @@ def test_all_comes_back(world: World, how: str) -> None:
     assert stage(world, "3") == 2
     world.pass_ms(60_000)
     assert word(world.run("PUBLISH", "app", 4, "t", "a")) == "NOSTAGE"
+    check(world.n)
+
+
+WORK = (
+    "ATTEMPTS",
+    3,
+    "BACKOFF",
+    2,
+    9,
+    0,
+    "DEAD",
+    "grave",
+    "KEEP",
+    60,
+    "BODY",
+    "HEADERS",
+    1,
+    "a",
+    "b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CAUSES)
+def test_the_work_of_staged_jobs_comes_back(world: World, how: str) -> None:
+    """Z6.1 staged-work (its id and the options about its work)
+
+    Z6.2 A PUBLISH is one record for all its jobs: a load makes them again from the staged ones.
+    """
+    world.node().recorded()
+    stage(world, "0")
+    id = stage(world, "1", "a", "WITHID", *WORK)
+    headed = stage(world, "2", "a", "WITHID", "HEADERS", 1, "a", "c")
+    assert world.node().recorded() == ["staged", "staged", "staged-work", "staged", "staged-work"]
+    assert isinstance(id, bytes) and isinstance(headed, bytes)
+    world.restart(how=how)
+    committer = world.node().committer
+    committer.ask_rewrite()
+    world.until(lambda: not committer.is_rewriting())
+    world.restart(how=how)  # from a snapshot now
+    assert world.run("PUBLISH", "app", 1, "t", "a") == 3
+    then = {one: (work.terms.key(), work.headers) for one, work in world.n.life.by_id.items()}
+    assert then[id][0][4:] == (b"grave", 60_000, 0, False, True) and len(then) == 2
+    assert world.n.jobs[headed].body == b"2"
+    world.restart(how=how)
+    found = {one: (work.terms.key(), work.headers) for one, work in world.n.life.by_id.items()}
+    assert found == then and len(world.n.jobs) == 3
+    assert world.n.life.by_id[id].ttl_ms == 86_400_000
     check(world.n)
 
 

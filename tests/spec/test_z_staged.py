@@ -50,6 +50,7 @@ def test_options(world: World) -> None:
 
     R1.11 The range of STAGE's TTL begins with 1.
     """
+    world.run("TUBE", "CREATE", "grave", "fifo")
     assert stage(world, "b", "a", "ASYNC") == "ERR syntax error: STAGE has no option 'ASYNC'"
     for options in (
         ("REPLICATE", 0),
@@ -61,6 +62,10 @@ def test_options(world: World) -> None:
         ("DEDUPETTL", 5),
         ("PRI", 10),
         ("PRI", -1),
+        ("ATTEMPTS", 0),
+        ("ATTEMPTS", 3, "RETRY", 0),
+        ("DEAD", "grave"),
+        ("HEADERS", 1, "A", "b"),
     ):
         assert stage(world, "b", "a", *options) == world.run("ADDJOB", "q", "b", 0, *options)
     ttl = "ERR TTL must be a number of seconds from 1 to 2147483647, not '0'"  # R1.11
@@ -75,6 +80,43 @@ def test_options(world: World) -> None:
     assert bodies(world) == []
     world.pass_ms(50)
     assert bodies(world) == [b"b"]
+
+
+WORK = ("ATTEMPTS", 1, "BACKOFF", 2, 9, 0, "DEAD", "grave", "KEEP", 60, "TIMELIMIT", 7)
+
+
+def test_options_about_its_work(world: World) -> None:
+    """Z1.2 Options, their errors, R1.3, R1.4 and R1.13 are as in ADDJOB.
+
+    Z2.1 All jobs of the named attempts are added as by ADDJOB
+    """
+    words = (*WORK, "ONEXPIRY", "drop", "HEADERS", 1, "tenant", "a")
+    added = world.run("ADDJOB", "other", "b", 0, *words)
+    stage(world, "b", "a", *words)
+    stage(world, "plain")
+    assert world.run("PUBLISH", "app", 1, "t", "a") == 2
+    id, plain = list(world.n.jobs)[1:]
+    assert plain not in world.n.life.by_id
+    life, theirs = world.n.life.by_id[id], world.n.life.by_id[added]
+    assert life.terms is theirs.terms and life.terms.keep_ms == 60_000
+    assert (life.headers, life.ttl_ms) == (theirs.headers, theirs.ttl_ms)
+    world.run("GETJOB", "FROM", "q")
+    ((run, *_),) = world.run("START", "WORKER", "w", id)
+    assert world.run("FAIL", id, run) == [b"dead", b"grave"]
+    assert list(world.n.life.letters) == [b"grave"]
+    check(world.n)
+
+
+def test_its_id_is_known_before(world: World) -> None:
+    """Z1.6 With WITHID the reply is the id that the job will have, unless its key is known then
+    (Z2.6).
+    """
+    first, second = stage(world, "1", "a", "WITHID"), stage(world, "2", "a", "WITHID", "TTL", 60)
+    assert stage(world, "3") == 3
+    assert world.run("PUBLISH", "app", 1, "t", "a") == 3
+    bodies_of = {id: job.body for id, job in world.n.jobs.items()}
+    assert bodies_of[first] == b"1" and bodies_of[second] == b"2" and len(bodies_of) == 3
+    assert "has no option 'WITHID'" in str(world.run("ADDJOB", "q", "b", 0, "WITHID"))
 
 
 def test_nobody_sees_it(world: World) -> None:
@@ -376,7 +418,8 @@ def test_publish_needs_no_more_memory(world: World) -> None:
     """
     n = world.n
     for i in range(300):
-        world.run("STAGE", "t", "a", 60_000, f"q{i % 30}", "x", "TTL", 60)
+        words = ("KEEP", 60, "HEADERS", 1, "a", "b" * 500) if i % 2 else ()
+        world.run("STAGE", "t", "a", 60_000, f"q{i % 30}", "x", "TTL", 60, *words)
     before = n.used_bytes()
     assert world.run("PUBLISH", "app", 1, "t", "a") == 300
     assert n.used_bytes() < before + 1_000

@@ -24,6 +24,7 @@ from tuque.core.msgs.records import (
     SessionRow,
     SoloRow,
     StageDrop,
+    StagedWork,
     TopicKeys,
     TopicRow,
     TubeCfg,
@@ -168,6 +169,14 @@ RECORDED: list[tuple[Row, str]] = [
         "3c0000002a05000000000000006161616161616161616161616161616161616161616161616161616161"
         "61616161616161616161610228230000000000000171",
     ),
+    (
+        StagedWork(
+            2, 3, 500, 4, 5, 6, 7, True, False, True, b"t", b"a", A, b"dead", b"\x01a\x01\x00b"
+        ),
+        "6c0000002b0200000003000000f401000004000000000000000500000000000000060000000000000007"
+        "000000000000000100010101280400000005007461616161616161616161616161616161616161616161"
+        "61616161616161616161616161616161616161646561640161010062",
+    ),
 ]
 NAMES = [KIND_NAMES[TABLE.pack(row)[0]] for row, _ in RECORDED]
 
@@ -190,7 +199,7 @@ def test_each_kind_is_recorded_here() -> None:
     words = """pause end gap peer tube tube-drop session tube-cfg grant tube-holder voters
         tube-stand
         voters-next vote-marks lease-group lease-drop stage-drop published app topic
-        tube-implicit solo tube-family topic-keys queue-settings"""
+        tube-implicit solo tube-family topic-keys queue-settings staged-work"""
     assert words.split() == NAMES
 
 
@@ -240,6 +249,7 @@ def continue_or_refuse(row: Row, data: bytes) -> None:
 # stated here once more: a bound that changes there by mistake fails here
 LAST = (1 << 63) - 1
 ANY = f"{-LAST - 1} {LAST}"
+SPAN = 1 << 53
 BOUNDS = stated(
     f"""
 PauseRow bits 0 255, stamp_ns 0 {LAST}, queue 0 -
@@ -276,6 +286,9 @@ AppRow version -1 {LAST}, used_ms {ANY}, app 1 255
 TopicRow version 0 1152921504606846976, node 40 40, is_gone 0 1, topic 1 255, queue 1 512,
     filters 0 8, filters.0.0 0 255, filters.0.1 0 255
 TopicKeys topic 1 255, queue 1 512, keys 1 64, keys.0 1 255
+StagedWork position 0 2147483647, attempts 0 65535, jitter 0 1000, first_ms 0 {SPAN},
+    max_ms 0 {SPAN}, keep_ms 0 {SPAN}, limit_ms 0 {SPAN}, txn 1 255, attempt 1 255,
+    id 0 40, dead 0 -, headers 0 32767
 QueueSettings version 0 1152921504606846976, node 40 40, state 0 2, expires_ms 0 31622400000,
     queue 1 512
 """

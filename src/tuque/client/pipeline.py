@@ -135,6 +135,7 @@ class Queued:
     worker_stop = _queued(operate.worker_stop)
     worker_deploys = _queued(operate.worker_deploys)
     stage = _queued(staged.stage)
+    stage_id = _queued(staged.stage_id)
     publish = _queued(staged.publish)
     schedule_add = _queued(schedules.schedule_add)
     schedule_show = _queued(schedules.schedule_show)

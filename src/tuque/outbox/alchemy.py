@@ -45,6 +45,7 @@ class Outbox:
             Column("created", BigInteger, nullable=False),
             Column("not_before", BigInteger, nullable=False, server_default="0"),
             Column("batch", BigInteger),
+            Column("job", Text, nullable=False, server_default=""),
             Column("sent", BigInteger),
             Column("tries", Integer, nullable=False, server_default="0"),
             Column("error", Text, nullable=False, server_default=""),
@@ -60,6 +61,7 @@ class Outbox:
             metadata,
             Column("slot", Integer, primary_key=True, autoincrement=False),
             Column("batch", BigInteger, nullable=False),
+            Column("attempt", Text, nullable=False),
             Column("node", Text, nullable=False),
             Column("owner", Text, nullable=False),
             Column("mark", Text, nullable=False),
@@ -82,6 +84,12 @@ class Outbox:
         if is_postgres(session):
             session.execute(NOTIFY)
         return row.ticket
+
+    def job(self, session: Any, ticket: str) -> str | None:
+        """The id of the job of a row; None until it is sent, and a day after that."""
+        asked = self.table.select().where(self.table.c.ticket == ticket)
+        row = session.execute(asked).first()
+        return None if row is None or row.sent is None else str(row.job)
 
     def once(self, session: Any, job_id: str) -> bool:
         """Whether this job has not been here: its effects in this transaction happen once.

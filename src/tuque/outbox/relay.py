@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tuque.client.retry import Retry
 from tuque.client.sync import Client
+from tuque.client.sync.client import Pipeline
 from tuque.client.url import parse, url_of
 from tuque.errors import ConfigError, Error, FewCopies, NoStage, ReplyError
 from tuque.logtext import facts
@@ -116,16 +117,17 @@ class Relay:
         while not tables.lock(self._slot):
             if self._ended.wait(AGAIN_S):
                 return
-        self._batch, node, mark = tables.own(self._slot, self._owner)
-        self._app = f"{self._name}.{mark}"
-        self._client, id = at_node(self._url, "" if moves else node, self._slot)
-        if id != node:
+        slot = tables.own(self._slot, self._owner)
+        self._batch = slot.batch
+        self._app = f"{self._name}.{slot.mark}"
+        self._client, id = at_node(self._url, "" if moves else slot.node, self._slot)
+        if id != slot.node:
             tables.at_node(self._slot, self._owner, id)
         if tables.is_postgres:
             tables.run(f"LISTEN {CHANNEL}")
         unfinished = tables.of_batch(self._slot, self._batch)
         if unfinished:
-            self._publish(unfinished, "")
+            self._publish(unfinished, slot.attempt)
         self._check_numbers(tables)
         log.info(
             "slot %(slot)d of the outbox is relayed to %(node)s",
@@ -138,7 +140,7 @@ class Relay:
         Its next batches would count as published, so it gets other numbers. Nothing is unfinished.
         """
         assert self._client is not None
-        tables.begin_batch(self._slot, self._owner, self._batch + 1, [])
+        tables.begin_batch(self._slot, self._owner, self._batch + 1, "", {})
         self._batch += 1
         if self._client.publish(self._app, self._batch, self._app) < 0:
             self._app = f"{self._name}.{tables.renumber(self._slot, self._owner)}"
@@ -155,33 +157,31 @@ class Relay:
         if not rows:
             self._sweep(tables)
             return False
-        attempt, rows = self._stage(rows)
+        attempt, rows, jobs = self._stage(rows)
         if not rows:
             return True
-        batch = self._batch + 1
-        tables.begin_batch(self._slot, self._owner, batch, [row.id for row in rows])
-        self._batch = batch
+        tables.begin_batch(self._slot, self._owner, self._batch + 1, attempt, jobs)
+        self._batch += 1
         self._publish(rows, attempt)
         return True
 
-    def _stage(self, rows: list[Unsent]) -> tuple[str, list[Unsent]]:
-        """Stages the rows in a new attempt; those that the broker takes. Others are refused."""
+    def _stage(self, rows: list[Unsent]) -> tuple[str, list[Unsent], dict[int, str]]:
+        """Stages the rows in a new attempt: those that the broker takes, and the ids of their jobs.
+
+        Others are refused.
+        """
         assert self._client is not None and self._tables is not None
         attempt = uuid.uuid4().hex
         left = rows
         while True:
-            pipeline = self._client.pipeline()
-            for row in left:
-                words: Any = dict(row.options)
-                pipeline.stage(self._app, attempt, row.queue, row.body, ttl_ms=STAGE_MS, **words)
-            answers = pipeline.execute(raise_on_error=False)
+            answers = self._pipeline(left, attempt).execute(raise_on_error=False)
             bad = {
                 row.id: (row, answer)
                 for row, answer in zip(left, answers, strict=True)
                 if isinstance(answer, Exception)
             }
             if not bad:
-                return attempt, left
+                return attempt, left, ids_of(left, answers)
             for row, err in bad.values():
                 if not isinstance(err, ReplyError) or err.retryable:
                     raise err  # it says nothing of this row
@@ -190,18 +190,25 @@ class Relay:
             groups = {row.group_key for row, _ in bad.values() if row.group_key}
             left = [row for row in left if row.id not in bad and row.group_key not in groups]
             if not left:
-                return attempt, []
+                return attempt, [], {}
             attempt = uuid.uuid4().hex  # without what comes after a refused row of its group
+
+    def _pipeline(self, rows: list[Unsent], attempt: str) -> Pipeline:
+        """What stages the rows."""
+        assert self._client is not None
+        made = self._client.pipeline()
+        for row in rows:
+            made.stage_id(
+                self._app, attempt, row.queue, row.body, ttl_ms=STAGE_MS, **options_in(row)
+            )
+        return made
 
     def _publish(self, rows: list[Unsent], attempt: str) -> None:
         """Publishes the batch whose number the rows have, however often it takes."""
         assert self._client is not None and self._tables is not None
         while True:
             try:
-                if attempt:
-                    self._client.publish(self._app, self._batch, self._app, [attempt])
-                else:
-                    self._client.publish(self._app, self._batch, self._app, [uuid.uuid4().hex])
+                self._client.publish(self._app, self._batch, self._app, [attempt])
                 break
             except FewCopies:
                 break  # all jobs are published
@@ -211,14 +218,14 @@ class Relay:
         self.sent += len(rows)
 
     def _staged_again(self, rows: list[Unsent]) -> str:
-        """Stages exactly the rows of the batch; raises if one of them is refused."""
-        assert self._client is not None
+        """Stages exactly the rows of the batch; raises if one of them is refused.
+
+        The old attempt is gone for good, so the ids of its jobs are no longer true.
+        """
+        assert self._tables is not None
         attempt = uuid.uuid4().hex
-        pipeline = self._client.pipeline()
-        for row in rows:
-            words: Any = dict(row.options)
-            pipeline.stage(self._app, attempt, row.queue, row.body, ttl_ms=STAGE_MS, **words)
-        pipeline.execute()
+        jobs = ids_of(rows, self._pipeline(rows, attempt).execute())
+        self._tables.begin_batch(self._slot, self._owner, self._batch, attempt, jobs)
         return attempt
 
     # ---- Between batches
@@ -237,6 +244,19 @@ class Relay:
             self._swept_s = time.monotonic()
             while tables.sweep(self._slot) and not self._ended.is_set():
                 pass
+
+
+def options_in(row: Unsent) -> Any:
+    """The options of STAGE in a row."""
+    words = dict(row.options)
+    if "backoff" in words:
+        words["backoff"] = tuple(words["backoff"])
+    return words
+
+
+def ids_of(rows: list[Unsent], answers: list[Any]) -> dict[int, str]:
+    """The id of the job of each row."""
+    return {row.id: str(id) for row, id in zip(rows, answers, strict=True)}
 
 
 def at_node(url: str, id: str, slot: int) -> tuple[Client, str]:

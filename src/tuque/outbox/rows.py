@@ -47,9 +47,18 @@ class Unsent(NamedTuple):
     id: int
     queue: str
     body: bytes
-    options: dict[str, int]
+    options: dict[str, Any]
     group_key: str
     tries: int
+
+
+class Slot(NamedTuple):
+    """What the database says of a slot."""
+
+    batch: int  # the last one
+    attempt: str  # in which its jobs are staged
+    node: str  # which knows the numbers of batches
+    mark: str  # of these numbers
 
 
 class LostSlot(Exception):
@@ -124,18 +133,17 @@ class Tables:
 
     # ---- Slots
 
-    def own(self, slot: int, owner: str) -> tuple[int, str, str]:
-        """Takes the slot, whoever had it: its last batch, its node, and the mark of its numbers."""
+    def own(self, slot: int, owner: str) -> Slot:
+        """Takes the slot, whoever had it."""
         with self.transaction():
             self.run(
-                "INSERT INTO tuque_outbox_slot (slot, batch, node, owner, mark) "
-                "VALUES (%s, 0, '', '', %s) ON CONFLICT (slot) DO NOTHING",
+                "INSERT INTO tuque_outbox_slot (slot, batch, attempt, node, owner, mark) "
+                "VALUES (%s, 0, '', '', '', %s) ON CONFLICT (slot) DO NOTHING",
                 slot, new_mark(),
             )  # fmt: skip
             self.run("UPDATE tuque_outbox_slot SET owner = %s WHERE slot = %s", owner, slot)
-            sql = "SELECT batch, node, mark FROM tuque_outbox_slot WHERE slot = %s"
-            batch, node, mark = self.run(sql, slot).fetchone()
-            return int(batch), str(node), str(mark)
+            sql = "SELECT batch, attempt, node, mark FROM tuque_outbox_slot WHERE slot = %s"
+            return Slot(*self.run(sql, slot).fetchone())
 
     def renumber(self, slot: int, owner: str) -> str:
         """Batches begin at 1 again, under another mark, which is returned."""
@@ -197,20 +205,30 @@ class Tables:
         found = self.run(sql, *values).fetchall()
         return [Unsent(i, q, bytes(b), json.loads(o), g, t) for i, q, b, o, g, t in found]
 
-    def begin_batch(self, slot: int, owner: str, batch: int, ids: list[int]) -> None:
-        """The rows have this number from now on, also after a crash."""
+    def begin_batch(
+        self, slot: int, owner: str, batch: int, attempt: str, jobs: dict[int, str]
+    ) -> None:
+        """The rows have this number, and the ids of their jobs, also after a crash.
+
+        `attempt` is where the jobs are staged. The batch is the next one, or the last one again.
+        """
         with self.transaction():
             self._changed(
                 slot,
-                "UPDATE tuque_outbox_slot SET batch = %s "
-                "WHERE slot = %s AND owner = %s AND batch = %s",
-                batch, slot, owner, batch - 1,
+                "UPDATE tuque_outbox_slot SET batch = %s, attempt = %s "
+                "WHERE slot = %s AND owner = %s AND batch IN (%s, %s)",
+                batch, attempt, slot, owner, batch - 1, batch,
             )  # fmt: skip
-            if self.is_postgres and ids:
-                self.run("UPDATE tuque_outbox SET batch = %s WHERE id = ANY(%s)", batch, ids)
+            if self.is_postgres and jobs:
+                self.run(
+                    "UPDATE tuque_outbox SET batch = %s, job = made.job "
+                    "FROM unnest(%s::bigint[], %s::text[]) AS made (id, job) "
+                    "WHERE tuque_outbox.id = made.id",
+                    batch, list(jobs), list(jobs.values()),
+                )  # fmt: skip
             else:
-                rows = [(batch, id) for id in ids]
-                self.many("UPDATE tuque_outbox SET batch = %s WHERE id = %s", rows)
+                rows = [(batch, job, id) for id, job in jobs.items()]
+                self.many("UPDATE tuque_outbox SET batch = %s, job = %s WHERE id = %s", rows)
 
     def sent(self, slot: int, owner: str, batch: int) -> None:
         """The batch is published."""

@@ -46,6 +46,7 @@ from tuque.core.records.jobs import (
     REMOVE,
     SOLO,
     STAGED,
+    STAGED_WORK,
     STATE,
     TOMB,
     TUBE,
@@ -449,10 +450,8 @@ class Loader:
             for id in self.leases.apply(r, self.jobs):
                 self.acked[id] = self.jobs[id].expire_ms
                 self.on_end(id, self.acked[id], -1)
-        elif STAGED <= kind <= APP:
-            for made in self.staging.apply(r):
-                if made.id not in self.acked and made.id not in self.jobs:
-                    self.jobs[made.id] = made
+        elif STAGED <= kind <= APP or kind == STAGED_WORK:
+            self.on_staged(r)
         elif TUBE <= kind <= TUBE_HOLDER or kind == TUBE_IMPLICIT:
             self.tubes.take(kind, r, self.jobs)
         elif kind in VOTE_KINDS and r.row is not None:
@@ -493,6 +492,15 @@ class Loader:
         self.topics.pop((one.topic, one.queue), None)
         if one.version > 0:
             self.topics[(one.topic, one.queue)] = one
+
+    def on_staged(self, r: Record) -> None:
+        """A record of staged jobs; a publication makes jobs, unless they were read."""
+        for made in self.staging.apply(r):
+            if made.id not in self.acked and made.id not in self.jobs:
+                self.jobs[made.id] = made
+                work = self.staging.works.get(made.id)
+                if work is not None:
+                    self.life.begun(made.id, work)
 
     def on_add(self, r: Record) -> None:
         """Add a job, unless its ack was read: an ack is final."""

@@ -204,6 +204,7 @@ class Client(Runner):
     worker_stop = _method(operate.worker_stop)
     worker_deploys = _method(operate.worker_deploys)
     stage = _method(staged.stage)
+    stage_id = _method(staged.stage_id)
     publish = _method(staged.publish)
     schedule_add = _method(schedules.schedule_add)
     schedule_show = _method(schedules.schedule_show)

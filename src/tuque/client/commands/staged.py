@@ -7,7 +7,7 @@ of the application, which is published once however often it is requested. No I/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -15,10 +15,12 @@ from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import (
     Call,
     KeyWords,
+    add_headers,
     addjob,
     check_keys,
     job_options,
     tube_options,
+    work_options,
 )
 
 COPIES_S = 30.0  # for the copies of what was published
@@ -27,20 +29,16 @@ COPIES_S = 30.0  # for the copies of what was published
 OnFail = Literal["stop", "wait", "continue"]
 
 
-class AddOptions(KeyWords, total=False):
-    """The options of `addjob`."""
+class JobOptions(TypedDict, total=False):
+    """The options that `addjob` and `stage` share."""
 
-    timeout_ms: int
     replicate: int | None
-    delay: float | None
     retry: int | None
     ttl: int | None
     maxlen: int | None
-    asynchronous: bool
     dedupe: Text | None
     dedupe_ttl: int | None
     pri: int | None
-    utube: Text | None
     attempts: int | None
     backoff: tuple[float, float, float] | None
     dead: Text | None
@@ -50,6 +48,21 @@ class AddOptions(KeyWords, total=False):
     on_expiry: Literal["dead", "drop"] | None
     headers: Mapping[str, Text] | None
     timeout: float | None
+
+
+class AddOptions(KeyWords, JobOptions, total=False):
+    """The options of `addjob`."""
+
+    timeout_ms: int
+    delay: float | None
+    asynchronous: bool
+    utube: Text | None
+
+
+class StageOptions(JobOptions, total=False):
+    """The options of `stage`."""
+
+    delay: int | None
 
 
 def addjob_new(queue: Text, body: Text, **options: Unpack[AddOptions]) -> Call[tuple[str, bool]]:
@@ -81,6 +94,14 @@ def stage(
     dedupe: Text | None = None,
     dedupe_ttl: int | None = None,
     pri: int | None = None,
+    attempts: int | None = None,
+    backoff: tuple[float, float, float] | None = None,
+    dead: Text | None = None,
+    keep: float | None = None,
+    keep_body: bool = False,
+    time_limit: float | None = None,
+    on_expiry: Literal["dead", "drop"] | None = None,
+    headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
     """Stages a job, invisible until `publish`; returns the attempt's count. Not sent twice.
@@ -92,7 +113,25 @@ def stage(
     args += (to_bytes(queue, "queue"), to_bytes(body, "body"))
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)
+    args += work_options(attempts, backoff, dead, keep, time_limit, on_expiry, keep_body)
+    add_headers(args, headers)
     return Call(args=tuple(args), parse=int, timeout_s=timeout)
+
+
+def stage_id(
+    txn: Text,
+    attempt: Text,
+    queue: Text,
+    body: Text,
+    *,
+    ttl_ms: int,
+    **options: Unpack[StageOptions],
+) -> Call[str]:
+    """Like `stage`; returns the id that the job will have. One with a known key is not made."""
+    check_keys("stage_id", options, StageOptions.__annotations__)
+    call = stage(txn, attempt, queue, body, ttl_ms=ttl_ms, **options)
+    found: Any = msgspec.structs.replace(call, args=(*call.args, "WITHID"), parse=to_text)
+    return found  # type: ignore[no-any-return]  # `replace` keeps the type of the old result
 
 
 def publish(

@@ -185,19 +185,21 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
         job.level = u8(spec.pri)  # R1.13
     register(n, job, stats.CREATED)  # R1.8, G5.3
     if spec.terms is not None or len(spec.headers) > 0:
-        add_life(n, job, spec)
+        terms = NO_TERMS if spec.terms is None else spec.terms
+        work = Life(terms, spec.headers)
+        work.ttl_ms = spec.ttl_s * 1000
+        add_work(n, job, work)
     if n.events is not None:
         n.events.added(n.now_ms, job)
     return job
 
 
-def add_life(n: Node, job: Job, spec: AddSpec) -> None:
-    """[W1] The job comes with terms or headers (W1.1)."""
-    terms = spec.terms
-    life = Life(NO_TERMS if terms is None else n.life.share(terms), spec.headers)
-    life.ttl_ms = spec.ttl_s * 1000
+def add_work(n: Node, job: Job, work: Life) -> None:
+    """[W1] The new job comes with terms or headers (W1.1)."""
+    if work.terms is not NO_TERMS:
+        work.terms = n.life.share(work.terms)
     n.has_lives = True
-    n.life.enter(job.id, life, job.queue)
+    n.life.enter(job.id, work, job.queue)
 
 
 def on_addjob(

@@ -42,6 +42,7 @@ from tuque.core.model.work import (
     CANCELLED,
     LIVE,
     Life,
+    are_headers,
     hash_of,
 )
 from tuque.core.msgs.bus import EditAt, JobAsk, JobTold, LifeAt, UpdateAt
@@ -65,7 +66,6 @@ from tuque.core.queues.work_copies import (
     take_edit,
     unpack_life,
 )
-from tuque.core.records.work import are_headers
 from tuque.core.tables.work import Change
 from tuque.core.work import rules
 

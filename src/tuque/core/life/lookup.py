@@ -40,6 +40,7 @@ from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, QUEUED_
 from tuque.core.model.work import (
     LIVE,
     Life,
+    are_headers,
 )
 from tuque.core.msgs.bus import JobAsk, JobTold, LifeAt
 from tuque.core.node.node import Node
@@ -53,7 +54,6 @@ from tuque.core.queues.work_copies import (
     send_work_to,
     unpack_life,
 )
-from tuque.core.records.work import are_headers
 from tuque.core.tables.work import Asking
 from tuque.core.work.merge import cause_of, end_death, is_behind, merge, take_death
 

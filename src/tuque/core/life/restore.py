@@ -48,7 +48,11 @@ class LifeLog:
         before = self.lives.get(job.id)
         if before is not None and before.expire_ms != 0 and life.expire_ms == 0:
             job.expire_ms = before.expire_ms  # W6.3: the run that put it off is over
-        self.lives[job.id] = life
+        self.begun(job.id, life)
+
+    def begun(self, id: bytes, work: Life) -> None:
+        """The job has this work."""
+        self.lives[id] = work
 
     def keep(self, r: LifeRecord) -> None:
         """Apply an OUTCOME: one that follows is better (W14.4), or drops it (W13.7)."""

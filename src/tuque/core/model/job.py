@@ -224,6 +224,7 @@ class AddSpec:
         self.maxlen: i64 = 0
         self.is_async = False
         self.key = b""  # DEDUPE; empty: none
+        self.with_id = False  # the reply is its id (Z1.6)
         self.with_new = False  # the reply says whether the job is new (Z4.7)
         self.delay_ms: i64 = 0
         self.terms: Terms | None = None  # of its work (W1)

@@ -432,3 +432,17 @@ def run_from(word: bytes) -> i64:
     if part != 2 or digits != 6 or not 1 <= attempt <= ATTEMPTS_MAX or hash > HASH_MASK:
         return -1
     return starts << 39 | attempt << 23 | hash if 1 <= starts <= STARTS_MAX else -1
+
+
+def are_headers(blob: bytes) -> bool:
+    """Whether the blob is a row of pairs, whole to its end (W1.3)."""
+    at: i64 = 0
+    end: i64 = len(blob)
+    while at < end:
+        at += 1 + i64(blob[at])
+        if end - at < 2:
+            return False
+        low: i64 = blob[at]
+        high: i64 = blob[at + 1]
+        at += 2 + (low | high << 8)
+    return at == end

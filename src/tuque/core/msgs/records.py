@@ -14,8 +14,16 @@ import msgspec
 from msgspec import Meta
 
 from tuque.core.model.tombstones import SLOTS
+from tuque.core.model.work import ATTEMPTS_MAX, are_headers
 from tuque.core.msgs.layout import REST, Table
-from tuque.core.msgs.packed import DISK_BYTES, FAMILY_BYTES, NODE_ID_BYTES, ORIGIN_BYTES
+from tuque.core.msgs.packed import (
+    DISK_BYTES,
+    FAMILY_BYTES,
+    JITTER_MAX,
+    NODE_ID_BYTES,
+    ORIGIN_BYTES,
+    SPAN_MAX_MS,
+)
 from tuque.core.tables.leases import NAME_MAX
 from tuque.core.tables.topics import (
     EXPIRES_MAX_MS,
@@ -47,6 +55,7 @@ BYTE_NAME = Annotated[bytes, Meta(min_length=1, max_length=255, extra={"form": "
 WORD = Annotated[bytes, Meta(max_length=32_767, extra={"form": "h"})]
 TUBE_NAME = Annotated[bytes, Meta(min_length=1, max_length=32_767, extra={"form": "h"})]
 LONG_WORD = Annotated[bytes, Meta(extra={"form": "i"})]
+SPAN = Annotated[int, Meta(ge=0, le=SPAN_MAX_MS, extra={"form": "q"})]
 DISK = Annotated[bytes, Meta(min_length=DISK_BYTES, max_length=DISK_BYTES)]
 FAMILY = Annotated[bytes, Meta(min_length=FAMILY_BYTES, max_length=FAMILY_BYTES)]
 VOTER = tuple[NODE_ID, ABOVE_0, DISK]  # with its right, and the disk to which that was given
@@ -279,6 +288,32 @@ class StageDrop(Row, tag=18):
     attempt: Annotated[bytes, Meta(max_length=255, extra={"form": REST})]
 
 
+class StagedWork(Row, tag=43):
+    """The id and the work of the job in the STAGED before (Z6.1); without `terms` it has headers
+    at most.
+    """
+
+    position: Annotated[int, Meta(ge=0, lt=1 << 31, extra={"form": "i"})]
+    attempts: Annotated[int, Meta(ge=0, le=ATTEMPTS_MAX, extra={"form": "i"})]
+    jitter: Annotated[int, Meta(ge=0, le=JITTER_MAX, extra={"form": "i"})]
+    first_ms: SPAN
+    max_ms: SPAN
+    keep_ms: SPAN
+    limit_ms: SPAN
+    has_terms: bool
+    drops: bool
+    keeps_body: bool
+    txn: BYTE_NAME
+    attempt: BYTE_NAME
+    id: Annotated[bytes, Meta(max_length=NODE_ID_BYTES, extra={"form": "B"})]
+    dead: LONG_WORD
+    headers: WORD
+
+    def check(self) -> bool:
+        """Whether it is an id, and the headers are pairs."""
+        return len(self.id) in (0, NODE_ID_BYTES) and are_headers(self.headers)
+
+
 class Published(Row, tag=19):
     """The version is published. It stands for all its jobs, which are made from the staged ones.
 
@@ -360,7 +395,7 @@ AnyRow = (
     PauseRow | EndRow | GapRow | PeerRow | TubeRow | TubeDrop | TubeImplicit | SessionRow | TubeCfg
     | GrantRow | TubeHolder | VotersRow | SoloRow | TubeFamily | TubeStand | VotersNextRow
     | VoteMarks | LeaseGroup | LeaseDrop | StageDrop | Published | AppRow | TopicRow | TopicKeys
-    | QueueSettings
+    | QueueSettings | StagedWork
 )  # fmt: skip
 
 TABLE: Final = Table(get_args(AnyRow))

@@ -74,6 +74,7 @@ SOLO: Final = 39
 TUBE_FAMILY: Final = 40
 TOPIC_KEYS: Final = 41
 QUEUE_SETTINGS: Final = 42
+STAGED_WORK: Final = 43
 
 KIND_NAMES: Final = [
     "?",
@@ -119,6 +120,7 @@ KIND_NAMES: Final = [
     "tube-family",
     "topic-keys",
     "queue-settings",
+    "staged-work",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

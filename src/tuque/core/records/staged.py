@@ -13,7 +13,9 @@ from mypy_extensions import i32, i64
 
 from tuque.core.model.job import LEVEL, LEVEL_MAX, level_of_step, step_of
 from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.work import NO_TERMS, Terms
 from tuque.core.msgs.packed import KEY_FIXED, NUMBER_LAST, REPL_MAX, STAGED_FIXED, STAGED_UNIT
+from tuque.core.msgs.records import StagedWork
 from tuque.core.records.jobs import KEY, STAGED, Records
 from tuque.core.tables.staged import Attempt, Staged
 
@@ -21,7 +23,7 @@ NO_ID: Final = bytes(ID_BYTES)
 
 
 def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> None:
-    """A job of the attempt."""
+    """A job of the attempt; what of it has no place there follows (Z6.1)."""
     w = records.writer
     size: i64 = STAGED_FIXED + len(a.txn) + len(a.name) + len(job.key) + len(job.queue)
     write_i32_le(w, i32(size + len(job.body)))
@@ -45,6 +47,48 @@ def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> Non
     records.body(job.body)
     records.count += 1
     records.binding_count += 1
+    if job.has_work() or len(job.id) > 0:
+        records.put(work_row(a, position, job))
+
+
+def work_row(a: Attempt, position: i64, job: Staged) -> StagedWork:
+    """The id and the work of a job of the attempt."""
+    terms = NO_TERMS if job.terms is None else job.terms
+    return StagedWork(
+        int(position),
+        int(terms.attempts),
+        int(terms.jitter),
+        int(terms.first_ms),
+        int(terms.max_ms),
+        int(terms.keep_ms),
+        int(terms.limit_ms),
+        job.terms is not None,
+        terms.drops,
+        terms.keeps_body,
+        a.txn,
+        a.name,
+        job.id,
+        terms.dead,
+        job.headers,
+    )
+
+
+def add_work(job: Staged, row: StagedWork) -> None:
+    """The staged job has the id and the work of that row."""
+    job.id = row.id
+    job.headers = row.headers
+    if row.has_terms:
+        job.terms = Terms(
+            row.attempts,
+            row.first_ms,
+            row.max_ms,
+            row.jitter,
+            row.dead,
+            row.keep_ms,
+            row.limit_ms,
+            row.drops,
+            row.keeps_body,
+        )
 
 
 def record_key(records: Records, full: bytes, id: bytes, until_ms: i64) -> None:

@@ -24,6 +24,7 @@ from tuque.core.model.work import (
     Life,
     Outcome,
     Terms,
+    are_headers,
     attempt_of,
     starts_of,
 )
@@ -371,20 +372,6 @@ def is_run(run: i64) -> bool:
     if run == 0:
         return True
     return 1 <= starts_of(run) <= STARTS_MAX and attempt_of(run) >= 1
-
-
-def are_headers(blob: bytes) -> bool:
-    """Whether the blob is a row of pairs, whole to its end (W1.3)."""
-    at: i64 = 0
-    end: i64 = len(blob)
-    while at < end:
-        at += 1 + i64(blob[at])
-        if end - at < 2:
-            return False
-        low: i64 = blob[at]
-        high: i64 = blob[at + 1]
-        at += 2 + (low | high << 8)
-    return at == end
 
 
 def decode_failure(data: bytes, end: i64, r: LifeRecord) -> Failure | None:

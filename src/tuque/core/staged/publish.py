@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.copies.add import settle
+from tuque.core.copies.add import add_work, settle
 from tuque.core.copies.replicate import (
     STEP_MS,
     begin,
@@ -272,9 +272,14 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
     if others > n.reachable_count and not are_expected(n, others):
         return Refusal(NOREPL)
     x.chosen.append(job)
-    x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue)))
+    x.ids.append(job.id if len(job.id) > 0 else new_id(n, job))  # Z1.6
     x.count += 1
     return None
+
+
+def new_id(n: Node, job: Staged) -> bytes:
+    """A new id for the job of a staged one."""
+    return n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue))
 
 
 def queue_length(n: Node, name: bytes) -> i64:
@@ -353,6 +358,8 @@ def made(n: Node, x: Publish, staged: Staged, id: bytes, queue: bytes) -> Job:
     job.level = staged.level
     x.first_ns += 1
     register(n, job, stats.CREATED)
+    if staged.has_work():
+        add_work(n, job, staged.work())
     if n.events is not None:
         n.events.added(n.now_ms, job)
     if len(staged.key) > 0:

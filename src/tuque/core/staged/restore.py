@@ -9,14 +9,15 @@ from typing import final
 from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.job import ACTIVE, QUEUED, Job
-from tuque.core.msgs.records import AppRow, Published, StageDrop
+from tuque.core.model.work import Life
+from tuque.core.msgs.records import AppRow, Published, StageDrop, StagedWork
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import (
     KEY,
     STAGED,
 )
 from tuque.core.records.read import Record
-from tuque.core.records.staged import NO_ID, StageRecord
+from tuque.core.records.staged import NO_ID, StageRecord, add_work
 from tuque.core.staged.stage import add_staged, begin_attempt, watch
 from tuque.core.tables.dedupe_keys import Kept, full_key
 from tuque.core.tables.staged import (
@@ -44,6 +45,7 @@ class StageLog:
         self.txns: dict[bytes, dict[bytes, Draft]] = {}
         self.apps: dict[bytes, App] = {}
         self.keys: dict[bytes, Kept] = {}
+        self.works: dict[bytes, Life] = {}  # of the jobs that `apply` made last
         self.short: dict[bytes, None] = {}  # ids of jobs that waited for copies
 
     def take_up(self, job: Job) -> None:
@@ -55,7 +57,8 @@ class StageLog:
         self.short[job.id] = None
 
     def apply(self, record: Record) -> list[Job]:
-        """Apply one record; returns the jobs that it makes."""
+        """Apply one record; returns the jobs that it makes, whose work is in `works`."""
+        self.works = {}
         r = record.stage
         row = record.row
         if record.kind == STAGED:
@@ -65,6 +68,8 @@ class StageLog:
                 self.keys.pop(r.key, None)
             else:
                 self.keys[r.key] = Kept(r.id, r.until_ms)
+        elif isinstance(row, StagedWork):
+            self.on_work(row)
         elif isinstance(row, Published):
             return self.on_published(row)
         elif isinstance(row, AppRow):
@@ -116,6 +121,13 @@ class StageLog:
             )
         )
 
+    def on_work(self, row: StagedWork) -> None:
+        """The job at that position has this id and work."""
+        drafts = self.txns.get(row.txn)
+        draft = None if drafts is None else drafts.get(row.attempt)
+        if draft is not None and row.position < len(draft.jobs):
+            add_work(draft.jobs[row.position], row)
+
     def on_published(self, r: Published) -> list[Job]:
         """All jobs of a publication; none if it was restored before (Z6.2)."""
         jobs: list[Job] = []
@@ -159,6 +171,8 @@ class StageLog:
             job.state = QUEUED
         if len(s.key) > 0:
             self.keys[full_key(s.queue, s.key)] = Kept(id, r.now_ms + s.key_ttl_ms)
+        if s.has_work():
+            self.works[id] = s.work()
         return job
 
     def shift(self, jump_ms: i64) -> None:

@@ -12,6 +12,7 @@ from mypy_extensions import i32, i64, mypyc_attr, u8
 from tuque.core.model.errors import Refusal
 from tuque.core.model.job import JOB_BYTES, LEVEL
 from tuque.core.model.stats import tenant_of
+from tuque.core.model.work import LIFE_BYTES, NO_TERMS, Life, Terms
 from tuque.core.tables.leases import Batch as LeaseBatch
 
 NAME_MAX: Final = 255  # bytes of txn, attempt and app (Z1.1)
@@ -67,6 +68,20 @@ class Staged:
         self.ttl_s = ttl_s
         self.maxlen = maxlen  # 0: none
         self.level = level
+        self.id = b""  # of its job; empty: PUBLISH makes one (Z1.6)
+        self.terms: Terms | None = None  # of its work (W1)
+        self.headers = b""
+
+    def has_work(self) -> bool:
+        """Whether its job comes with terms or headers (W1.1)."""
+        return self.terms is not None or len(self.headers) > 0
+
+    def work(self) -> Life:
+        """The work of its job, which has not begun."""
+        terms = self.terms
+        made = Life(NO_TERMS if terms is None else terms, self.headers)
+        made.ttl_ms = i64(self.ttl_s) * 1000
+        return made
 
 
 def repl_of(job: Staged, default_repl: i64) -> i64:
@@ -80,7 +95,8 @@ def staged_bytes(job: Staged) -> i64:
     """Memory of a staged job, in bytes."""
     body: i64 = (len(job.body) + 48) >> 4 << 4
     key: i64 = (len(job.key) + 48) >> 4 << 4 if len(job.key) > 0 else 0
-    return STAGED_BYTES + body + key + len(job.queue)
+    work: i64 = LIFE_BYTES + len(job.headers) if job.has_work() else 0
+    return STAGED_BYTES + body + key + len(job.queue) + len(job.id) + work
 
 
 def named_bytes(queue: bytes) -> i64:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tuque.outbox.rows import CHANNEL, now_ms, row_of
 from tuque.worker.app.enqueue import Call
 
-__all__ = ["add", "call", "once"]
+__all__ = ["add", "call", "job", "once"]
 
 DEFAULT: Final = "default"
 
@@ -41,6 +41,14 @@ def add(call: Call[Any], *, group: str = "", using: str = DEFAULT) -> str:
         with connections[using].cursor() as cursor:
             cursor.execute(f"NOTIFY {CHANNEL}")
     return row.ticket
+
+
+def job(ticket: str, *, using: str = DEFAULT) -> str | None:
+    """The id of the job of a row, for `get_result`; None until it is sent, and a day after that."""
+    from tuque.django.outbox.models import OutboxRow
+
+    row = OutboxRow.objects.using(using).filter(ticket=ticket, sent__isnull=False).first()
+    return None if row is None else str(row.job)
 
 
 def once(job_id: str, *, using: str = DEFAULT) -> bool:

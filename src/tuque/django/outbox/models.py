@@ -20,6 +20,7 @@ class OutboxRow(models.Model):
     created = models.BigIntegerField()
     not_before = models.BigIntegerField(default=0)
     batch = models.BigIntegerField(null=True)
+    job = models.TextField(default="")
     sent = models.BigIntegerField(null=True)
     tries = models.IntegerField(default=0)
     error = models.TextField(default="")
@@ -41,6 +42,7 @@ class SlotRow(models.Model):
 
     slot = models.IntegerField(primary_key=True)
     batch = models.BigIntegerField()
+    attempt = models.TextField()
     node = models.TextField()
     owner = models.TextField()
     mark = models.TextField()

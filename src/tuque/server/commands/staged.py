@@ -4,10 +4,16 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, u8
 
-from tuque.core.copies.add import settle
-from tuque.core.model.errors import AMO_ONE_COPY, DELAY_BEYOND_TTL, PRI_OF_QUEUE, Refusal
+from tuque.core.copies.add import letters_refusal, settle
+from tuque.core.model.errors import (
+    AMO_ONE_COPY,
+    ATTEMPTS_OF_ONCE,
+    DELAY_BEYOND_TTL,
+    PRI_OF_QUEUE,
+    Refusal,
+)
 from tuque.core.model.job import LEVEL, LEVEL_MAX, PLAIN, AddSpec
-from tuque.core.staged.publish import WAITS, drop_publish, publish_some
+from tuque.core.staged.publish import WAITS, drop_publish, new_id, publish_some
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import (
     NAME_MAX,
@@ -20,11 +26,17 @@ from tuque.server.replies.long_commands import begin
 from tuque.server.replies.waiting import await_copies
 from tuque.server.state.client import Client, LongCommand
 from tuque.server.state.server import Server
-from tuque.wire.commands.add_options import BASIC_WORDS, Taker, addjob_options
+from tuque.wire.commands.add_options import (
+    BASIC_WORDS,
+    STAGE_WORDS,
+    WORK_WORDS,
+    Taker,
+    addjob_options,
+)
 from tuque.wire.commands.arguments import ArgError, Misuse, ranged
-from tuque.wire.proto.resp import int_reply
+from tuque.wire.proto.resp import int_reply, put_bulk
 
-STAGE: Final = Taker(b"STAGE", (*BASIC_WORDS, b"PRI"), least_ttl=1)
+STAGE: Final = Taker(b"STAGE", STAGE_WORDS + BASIC_WORDS + (b"PRI",) + WORK_WORDS, least_ttl=1)
 TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
@@ -100,6 +112,7 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(error_words(AMO_ONE_COPY))
     if full.delay_s >= full.ttl_s:
         raise ArgError(error_words(DELAY_BEYOND_TTL))
+    check_terms(s, full)
     q = n.queues.get(args[4])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6
@@ -110,12 +123,29 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     a = n.staging.attempt(args[1], args[2])
     if a is not None and a.is_named:
         raise ArgError(NAMED % (args[2], args[1]))  # Z2.11
-    c.out.append(int_reply(on_stage(n, args[1], args[2], ttl_ms, staged(args, spec, full))))
+    job = staged(s, args, spec, full)
+    if spec.with_id:
+        job.id = new_id(n, job)  # Z1.6
+    count = on_stage(n, args[1], args[2], ttl_ms, job)
+    if spec.with_id:
+        put_bulk(c.out, job.id)
+    else:
+        c.out.append(int_reply(count))
 
 
-def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
+def check_terms(s: Server, full: AddSpec) -> None:
+    """Check the options about its work (W1.4)."""
+    terms = full.terms
+    if terms is not None and terms.attempts > 0 and full.retry_s == 0:
+        raise ArgError(error_words(ATTEMPTS_OF_ONCE))
+    refused = letters_refusal(s.n, full)
+    if refused is not None:
+        raise ArgError(core_words(refused))
+
+
+def staged(s: Server, args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
     """The job as staged; REPLICATE gets its default at publication (Z2.7)."""
-    return Staged(
+    job = Staged(
         args[4],
         args[5],
         spec.key,
@@ -127,6 +157,9 @@ def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
         i32(full.maxlen),
         u8(spec.pri if spec.has_pri else LEVEL),
     )
+    job.terms = None if spec.terms is None else s.n.life.share(spec.terms)
+    job.headers = spec.headers
+    return job
 
 
 def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:

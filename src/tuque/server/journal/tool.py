@@ -39,6 +39,7 @@ from tuque.core.msgs.records import (
     SessionRow,
     SoloRow,
     StageDrop,
+    StagedWork,
     TopicKeys,
     TopicRow,
     TubeCfg,
@@ -187,6 +188,9 @@ def lease_row(r: Row) -> dict[str, Any]:
         return {"app": text(r.app), "version": r.version}
     if isinstance(r, StageDrop):
         return {"txn": text(r.txn), "attempt": text(r.attempt)}
+    if isinstance(r, StagedWork):
+        row = {"txn": text(r.txn), "attempt": text(r.attempt), "position": r.position}
+        return row | {"id": text(r.id) or None, "attempts": r.attempts, "keep_ms": r.keep_ms}
     if isinstance(r, Published):
         row = {"txn": text(r.txn), "app": text(r.app), "version": r.version}
         ids = [None if id == NO_ID else text(id) for id in r.ids]

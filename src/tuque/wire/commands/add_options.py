@@ -69,18 +69,21 @@ WORK_WORDS: Final = (
     b"HEADERS",
 )
 FLAG_WORDS: Final = (b"ASYNC", b"WITHNEW")
+STAGE_WORDS: Final = (b"WITHID",)  # of STAGE only
 # which option a word is
 OF_FLAGS: Final = 1
 OF_BASIC: Final = 2
 OF_TUBES: Final = 3
 OF_WORK: Final = 4
 OF_KEYS: Final = 5
+OF_STAGE: Final = 6
 KINDS: Final[dict[bytes, int]] = {
     **dict.fromkeys(FLAG_WORDS, OF_FLAGS),
     **dict.fromkeys(BASIC_WORDS, OF_BASIC),
     **dict.fromkeys(TUBE_WORDS, OF_TUBES),
     **dict.fromkeys(WORK_WORDS, OF_WORK),
     **dict.fromkeys(KEY_WORDS, OF_KEYS),
+    **dict.fromkeys(STAGE_WORDS, OF_STAGE),
 }
 SOME_SECONDS: Final = b"a number of seconds above 0, at most 2147483647"
 KEY_TTL_MAX: Final = 365 * 86_400_000
@@ -217,9 +220,9 @@ def addjob_options(args: list[bytes], first: i64 = 4, of: Taker = ADDJOB) -> Add
         if kind == 0:
             word = word.upper()
             kind = KINDS.get(word, 0)
-        if kind == 0 or (of is not ADDJOB and word not in of.words):
+        if kind == 0 or ((of is not ADDJOB or kind == OF_STAGE) and word not in of.words):
             raise wrong_add(args[i], of)
-        if kind == OF_FLAGS:
+        if kind in (OF_FLAGS, OF_STAGE):
             flag_option(spec, word)
             i += 1
             continue
@@ -257,6 +260,8 @@ def flag_option(spec: AddSpec, word: bytes) -> None:
     """An option without a value."""
     if word == b"ASYNC":
         spec.is_async = True
+    elif word == b"WITHID":
+        spec.with_id = True
     else:
         spec.with_new = True  # Z4.7
 

@@ -91,7 +91,7 @@ ADDING: Final = [
     "VALUE TALLY",
 ]
 # options of one word
-FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
+FLAGS: Final = [b"ASYNC", b"WITHNEW", b"WITHID", b"ALL", b"BUSYLOOP"]
 PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
 QUEUES_HEADER: Final = b"tuque-queues"  # its value has names of queues, parted by spaces (N2.9)
 

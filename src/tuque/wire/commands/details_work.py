@@ -361,6 +361,7 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
   to all other commands. The reply is the number of jobs in the attempt.
 - Z1.4 An attempt is dropped if nothing was staged in it for the ttl-ms of its last STAGE.
 - Z1.5 A leaving node stages nothing (`-LEAVING`).
+- Z1.6 With WITHID the reply is the id that the job will have, unless its key is known then (Z2.6).
 """,
     b"PUBLISH": """
 - Z2.1 All jobs of the named attempts are added as by ADDJOB, in the order of the named attempts
@@ -408,8 +409,9 @@ WORK_DETAILS: Final[dict[bytes, str]] = {
 - Z3.4 A client that disconnects while it waits changes nothing.
 - Z5.1 Staged jobs, apps and keys count as used memory (M1), staged jobs as much as what PUBLISH
   makes of them, and a queue once. STAGE is refused from level 1 on (M2.3). They are never evicted.
-- Z6.1 Records are staged (one job of an attempt, with its position), stage-drop, published, key
-  (id and end) and app (version and last use). They are absolute (J2.2) and binding (J4.2).
+- Z6.1 Records are staged (one job of an attempt, with its position), staged-work (its id and the
+  options about its work), stage-drop, published, key (id and end) and app (version and last use).
+  They are absolute (J2.2) and binding (J4.2).
 - Z6.2 A PUBLISH is one record for all its jobs: a load makes them again from the staged ones. A
   truncated journal has all of it or nothing. The record of the group is in the same frame; on
   load it acks the jobs that its batches still had.

@@ -230,10 +230,13 @@ ROWS: Final[list[Row]] = [
     Row("PAUSE", "admin", "1 queue", LONGER, FEW_OPTIONS,
         -3, "write fast", "queues", "queue in|out|all|none|state|bcast ...",
         "Pause a queue: in, out, all, none, state, bcast."),
-    Row("STAGE", "produce", "1 own, 4 queue", JOBS, FEW_OPTIONS,
+    Row("STAGE", "produce", "1 own, 4 queue, 6 options DEAD", JOBS,
+        Bound(160, 100, SMALL, REFUSED, OF_JOBS),
         -6, "write denyoom fast", "jobs",
         "txn attempt ttl-ms queue body [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]] [PRI n]",
+        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]] [PRI n] [ATTEMPTS n] "
+        "[BACKOFF first max jitter] [DEAD queue] [KEEP sec [BODY]] [TIMELIMIT sec] "
+        "[ONEXPIRY dead|drop] [HEADERS count name value ...] [WITHID]",
         "Stage a job in a transaction; it is invisible until PUBLISH."),
     Row("PUBLISH", "produce", "1 own, 3 stage", STAGED,
         Bound(1_024, TURN_WORK, SMALL, SLICED, OF_JOBS),

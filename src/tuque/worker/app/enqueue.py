@@ -6,7 +6,6 @@ functions of a task (task.py) send.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from tuque.worker.app.options import (
     asked_of_tube,
     changed,
     check_number,
+    whole_seconds,
 )
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ BIG_MORE: Final = (
     "bytes, and a broker takes max-body-bytes, 67108864 by default; bytes grow by a third in JSON, "
     "and not with codec='msgpack'"
 )
-STAGED: Final = ("retry", "ttl", "replicate", "maxlen", "pri")  # options of STAGE
-NOT_STAGED: Final = ("key", "utube", "expires")
+NOT_STAGED: Final = ("key", "utube", "expires")  # what an outbox cannot have
 NOT_SENT: Final = "not sent: the broker was away"
 # between two jobs of a schedule, as the broker has it
 EVERY_MIN_S: Final = 1
@@ -228,11 +227,8 @@ class Adding(Generic[R]):
         """Body and options for TOPIC ADD: those of a queue."""
         return self._sealed(self._body), self._asked()
 
-    def for_stage(self) -> tuple[bytes, dict[str, int | None]]:
-        """Body and options for STAGE, which has no place for headers but the body.
-
-        TypeError for an option that only ADDJOB has.
-        """
+    def for_stage(self) -> tuple[bytes, Asked]:
+        """Body and options for STAGE; TypeError for an option that only ADDJOB has."""
         options, name = self.options, self.task.name
         given = [word for word in NOT_STAGED if getattr(options, word) is not None]
         if options.policies is not None or self.options.queue in self.task.app.tubes:
@@ -243,16 +239,11 @@ class Adding(Generic[R]):
             given.append(f"pri={options.pri}")
         if given:
             raise TypeError(f"task {name}: {', '.join(given)} is not for an outbox")
-        body, headers = self._body, {**self.headers}
-        if headers:
-            call = self._call
-            body = self.task.body(options, call.args, call.kwargs, headers)
-        asked = asked_of_queue(self.task, options, {})
-        found = {word: asked[word] for word in STAGED if asked.get(word) is not None}
-        found["ttl"] = found["ttl"] or SECONDS_MAX  # STAGE has no 0
-        if options.delay_s:
-            found["delay"] = math.ceil(options.delay_s)
-        return self._sealed(body), found
+        asked = self._asked()
+        asked["ttl"] = asked["ttl"] or SECONDS_MAX  # STAGE has no 0
+        asked["delay"] = whole_seconds(options.delay_s)
+        found: Any = {word: value for word, value in asked.items() if value is not None}
+        return self._sealed(self._body), found
 
     def _sealed(self, body: bytes) -> bytes:
         """[U8] The body under the app's keys, if it has some (U8.1)."""

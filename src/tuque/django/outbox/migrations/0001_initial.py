@@ -30,6 +30,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("slot", models.IntegerField(primary_key=True, serialize=False)),
                 ("batch", models.BigIntegerField()),
+                ("attempt", models.TextField()),
                 ("node", models.TextField()),
                 ("owner", models.TextField()),
                 ("mark", models.TextField()),
@@ -57,6 +58,7 @@ class Migration(migrations.Migration):
                 ("created", models.BigIntegerField()),
                 ("not_before", models.BigIntegerField(default=0)),
                 ("batch", models.BigIntegerField(null=True)),
+                ("job", models.TextField(default="")),
                 ("sent", models.BigIntegerField(null=True)),
                 ("tries", models.IntegerField(default=0)),
                 ("error", models.TextField(default="")),
