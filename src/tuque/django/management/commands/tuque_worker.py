@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -48,8 +49,6 @@ class Command(BaseCommand):
 
     def run(self, aliases: list[str], options: list[str]) -> None:
         """Runs the worker, or one after the other for `--autoreload`."""
-        from tuque.worker.main import worker
-
         os.environ[ALIASES] = ",".join(aliases)
         words = [TARGET, *(word for word in options if word not in (RELOAD, NO_CHECKS))]
         check = self.check if NO_CHECKS not in options else lambda: None
@@ -61,6 +60,8 @@ class Command(BaseCommand):
             self.stderr.write(str(err))
             sys.exit(1)
         connections.close_all()
+        from tuque.worker.main import worker
+
         worker.main(args=words, prog_name="tuque_worker")
 
 
@@ -112,7 +113,7 @@ def watch(words: list[str], check: Callable[[], object]) -> None:
 
     There is none while the project cannot be imported: the files of the error are watched.
     """
-    child: list[subprocess.Popen[bytes]] = []
+    child = Child()
     reloader = autoreload.get_reloader()
 
     def run() -> None:
@@ -123,24 +124,44 @@ def watch(words: list[str], check: Callable[[], object]) -> None:
             reloader.extra_files = reloader.extra_files | files_of(err)
             raise
         connections.close_all()
-        child.append(subprocess.Popen([sys.executable, "-m", "tuque", "worker", *words]))
-        child[0].wait()
-
-    def end() -> None:
-        for one in child:
-            one.terminate()
-            try:
-                one.wait(END_S)
-            except subprocess.TimeoutExpired:
-                one.kill()
+        child.run([sys.executable, "-m", "tuque", "worker", *words])
 
     def leave(number: int, frame: Any) -> None:
         sys.exit(0)
 
-    atexit.register(end)
+    atexit.register(child.end)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     autoreload.start_django(reloader, run)
+
+
+class Child:
+    """The process of the worker: a thread runs it, and the one that reloads ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, words: list[str]) -> None:
+        """Runs it until it ends; nothing after `end`, or nobody would end it."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._process = subprocess.Popen(words)
+        self._process.wait()
+
+    def end(self) -> None:
+        """Has it give its jobs back and end."""
+        with self._lock:
+            self._is_over = True
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 def files_of(err: BaseException | None) -> set[Path]:
