@@ -232,7 +232,7 @@ class VoterKeeper(Script):
             wanted = [m for m in self.cluster.machines if m.node_id.decode() in str(reply)]
             newer = [m for m in wanted if "newer changes" in str(reply) and m not in named]
             self.history.count("newer copies named", len(newer))
-            named = named + newer
+            named = [at, named[-1]] if "older changes" in str(reply) else named + newer
             yield RETRY_US
 
 

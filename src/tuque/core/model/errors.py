@@ -736,8 +736,8 @@ OLDER_NAMED: Final = 328  # about: node, tube
 _is(
     OLDER_NAMED,
     b"ERR",
-    b"node %s has older changes of tube '%s' than others that you name, and could lead it: leave "
-    b"it out, or stop it if it votes; it joins later by itself",
+    b"node %s has older changes of tube '%s' than others that you name, and could lead it: name "
+    b"two nodes, one of them with the newest, and stop voters that you leave out: they join later",
 )
 SYNC_ABOVE_VOTERS: Final = 327  # about: tube, its SYNC, voters
 _is(
