@@ -88,6 +88,7 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     @invariant()
     def length_is_right(self) -> None:
+        assert self.queue.jobs.is_ordered()
         assert self.queue.length == len(self.inside)
 
 
@@ -145,4 +146,8 @@ def test_a_long_queue_of_many_levels_is_in_order() -> None:
     assert queue.next_ones() == [
         next(one for one in jobs if one.level == at) for at in range(0, 9, 2)
     ]
+    assert queue.jobs.is_ordered()
+    ordered[3].level = 9
+    assert not queue.jobs.is_ordered()
+    ordered[3].level = ordered[2].level
     assert [queue.pop() for _ in jobs] == ordered

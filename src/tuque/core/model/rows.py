@@ -98,6 +98,16 @@ class Rows:
             found.extend(row)
         return found
 
+    def is_ordered(self) -> bool:
+        """Whether each entry goes before the next one; for checks."""
+        entries = self.listed()
+        at: i64 = 1
+        while at < len(entries):
+            if not self.before(entries[at - 1], entries[at]):
+                return False
+            at += 1
+        return True
+
     def firsts(self, most: i64) -> list[Any]:
         """The first `most` entries, in order; reads no others."""
         found = self.items[self.head : self.head + most]

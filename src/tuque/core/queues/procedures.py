@@ -546,6 +546,7 @@ def check(n: Node) -> None:
         if q.policy is None or q.policy.is_counted(q):
             assert q.length == queued.get(name, 0), "queue length"
         assert len(q.peek(q.length + 1)) == q.length, "queue order list"
+        assert q.jobs.is_ordered(), "queue order"
     assert acked == len(n.acked), "acked jobs"
     assert leased == n.leases.check(), "jobs of batches"
     n.staging.check()
