@@ -38,6 +38,8 @@ TIMES: dict[str, Callable[[Any], object]] = {
     "addjob delay": lambda v: calls.addjob("q", "b", delay=v),
     "addjob keep": lambda v: calls.addjob("q", "b", keep=v),
     "addjob time_limit": lambda v: calls.addjob("q", "b", time_limit=v),
+    "addjob ttl": lambda v: calls.addjob("q", "b", ttl=v),
+    "updatejob ttl": lambda v: work.updatejob(ID, ttl=v),
     "addjob backoff": lambda v: calls.addjob("q", "b", backoff=(1, v, 0.5)),
     "addjob_new delay": lambda v: staged.addjob_new("q", "b", delay=v),
     "stage delay": lambda v: staged.stage("t", "a", "q", "b", ttl_ms=1, delay=v),
@@ -60,7 +62,6 @@ TIMES: dict[str, Callable[[Any], object]] = {
 COUNTS: dict[str, Callable[[Any], object]] = {
     "addjob timeout_ms": lambda v: calls.addjob("q", "b", timeout_ms=v),
     "addjob retry": lambda v: calls.addjob("q", "b", retry=v),
-    "addjob ttl": lambda v: calls.addjob("q", "b", ttl=v),
     "addjob maxlen": lambda v: calls.addjob("q", "b", maxlen=v),
     "addjob replicate": lambda v: calls.addjob("q", "b", replicate=v),
     "addjob attempts": lambda v: calls.addjob("q", "b", attempts=v),

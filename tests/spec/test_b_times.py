@@ -44,7 +44,7 @@ MEANINGS = {
     "LifeAt.left_ms": "remembered",
     "EditAt.delay_ms": "until the sender queues it",
     "UpdateAt.delay_ms": "until the receiver queues it",
-    "UpdateAt.ttl_s": "to live",
+    "UpdateAt.ttl_ms": "to live",
     "JobTold.since_ms": "since then a worker has it",
     "AttemptAt.began_ms": "instant on the sender's clock",
     "AttemptAt.ended_ms": "instant on the sender's clock",

@@ -20,6 +20,8 @@ SECONDS = "a number of seconds from 0 to 2147483647"
         (["REPLICATE", "65536"], "REPLICATE must be a number from 1 to 65535, not '65536'"),
         (["REPLICATE", ""], "REPLICATE must be a number from 1 to 65535, not ''"),
         (["TTL", "-1"], f"TTL must be {SECONDS}, not '-1'"),
+        (["TTL", "2147483647.001"], f"TTL must be {SECONDS}, not '2147483647.001'"),
+        (["TTL", "1.x"], f"TTL must be {SECONDS}, not '1.x'"),
         (["TTL", "x"], f"TTL must be {SECONDS}, not 'x'"),
         (["TTL", str(MOST + 1)], f"TTL must be {SECONDS}, not '2147483648'"),
         (["RETRY", "-1"], f"RETRY must be {SECONDS}, not '-1'"),
@@ -64,7 +66,7 @@ def test_default_retry(world: World, ttl: int | None, retry: int) -> None:
 
 
 def test_configured_defaults(make_world: Callable[..., World]) -> None:
-    """| TTL | 0..2^31-1 s; 0: never expires (W1.5) | `default-ttl` (86400) |"""
+    """| TTL | 0..2^31-1 s, decimals (W1.6); 0: never expires (W1.5) | `default-ttl` (86400) |"""
     world = make_world(events=True, default_ttl="600", default_retry_max="7")
     shown = world.show(world.add())
     assert (shown["ttl"], shown["retry"]) == (600, 7)

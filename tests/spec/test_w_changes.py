@@ -83,7 +83,7 @@ def test_update_at_any_holder(make_world: Make, where: int) -> None:
     due = [n.jobs[id].qtime_ms for n in world.cores]
     jobs_in = at(world, 0).queues[b"q"].jobs_in
     wanted = changed()
-    wanted.headers, wanted.attempts, wanted.ttl_s = b"\x01h\x01\x00w", 9, 60
+    wanted.headers, wanted.attempts, wanted.ttl_ms = b"\x01h\x01\x00w", 9, 60_000
     assert update(world, where, id, wanted) == -1
     assert bodies(world, id) == [b"new"] * 3 and nothing_under_way(world)
     for i, n in enumerate(world.cores):

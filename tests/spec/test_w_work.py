@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -127,13 +128,35 @@ def test_no_expiry(world: World) -> None:
 
 
 def test_short_delay(world: World) -> None:
-    """W1.6 DELAY takes decimals. SHOW shows whole seconds, rounded up."""
+    """W1.6 SHOW shows whole seconds, rounded up."""
     id = world.run("ADDJOB", "q", "b", 0, "DELAY", "0.25")
     assert fields(world.run("SHOW", id))["delay"] == 1
     world.pass_ms(240)
     assert world.state(id) == "active"
     world.pass_ms(30)
     assert world.state(id) == "queued"
+
+
+def test_short_life(make_world: Callable[..., World]) -> None:
+    """W1.6 DELAY and TTL take decimals;"""
+    world = make_world(journal="always")
+    ids = [world.run("ADDJOB", "q", "b", 0, "TTL", ttl) for ttl in ("1.5", "0.7", "3600")]
+    assert fields(world.run("SHOW", ids[0]))["ttl"] == 2
+    assert world.run("UPDATEJOB", ids[2], "TTL", "2.25") == b"OK"
+    late = "DELAY is greater than TTL"
+    assert late in str(world.run("ADDJOB", "q", "b", 0, "TTL", "0.5", "DELAY", "0.5"))
+    world.pass_ms(600)
+    assert [world.state(id) for id in ids] == ["queued"] * 3
+    world.pass_ms(200)
+    assert [world.state(id) for id in ids] == ["queued", "gone", "queued"]
+    world.kill(0)
+    world.start(0)
+    world.pass_ms(100)
+    assert world.state(ids[0]) == "queued"
+    world.pass_ms(700)
+    assert [world.state(id) for id in ids] == ["gone", "gone", "queued"]
+    world.pass_ms(800)
+    assert world.state(ids[2]) == "gone"
 
 
 def test_start_of_what_cannot_begin(world: World) -> None:

@@ -127,7 +127,7 @@ def handle(n: Node, job: Job, rng: random.Random) -> None:
         update = Update()
         update.body = rng.choice((None, rng.randbytes(5)))
         update.delay_ms = rng.choice((-1, 0, 800))
-        update.ttl_s = rng.choice((-1, 3, 90_000))
+        update.ttl_ms = rng.choice((-1, 3_000, 90_000_000))
         update.attempts = rng.choice((-1, 2))
         update.headers = rng.choice((None, b"", HEADERS * 2))
         on_update(n, job.id, update)

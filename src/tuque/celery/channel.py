@@ -187,7 +187,7 @@ class Channel(virtual.Channel):
         options = self._options_of(message)
         own_s = self._ttl_s.get(queue, 0)
         if own_s:
-            options["ttl"] = min(options["ttl"] or math.inf, math.ceil(own_s))
+            options["ttl"] = min(options["ttl"] or math.inf, own_s)
         by.addjob(self._named(queue), dumps(message), **options)
 
     def _options_of(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Channel(virtual.Channel):
             options["replicate"] = self.options.replicate
         expiration = message["properties"].get("expiration")
         if expiration is not None:
-            options["ttl"] = max(1, math.ceil(float(expiration) / 1000))
+            options["ttl"] = max(0.001, float(expiration) / 1000)
         given = message.get("headers") or {}
         delay_s = seconds_until(given.get("eta"))
         if delay_s > 0 and (not options["ttl"] or delay_s < options["ttl"]):

@@ -171,7 +171,7 @@ class TubePolicy(Tubes):
                 return insert(n, self, q, body, BYTES, PLAIN)
         wanted = PutSpec()
         if spec.asked_ttl_s > 0:
-            wanted.ttl_ms = spec.asked_ttl_s * 1000
+            wanted.ttl_ms = spec.ttl_ms
         if spec.asked_retry_s > 0:
             wanted.ttr_ms = spec.asked_retry_s * 1000
         if spec.delay_s > 0:

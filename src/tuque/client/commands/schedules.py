@@ -66,7 +66,7 @@ def schedule_add(
     every_s: float | None = None,
     missed: Missed | None = None,
     retry: int | None = None,
-    ttl: int | None = None,
+    ttl: float | None = None,
     pri: int | None = None,
     attempts: int | None = None,
     backoff: tuple[float, float, float] | None = None,

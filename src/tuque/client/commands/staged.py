@@ -34,7 +34,7 @@ class JobOptions(TypedDict, total=False):
 
     replicate: int | None
     retry: int | None
-    ttl: int | None
+    ttl: float | None
     maxlen: int | None
     dedupe: Text | None
     dedupe_ttl: int | None
@@ -89,7 +89,7 @@ def stage(
     replicate: int | None = None,
     delay: int | None = None,
     retry: int | None = None,
-    ttl: int | None = None,
+    ttl: float | None = None,
     maxlen: int | None = None,
     dedupe: Text | None = None,
     dedupe_ttl: int | None = None,

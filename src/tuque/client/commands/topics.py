@@ -41,7 +41,7 @@ def topic_add(
     replicate: int | None = None,
     delay: float | None = None,
     retry: int | None = None,
-    ttl: int | None = None,
+    ttl: float | None = None,
     maxlen: int | None = None,
     dedupe: Text | None = None,
     dedupe_ttl: int | None = None,

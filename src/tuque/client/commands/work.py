@@ -300,7 +300,7 @@ def updatejob(
     *,
     body: Text | None = None,
     delay: float | None = None,
-    ttl: int | None = None,
+    ttl: float | None = None,
     attempts: int | None = None,
     headers: Mapping[str, Text] | None = None,
     pri: int | None = None,
@@ -317,7 +317,7 @@ def updatejob(
     if delay is not None:
         args += ("DELAY", seconds("delay", delay))
     if ttl is not None:
-        args += ("TTL", ttl)
+        args += ("TTL", seconds("ttl", ttl))
     if attempts is not None:
         args += ("ATTEMPTS", attempts)
     if pri is not None:

@@ -43,6 +43,7 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     """A copy of the spec, with the defaults (R1.1)."""
     full = AddSpec()
     full.ttl_s = spec.ttl_s
+    full.ttl_ms = spec.ttl_ms
     full.retry_s = spec.retry_s
     full.replicate = spec.replicate
     full.delay_s = spec.delay_s
@@ -73,6 +74,8 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
         spec.ttl_s = NEVER_S  # W1.5
     elif spec.ttl_s < 0:
         spec.ttl_s = n.limits.default_ttl_s
+    if spec.ttl_ms <= 0:
+        spec.ttl_ms = spec.ttl_s * 1000
     if spec.retry_s < 0:
         spec.retry_s = spec.ttl_s // 10
         if spec.retry_s > n.limits.default_retry_max_s:
@@ -141,7 +144,7 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         return Refusal(NO_KEYS) if unheard is None else unheard  # T40.5
     if spec.replicate > 1 and spec.retry_s == 0:
         return Refusal(AMO_ONE_COPY)  # R1.3
-    if spec.delay_ms >= spec.ttl_s * 1000:
+    if spec.delay_ms >= spec.ttl_ms:
         is_longest = spec.ttl_s == NEVER_S
         return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
@@ -176,7 +179,7 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
         queue if q is None else q.name,  # all jobs of a queue share one name object
         body,
         n.next_ctime_ns(),
-        n.now_ms + spec.ttl_s * 1000,
+        n.now_ms + spec.ttl_ms,
         i32(spec.retry_s),
         i32(spec.delay_s),
         i32(spec.replicate),
@@ -187,7 +190,7 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
     if spec.terms is not None or len(spec.headers) > 0:
         terms = NO_TERMS if spec.terms is None else spec.terms
         work = Life(terms, spec.headers)
-        work.ttl_ms = spec.ttl_s * 1000
+        work.ttl_ms = spec.ttl_ms
         add_work(n, job, work)
     if n.events is not None:
         n.events.added(n.now_ms, job)

@@ -405,7 +405,7 @@ def on_update_asked(n: Node, slot: i64, m: JobAsk) -> None:
     update = Update()
     update.body, update.headers = wanted.body, wanted.headers
     update.delay_ms = wanted.delay_ms
-    update.ttl_s = wanted.ttl_s
+    update.ttl_ms = wanted.ttl_ms
     update.attempts = wanted.attempts
     change = Change(m.id, update, b"")
     n.life.updates_made += 1
@@ -440,7 +440,7 @@ def choose(n: Node, change: Change) -> None:
         decide(n, job, change, update)
         return
     wanted = UpdateAt(
-        int(update.delay_ms), int(update.ttl_s), int(update.attempts), update.body, update.headers
+        int(update.delay_ms), int(update.ttl_ms), int(update.attempts), update.body, update.headers
     )
     say(n, best, JobAsk(job.id, DECIDE, b"", int(change.serial), wanted))
     change.decider = best

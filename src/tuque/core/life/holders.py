@@ -179,11 +179,11 @@ class Holders(Placement):
 
     def change(self, n: Node, job: Job, update: Update) -> Job:
         """Its record stays; the other holders get the change after that (W16.3)."""
-        if update.ttl_s >= 0:
+        if update.ttl_ms >= 0:
             work = life_of(n, job.id)
-            job.expire_ms = n.now_ms + update.ttl_s * 1000
+            job.expire_ms = n.now_ms + update.ttl_ms
             if work is not None:
-                work.ttl_ms = update.ttl_s * 1000
+                work.ttl_ms = update.ttl_ms
             n.wheel.arm(job, n.now_ms)
         if update.delay_ms >= 0:
             put_off(n, job, update)

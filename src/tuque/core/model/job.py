@@ -221,6 +221,7 @@ class AddSpec:
         self.delay_s: i64 = 0
         self.retry_s: i64 = -1
         self.ttl_s: i64 = -1
+        self.ttl_ms: i64 = 0  # exactly; ttl_s is rounded up
         self.maxlen: i64 = 0
         self.is_async = False
         self.key = b""  # DEDUPE; empty: none
@@ -256,7 +257,7 @@ class Update:
     def __init__(self) -> None:
         self.body: bytes | None = None
         self.delay_ms: i64 = -1
-        self.ttl_s: i64 = -1
+        self.ttl_ms: i64 = -1
         self.attempts: i64 = -1
         self.headers: bytes | None = None
         self.pri: i64 = -1  # of a task
@@ -265,17 +266,17 @@ class Update:
         """Whether it is what any task of a tube can be asked for (T1.10)."""
         if self.body is not None or self.headers is not None or self.pri < 0:
             return False
-        return self.delay_ms < 0 and self.ttl_s < 0 and self.attempts < 0
+        return self.delay_ms < 0 and self.ttl_ms < 0 and self.attempts < 0
 
     def refusal(self, failed: i64, left_ms: i64) -> Refusal | None:
         """Why these numbers cannot be (W10.2), of one that has failed so often and expires then."""
         if 0 <= self.attempts <= failed:
             return Refusal(FEW_ATTEMPTS, (int(failed),))
         if self.delay_ms > 0:
-            if self.ttl_s >= 0:
-                left_ms = self.ttl_s * 1000
+            if self.ttl_ms >= 0:
+                left_ms = self.ttl_ms
             if self.delay_ms >= left_ms:
-                is_longest = self.ttl_s == NEVER_S
+                is_longest = self.ttl_ms == NEVER_S * 1000
                 return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
         return None
 

@@ -287,7 +287,7 @@ class UpdateAt(Message):
     """An UPDATEJOB that the receiver decides about; -1 and None leave a field as it is (W16.1)."""
 
     delay_ms: Delay  # until the receiver queues it
-    ttl_s: Annotated[int, Meta(ge=-1, le=NUMBER_LAST // 1000)]
+    ttl_ms: Annotated[int, Meta(ge=-1, le=NUMBER_LAST)]
     attempts: Annotated[int, Meta(ge=-1, lt=1 << 16)]
     body: bytes | None
     headers: bytes | None

@@ -251,7 +251,7 @@ def set_job(s: Server, plan: ScheduleEntry, words: list[bytes]) -> None:
     if spec.has_pri:
         plan.pri = spec.pri
     if spec.ttl_s > 0:
-        plan.ttl_ms = spec.ttl_s * 1000
+        plan.ttl_ms = spec.ttl_ms
     if spec.retry_s > 0:
         plan.ttr_ms = spec.retry_s * 1000
 

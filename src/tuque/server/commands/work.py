@@ -29,13 +29,12 @@ from tuque.server.replies.errors import core_words, error_words
 from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
-    OF_SECONDS,
     PRI_MAX,
-    SECONDS_MAX,
     ArgError,
     Misuse,
     headers,
     in_range,
+    ms_in_range,
     not_this,
     seconds_ms,
     twice,
@@ -324,9 +323,9 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
         elif word == b"DELAY":
             update.delay_ms = seconds_ms(value)
         elif word == b"TTL":
-            update.ttl_s = in_range(word, value, 0, SECONDS_MAX, OF_SECONDS)
-            if update.ttl_s == 0:
-                update.ttl_s = NEVER_S  # W1.5
+            update.ttl_ms = ms_in_range(word, value, 0)
+            if update.ttl_ms == 0:
+                update.ttl_ms = NEVER_S * 1000  # W1.5
         elif word == b"ATTEMPTS":
             update.attempts = in_range(word, value, 1, ATTEMPTS_MAX)
         elif word == b"PRI":

@@ -184,8 +184,8 @@ def update(n: Node, t: Tubes, tube: Tube, task: Task, asked: Update) -> Task:
         task = reprice(n, t, tube, task, asked.pri)
     if asked.body is not None:
         task.form = BYTES
-    if asked.ttl_s >= 0:
-        left_ms = MAX_MS if asked.ttl_s == NEVER_S else asked.ttl_s * 1000
+    if asked.ttl_ms >= 0:
+        left_ms = MAX_MS if asked.ttl_ms == NEVER_S * 1000 else asked.ttl_ms
         set_end(n, task, left_ms)
         work = n.life.by_id.get(task.id)
         if work is not None and work.replays > 0:

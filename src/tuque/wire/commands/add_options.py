@@ -20,6 +20,7 @@ from tuque.wire.commands.arguments import (
     ArgError,
     headers,
     in_range,
+    ms_in_range,
     refused,
     seconds_ms,
     some_ms,
@@ -271,7 +272,8 @@ def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> No
     if word == b"REPLICATE":
         spec.replicate = in_range(word, value, 1, REPLICATE_MAX)
     elif word == b"TTL":
-        spec.ttl_s = in_range(word, value, least_ttl, SECONDS_MAX, OF_SECONDS)
+        spec.ttl_ms = ms_in_range(word, value, least_ttl)  # W1.6
+        spec.ttl_s = (spec.ttl_ms + 999) // 1000
     elif word == b"RETRY":
         spec.retry_s = in_range(word, value, 0, SECONDS_MAX, OF_SECONDS)
     elif word == b"DELAY":

@@ -178,6 +178,16 @@ def in_range(option: bytes, word: bytes, least: i64, most: i64, kind: bytes = NU
     return parsed
 
 
+def ms_in_range(option: bytes, word: bytes, least_s: i64) -> i64:
+    """[R1] The seconds of an option, decimals allowed, in ms, or raise (R1.11)."""
+    if word.find(b".") < 0:
+        return in_range(option, word, least_s, SECONDS_MAX, OF_SECONDS) * 1000
+    found = some_ms(word)
+    if not least_s * 1000 <= found <= SECONDS_MAX * 1000:
+        raise refused(option, b"%s from %d to %d" % (OF_SECONDS, int(least_s), SECONDS_MAX), word)
+    return found
+
+
 def at_least(word: bytes, least: i64, error: bytes) -> i64:
     """A 64-bit count from `least` up, or raise; SECONDS_MAX exceeds any real count."""
     value = strict_int(word)

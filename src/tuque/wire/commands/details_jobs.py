@@ -14,7 +14,7 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
 | Option | Range | Default |
 |---|---|---|
 | REPLICATE | 1..65535 | `default-replicate`, or fewer nodes that can take a copy (K4.3, R1.5) |
-| TTL | 0..2^31-1 s; 0: never expires (W1.5) | `default-ttl` (86400) |
+| TTL | 0..2^31-1 s, decimals (W1.6); 0: never expires (W1.5) | `default-ttl` (86400) |
 | RETRY | 0..2^31-1 s | TTL/10, at most `default-retry-max` (300), at least 1 |
 | DELAY | 0..2^31-1 s, decimals (W1.6) | 0 |
 | MAXLEN | 1..2^63-1 | none |
@@ -126,7 +126,8 @@ JOB_DETAILS: Final[dict[bytes, str]] = {
   '<name>' is a tube: dead letters go to a queue`. Any of these options but TTL on a tube that is
   not of type `tasks` (T48.1) is an error.
 - W1.5 With TTL 0 the job never expires: its expiry is 2^31-1 seconds ahead.
-- W1.6 DELAY takes decimals. SHOW shows whole seconds, rounded up.
+- W1.6 DELAY and TTL take decimals; of a staged job they are rounded up to whole seconds. SHOW
+  shows whole seconds, rounded up.
 - Z4.1 key is 1 to 255 bytes, ms 1 to 31,536,000,000 (default 86,400,000). `-ERR DEDUPE key must
   be 1 to 255 bytes`, `-ERR DEDUPETTL must be a number of ms from 1 to 31536000000, not
   '<value>'`, `-ERR DEDUPETTL needs a DEDUPE key`.
