@@ -364,7 +364,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
     "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
     "QUEUE": lambda f: ["QUEUE", *["x"] * 63],
-    "QUEUE PURGE": lambda f: ["QUEUE", "PURGE", "q"],
+    "QUEUE PURGE": lambda f: ["QUEUE", "PURGE", "q", "STATE", "all", "HERE"],
     "QUEUE DELETE": lambda f: ["QUEUE", "DELETE", "q", "IFUNUSED", "NOTHING"],
     "VALUE": lambda f: ["VALUE", *["x"] * 63],
     "VALUE HELP": lambda f: ["VALUE", "HELP"],

@@ -53,6 +53,7 @@ MEANINGS = {
     "DelJob.left_ms": "remembered",
     "Pause.stamp_ns": "instant of the command",
     "QueueAt.expires_ms": "option",
+    "QueueAt.ttl_ms": "option",
     "TubeAt.made_ns": "instant of creation",
     "TubeAt.ttl_ms": "option",
     "TubeAt.ttr_ms": "option",

@@ -210,7 +210,7 @@ def test_waitjob(world: World) -> None:
 
 def test_updatejob(world: World) -> None:
     """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
-    queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
+    queues it. TTL counts from now, with decimals; 0: it never expires. The reply is OK.
 
     W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Waits for copies: `-NOTDELIVERED`.
     ATTEMPTS not above those that failed, or PRI of a job in a plain queue: an error. Errors

@@ -302,7 +302,7 @@ def test_a_waiting_client_gets_it(make_world: Make) -> None:
 
 
 def test_ttl_is_for_ever_or_ends(make_world: Make) -> None:
-    """W10.1 TTL counts from now, in whole seconds; 0: it never expires.
+    """W10.1 TTL counts from now, with decimals; 0: it never expires.
 
     T48.14 A task with ATTEMPTS whose ttl is over when it is READY or its attempt fails becomes dead
     with the cause `expired`

@@ -303,8 +303,7 @@ class Channel(virtual.Channel):
         return ready_of(self._rows(queue))
 
     def _purge(self, queue: str) -> int:
-        name = self._named(queue)
-        return sum(self.broker.over_nodes(lambda node: node.queue_purge(name)))
+        return self.broker.client.queue_purge(self._named(queue))
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any

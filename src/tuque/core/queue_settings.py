@@ -8,16 +8,17 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.ack import ack_job
 from tuque.core.model.errors import MANY_SETTINGS, SETTINGS_TUBE, TENANT_SETTINGS, Refusal
 from tuque.core.msgs.bus import QueueAt, QueuesTold
 from tuque.core.msgs.records import QueueSettings
 from tuque.core.node.node import Node
+from tuque.core.purge import end_all, purge_tick, start
 from tuque.core.tables.staged import share_of
 from tuque.core.tables.topics import (
     ENDING,
     GONE,
     LIVE,
+    OF_QUEUED,
     SETTINGS_MAX,
     Setting,
 )
@@ -27,18 +28,17 @@ MESSAGE_MAX: Final = 500  # settings in one message
 EACH_MS: Final = 1_000
 GRACE_MS: Final = 3_000  # in which a node may say that it uses the queue
 AUTO_MS: Final = 5_000  # without a consumer, once it had one (T75.3)
+AUTO_START_MS: Final = 60_000  # after a start of its owner
 AUTO_FIRST_MS: Final = 3_600_000  # until it has its first one
 KEEP_GONE_MS: Final = 3_600_000
-PURGED: Final = 500  # jobs of a deleted queue that go in a look
 
 
-def set_queue(
-    n: Node, queue: bytes, expires_ms: i64, is_auto: bool, tenant: bytes = b""
-) -> tuple[bool, Refusal | None]:
+def set_queue(n: Node, wanted: Setting, tenant: bytes = b"") -> tuple[bool, Refusal | None]:
     """[T74] SET: whether it changed anything, or why it is refused (T74.2, T74.3).
 
     `tenant`: that of the user, if it is of one.
     """
+    queue = wanted.queue
     q = n.queues.get(queue)
     if q is not None and q.policy is not None:
         return False, Refusal(SETTINGS_TUBE, (queue,))
@@ -53,9 +53,9 @@ def set_queue(
             return False, Refusal(TENANT_SETTINGS, (tenant, its))  # N11.8
     if known is not None and known.state == LIVE and known.owner == n.node_id:
         known.used_ms = n.now_ms
-        if known.expires_ms == expires_ms and known.is_auto == is_auto:
+        if known.is_same(wanted):
             return False, None
-    enter(n, Setting(queue, next_version(n, known), LIVE, n.node_id, expires_ms, is_auto), 0)
+    enter(n, wanted.changed(next_version(n, known), LIVE, n.node_id), 0)
     return True, None
 
 
@@ -86,15 +86,46 @@ def enter(n: Node, one: Setting, source: i64) -> None:
 def as_message(one: Setting) -> QueueAt:
     """The settings as in a message."""
     return QueueAt(
-        one.queue, int(one.version), int(one.state), one.owner, int(one.expires_ms), one.is_auto
+        one.queue,
+        int(one.version),
+        int(one.state),
+        one.owner,
+        int(one.expires_ms),
+        one.is_auto,
+        int(one.ttl_ms),
+        int(one.maxlen),
     )
 
 
 def as_record(one: Setting) -> QueueSettings:
     """The settings as in the journal."""
     return QueueSettings(
-        int(one.version), one.owner, int(one.state), int(one.expires_ms), one.is_auto, one.queue
+        int(one.version),
+        one.owner,
+        int(one.state),
+        int(one.expires_ms),
+        one.is_auto,
+        one.was_used,
+        int(one.ttl_ms),
+        int(one.maxlen),
+        one.queue,
     )
+
+
+def setting_in(row: QueueSettings) -> Setting:
+    """The settings in the row."""
+    one = Setting(
+        row.queue,
+        row.version,
+        row.state,
+        row.node,
+        row.expires_ms,
+        row.is_auto,
+        row.ttl_ms,
+        row.maxlen,
+    )
+    one.was_used = row.was_used
+    return one
 
 
 def settings_link_up(n: Node, slot: i64) -> None:
@@ -107,20 +138,25 @@ def settings_link_up(n: Node, slot: i64) -> None:
 def on_queues(n: Node, slot: i64, m: QueuesTold) -> None:
     """[T74] ON RECV QUEUES: take what is newer, or object (T74.4, T75.2)."""
     for at in m.all:
-        one = Setting(at.queue, at.version, at.state, at.node, at.expires_ms, at.is_auto)
+        one = Setting(
+            at.queue,
+            at.version,
+            at.state,
+            at.node,
+            at.expires_ms,
+            at.is_auto,
+            at.ttl_ms,
+            at.maxlen,
+        )
         known = n.settings.by_queue.get(one.queue)
         if not one.beats(known):
             continue
         if one.state != LIVE and is_used(n, one.queue, known):
-            enter(
-                n,
-                Setting(one.queue, one.version + 1, LIVE, n.node_id, one.expires_ms, one.is_auto),
-                0,
-            )
+            enter(n, one.changed(one.version + 1, LIVE, n.node_id), 0)
             continue
         enter(n, one, slot)
         if one.state == GONE and known is not None and known.state != GONE:
-            n.settings.purging[one.queue] = None
+            start(n, one.queue, OF_QUEUED)
 
 
 def is_used(n: Node, queue: bytes, known: Setting | None) -> bool:
@@ -146,9 +182,8 @@ def delete_queue(n: Node, queue: bytes, known: Setting) -> None:
     """[T75] The queue goes, with its subscriptions; at all nodes that had its settings (T75.4)."""
     for topic in list(n.topics.by_queue.get(queue, ())):
         unsubscribe(n, topic, queue)
-    owner = known.owner
-    enter(n, Setting(queue, known.version, GONE, owner, known.expires_ms, known.is_auto), 0)
-    n.settings.purging[queue] = None
+    enter(n, known.changed(known.version, GONE, known.owner), 0)
+    start(n, queue, OF_QUEUED)
 
 
 # ---- TIMER (SPEC T75)
@@ -159,29 +194,12 @@ def settings_tick(n: Node) -> None:
     table = n.settings
     if n.now_ms < table.next_ms or n.is_loading:
         return
-    table.next_ms = n.now_ms + (EACH_MS if len(table.purging) == 0 else EACH_MS // 10)
-    for one in list(table.by_queue.values()):
-        review(n, one)
-    room = PURGED
-    for queue in list(table.purging):
-        room -= purge(n, queue, room)
-        if room <= 0:
-            return
-        del table.purging[queue]
-
-
-def purge(n: Node, queue: bytes, most: i64) -> i64:
-    """Acknowledge up to so many jobs that are queued here; returns how many."""
-    q = n.queues.get(queue)
-    done: i64 = 0
-    while q is not None and q.policy is None and done < most and q.length > 0:
-        job = q.first()
-        if job is None:
-            break
-        ack_job(n, job, -1)
-        done += 1
-        q = n.queues.get(queue)
-    return done
+    if n.now_ms >= table.review_ms:
+        table.review_ms = n.now_ms + EACH_MS
+        for one in list(table.by_queue.values()):
+            review(n, one)
+    has_more = len(table.purging) > 0 and purge_tick(n)
+    table.next_ms = n.now_ms if has_more else table.review_ms
 
 
 def review(n: Node, one: Setting) -> None:
@@ -192,36 +210,37 @@ def review(n: Node, one: Setting) -> None:
         return
     was_used = one.was_used
     uses = note_use(n, one)
+    is_first = uses and one.is_auto and not was_used
     if one.owner == n.node_id:
+        if is_first and n.records is not None:
+            n.records.put(as_record(one))  # T74.5
         review_own(n, one)
-    elif uses and one.is_auto and not was_used:
-        made = Setting(one.queue, one.version + 1, LIVE, n.node_id, one.expires_ms, one.is_auto)
-        enter(n, made, 0)
+    elif is_first:
+        enter(n, one.changed(one.version + 1, LIVE, n.node_id), 0)
     elif is_away(n, one.owner):
         if one.away_ms == 0:
             one.away_ms = n.now_ms
-        if n.now_ms > one.away_ms + limit_of(one, True) and is_lowest(n):
-            made = Setting(one.queue, one.version + 1, LIVE, n.node_id, one.expires_ms, one.is_auto)
-            enter(n, made, 0)
+        limit_ms = limit_of(one, True)
+        if 0 < limit_ms < n.now_ms - one.away_ms and is_lowest(n):
+            enter(n, one.changed(one.version + 1, LIVE, n.node_id), 0)
     else:
         one.away_ms = 0
 
 
 def review_own(n: Node, one: Setting) -> None:
     """The owner: it asks, then deletes."""
+    limit_ms = limit_of(one, False)
     if one.state == ENDING:
         if one.used_ms > one.since_ms:
-            owner, version = n.node_id, one.version + 1
-            enter(n, Setting(one.queue, version, LIVE, owner, one.expires_ms, one.is_auto), 0)
+            enter(n, one.changed(one.version + 1, LIVE, n.node_id), 0)
         elif n.now_ms > one.since_ms + GRACE_MS:
             delete_queue(n, one.queue, one)
-    elif n.now_ms > max(one.used_ms, one.since_ms) + limit_of(one, False):
-        made = Setting(one.queue, one.version, ENDING, n.node_id, one.expires_ms, one.is_auto)
-        enter(n, made, 0)
+    elif 0 < limit_ms < n.now_ms - max(one.used_ms, one.since_ms):
+        enter(n, one.changed(one.version, ENDING, n.node_id), 0)
 
 
 def limit_of(one: Setting, is_of_owner: bool) -> i64:
-    """[T75] How long the queue may be unused, or its owner away (T75.3, T75.5)."""
+    """[T75] How long the queue may be unused, or its owner away; 0: for ever (T75.3, T75.5)."""
     limit_ms = one.expires_ms
     if one.is_auto:
         auto_ms = AUTO_MS if one.was_used and not is_of_owner else AUTO_FIRST_MS
@@ -251,6 +270,8 @@ def restore_settings(n: Node, loaded: dict[bytes, Setting]) -> None:
     for queue, one in loaded.items():
         if one.beats(n.settings.by_queue.get(queue)):
             one.since_ms = n.now_ms
+            if one.was_used:
+                one.used_ms = n.now_ms + AUTO_START_MS - AUTO_MS  # its consumers come again
             n.settings.put(one)
 
 
@@ -258,11 +279,11 @@ def forget(n: Node, queue: bytes) -> None:
     """Nothing is known of the queue any more, in the journal too."""
     n.settings.forget(queue)
     if n.records is not None:
-        n.records.put(QueueSettings(0, n.node_id, LIVE, 0, False, queue))
+        n.records.put(as_record(Setting(queue, 0, LIVE, n.node_id, 0, False)))
 
 
 def flush_settings(n: Node) -> None:
     """[T74] Forget all here (T74.5)."""
-    n.settings.purging = {}
+    end_all(n)
     for queue in list(n.settings.by_queue):
         forget(n, queue)

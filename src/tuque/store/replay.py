@@ -30,7 +30,7 @@ from tuque.core.msgs.records import (
     subscription_in,
 )
 from tuque.core.node.node import Node
-from tuque.core.queue_settings import restore_settings
+from tuque.core.queue_settings import restore_settings, setting_in
 from tuque.core.queues.procedures import CUSTODY_KEEP_MS
 from tuque.core.records.jobs import (
     ACK,
@@ -478,9 +478,7 @@ class Loader:
         elif isinstance(row, QueueSettings):
             self.settings.pop(row.queue, None)
             if row.version > 0:
-                self.settings[row.queue] = Setting(
-                    row.queue, row.version, row.state, row.node, row.expires_ms, row.is_auto
-                )
+                self.settings[row.queue] = setting_in(row)
         elif isinstance(row, EndRow):
             self.is_ended = True
         elif isinstance(row, GapRow):

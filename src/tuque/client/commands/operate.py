@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call, pairs, seconds
+from tuque.client.commands.calls import Call, pairs, seconds, whole
 
 Order: TypeAlias = Literal["none", "quiet", "stop"]
 WorkerState: TypeAlias = Literal["alive", "quiet", "lost"]
@@ -155,13 +155,17 @@ def qlist(
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """Settings of a queue; `expires_s` 0: none. `idle_s`: how long the node asked saw no use."""
+    """Settings of a queue; `expires_s`, `ttl_s` and `maxlen` 0: none. `idle_s`: how long the node
+    asked saw no use.
+    """
 
     queue: str
     expires_s: float
     autodelete: bool
     owner: str
     idle_s: float
+    ttl_s: float = 0.0
+    maxlen: int = 0
 
 
 def queue_set(
@@ -169,15 +173,22 @@ def queue_set(
     *,
     expires: float | None = None,
     autodelete: bool = False,
+    ttl: float | None = None,
+    maxlen: int | None = None,
     timeout: float | None = None,
 ) -> Call[bool]:
     """Has a queue go, with its subscriptions, when nobody has used it for `expires` seconds, or 5 s
-    after its last consumer. False: nothing has changed.
+    after its last consumer; its jobs live for `ttl` seconds at most, and `maxlen` may be queued at
+    a node. What is not given is off. False: nothing has changed.
     """
     args: list[Arg] = ["QUEUE", "SET", to_bytes(queue, "queue")]
     if expires is not None:
         args += ("EXPIRES", seconds("expires", expires))
     args += ("AUTODELETE", "yes" if autodelete else "no")
+    if ttl is not None:
+        args += ("TTL", seconds("ttl", ttl))
+    if maxlen is not None:
+        args += ("MAXLEN", whole("maxlen", maxlen))
     return Call(args=tuple(args), parse=bool, repeat=True, timeout_s=timeout)
 
 
@@ -187,10 +198,19 @@ def queue_show(queue: Text, *, timeout: float | None = None) -> Call[QueueSettin
     return Call(args=args, parse=_queue_settings, repeat=True, timeout_s=timeout)
 
 
-def queue_purge(queue: Text, *, timeout: float | None = None) -> Call[int]:
-    """Acknowledges the jobs that wait in a queue of the node asked; returns how many."""
-    args = ("QUEUE", "PURGE", to_bytes(queue, "queue"))
-    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+def queue_purge(
+    queue: Text,
+    *,
+    state: Literal["waiting", "scheduled", "all"] = "waiting",
+    here: bool = False,
+    timeout: float | None = None,
+) -> Call[int]:
+    """Removes the jobs of a queue that no worker has; returns how many. Of all nodes, or with
+    `here` of the node asked; raises `NotInReach` if one of them was not reachable.
+    """
+    args: list[Arg] = ["QUEUE", "PURGE", to_bytes(queue, "queue"), "STATE", state]
+    args += ["HERE"] * here
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
 def queue_delete(
@@ -219,6 +239,8 @@ def _queue_settings(reply: Reply) -> QueueSettings | None:
         autodelete=bool(found["autodelete"]),
         owner=to_text(found["owner"]),
         idle_s=found["idle-ms"] / 1000,
+        ttl_s=found.get("ttl-ms", 0) / 1000,
+        maxlen=found.get("maxlen", 0),
     )
 
 

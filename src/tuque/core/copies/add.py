@@ -19,6 +19,7 @@ from tuque.core.model.errors import (
     NOTHING_IN_WAY,
     PAUSED,
     PRI_OF_QUEUE,
+    QUEUE_FULL,
     TUBE_LETTERS,
     TUBE_LIFE,
     Refusal,
@@ -41,6 +42,11 @@ from tuque.core.queues.procedures import (
 
 def settle(n: Node, spec: AddSpec) -> AddSpec:
     """A copy of the spec, with the defaults (R1.1)."""
+    return fill_in(n, copy_of(spec))
+
+
+def copy_of(spec: AddSpec) -> AddSpec:
+    """Another one with the same options."""
     full = AddSpec()
     full.ttl_s = spec.ttl_s
     full.ttl_ms = spec.ttl_ms
@@ -62,7 +68,10 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.keys = spec.keys
     full.rejects_same = spec.rejects_same
     full.replaces_same = spec.replaces_same
-    return fill_in(n, full)
+    full.asked_replicate = spec.asked_replicate
+    full.asked_retry_s = spec.asked_retry_s
+    full.asked_ttl_s = spec.asked_ttl_s
+    return full
 
 
 def fill_in(n: Node, spec: AddSpec) -> AddSpec:
@@ -77,11 +86,7 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
     if spec.ttl_ms <= 0:
         spec.ttl_ms = spec.ttl_s * 1000
     if spec.retry_s < 0:
-        spec.retry_s = spec.ttl_s // 10
-        if spec.retry_s > n.limits.default_retry_max_s:
-            spec.retry_s = n.limits.default_retry_max_s
-        if spec.retry_s < 1:
-            spec.retry_s = 1
+        spec.retry_s = default_retry(n, spec.ttl_s)
     if spec.replicate < 0:
         spec.replicate = n.prompt_count + (0 if must_be_external(n) else 1)  # K4.3
         if spec.replicate < 1:
@@ -91,6 +96,28 @@ def fill_in(n: Node, spec: AddSpec) -> AddSpec:
     if spec.delay_ms <= 0:
         spec.delay_ms = spec.delay_s * 1000
     return spec
+
+
+def default_retry(n: Node, ttl_s: i64) -> i64:
+    """The retry time of a job with this TTL, in s (R1.1)."""
+    return max(i64(1), min(ttl_s // 10, n.limits.default_retry_max_s))
+
+
+def for_queue(n: Node, queue: bytes, spec: AddSpec) -> AddSpec:
+    """[T74] The spec, or a copy that lives no longer than jobs of this queue may (T74.8)."""
+    if len(n.settings.by_queue) == 0:
+        return spec
+    known = n.settings.known(queue)
+    if known is None or known.ttl_ms == 0:
+        return spec
+    if spec.asked_ttl_s >= 0 and spec.ttl_ms <= known.ttl_ms:
+        return spec
+    full = copy_of(spec)
+    full.ttl_ms = known.ttl_ms
+    full.ttl_s = (known.ttl_ms + 999) // 1000
+    if full.asked_retry_s < 0:
+        full.retry_s = default_retry(n, full.ttl_s)
+    return full
 
 
 def must_be_external(n: Node) -> bool:
@@ -156,6 +183,10 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
     if q is not None:
         if 0 < spec.maxlen <= q.length:
             return Refusal(MAXLEN)  # R1.6
+        if len(n.settings.by_queue) > 0:
+            known = n.settings.known(queue)
+            if known is not None and 0 < known.maxlen <= q.length:
+                return Refusal(QUEUE_FULL, (queue, int(known.maxlen)))  # T74.9
         if q.pause & PAUSE_IN:
             return Refusal(PAUSED)  # R1.7
     return None

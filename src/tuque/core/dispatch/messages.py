@@ -55,6 +55,8 @@ from tuque.core.msgs.bus import (
     NeedJobs,
     Pause,
     Queued,
+    QueuePurge,
+    QueuePurged,
     QueuesTold,
     Release,
     ReplJob,
@@ -80,6 +82,7 @@ from tuque.core.msgs.bus import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.peers import clear_link, on_slots, set_reachable
+from tuque.core.purge import on_purge_ask, on_purged, purge_link_down
 from tuque.core.queue_settings import on_queues, settings_link_up
 from tuque.core.repair.drain import drain_link_up, on_answer, on_left, on_passed
 from tuque.core.repair.node_loss import begin_settling, end_settling, on_ask, on_lack, on_there
@@ -153,6 +156,10 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
         on_topics(n, slot, m)
     elif isinstance(m, QueuesTold):
         on_queues(n, slot, m)
+    elif isinstance(m, QueuePurge):
+        on_purge_ask(n, slot, m)
+    elif isinstance(m, QueuePurged):
+        on_purged(n, slot, m)
     elif n.policy is not None and isinstance(
         m,
         TubesTold
@@ -222,6 +229,8 @@ def on_link_down(n: Node, slot: i64) -> None:
     stop_asking(n, slot)
     if len(n.life.updates) > 0 or len(n.life.cancels) > 0:
         changes_tick(n)  # W16.4
+    if len(n.settings.purging) > 0:
+        purge_link_down(n, slot)
     if n.policy is not None:
         n.policy.on_link_down(n, slot)
     on_reach_changed(n)

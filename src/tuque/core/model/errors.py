@@ -168,19 +168,11 @@ _is(
     b"with LEASE OPEN",
 )
 AHEAD: Final = 25  # about: group, epoch, its epoch
-_is(
-    AHEAD,
-    b"NOGROUP",
-    b"group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again",
-)
+_is(AHEAD, b"NOGROUP", b"group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again")
 NOBATCH: Final = 26  # about: group, batch, its last batch, the next one
 _is(NOBATCH, b"NOBATCH", b"group '%s' has no batch %d: its last is %d, the next one must be %d")
 OVER: Final = 27  # about: batch, group
-_is(
-    OVER,
-    b"NOBATCH",
-    b"batch %d of group '%s' was given up, its jobs are queued: take a new one",
-)
+_is(OVER, b"NOBATCH", b"batch %d of group '%s' was given up, its jobs are queued: take a new one")
 ACKED_BATCH: Final = 28  # about: batch, group, last committed batch
 _is(ACKED_BATCH, b"ACKED", b"batch %d of group '%s' is committed, as is all up to %d")
 NOPART: Final = 29  # about: batch, group, its last part, part
@@ -223,11 +215,7 @@ _is(DEAD_LETTER, b"DEAD", b"Job is a dead letter in '%s': DEAD REPLAY it")
 RESTING: Final = 42
 _is(RESTING, b"NOTDELIVERED", b"Job waits for its next attempt: it is delivered after its back-off")
 TASK_WORK: Final = 43  # about: tube
-_is(
-    TASK_WORK,
-    b"ERR",
-    b"'%s' is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
-)
+_is(TASK_WORK, b"ERR", b"'%s' is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE")
 ATTEMPTS_OF_ONCE: Final = 44
 _is(ATTEMPTS_OF_ONCE, b"ERR", b"ATTEMPTS needs RETRY above 0")
 TUBE_LIFE: Final = 45  # about: tube
@@ -319,11 +307,7 @@ _is(
     b"This node leaves the cluster and has given its jobs to others: ask another one",
 )
 NAMELESS: Final = 75
-_is(
-    NAMELESS,
-    b"STALE",
-    b"'-' names no run: name the run at work, the reply to START has it",
-)
+_is(NAMELESS, b"STALE", b"'-' names no run: name the run at work, the reply to START has it")
 
 # ---- Topics (SPEC T60)
 
@@ -724,6 +708,20 @@ SETTINGS_TUBE: Final = 323
 _is(SETTINGS_TUBE, b"ERR", b"'%s' is a tube: only queues have settings")
 TENANT_SETTINGS: Final = 325
 _is(TENANT_SETTINGS, b"QUOTA", b"tenant '%s' has settings of %d queues, a quarter: delete some")
+QUEUE_FULL: Final = 327  # about: queue, number
+_is(
+    QUEUE_FULL,
+    b"MAXLEN",
+    b"queue '%s' has %d jobs or more at this node, the MAXLEN of its settings: let workers catch "
+    b"up, or raise it with QUEUE SET",
+)
+PURGE_SHORT: Final = 328  # about: number, queue
+_is(
+    PURGE_SHORT,
+    b"NOREACH",
+    b"a node did not answer: %d jobs of queue '%s' were removed at the others, try again once it "
+    b"is back",
+)
 MANY_SETTINGS: Final = 324
 _is(MANY_SETTINGS, b"ERR", b"%d queues have settings, the most that a node keeps: delete some")
 NO_VOTE_THERE: Final = 310  # about: tube, node, node

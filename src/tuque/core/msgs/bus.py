@@ -37,7 +37,9 @@ from tuque.core.tables.topics import (
     GLOB_MAX,
     GONE,
     KEY_BYTES_MAX,
+    MAXLEN_MAX,
     NAME_MAX,
+    OF_ALL,
     PATTERNS_MAX,
     QUEUE_MAX,
     TOPIC_MAX,
@@ -138,12 +140,29 @@ class QueueAt(Message):
     node: Id  # its owner
     expires_ms: Annotated[int, Meta(ge=0, le=EXPIRES_MAX_MS)]
     is_auto: bool
+    ttl_ms: Annotated[int, Meta(ge=0, le=MAXLEN_MAX * 1000)]  # the longest of a job; 0: any
+    maxlen: Annotated[int, Meta(ge=0, le=MAXLEN_MAX)]
 
 
 class QueuesTold(Message, tag=61):
     """Settings of queues that the sender knows: all of them, or those that changed (T74.4)."""
 
     all: list[QueueAt]
+
+
+class QueuePurge(Message, tag=62):
+    """Remove the jobs of a queue that no worker has, and say how many went (T74.10)."""
+
+    serial: Number
+    queue: Annotated[bytes, Meta(min_length=1, max_length=QUEUE_MAX)]
+    what: Annotated[int, Meta(ge=1, le=OF_ALL)]
+
+
+class QueuePurged(Message, tag=63):
+    """So many went (T74.10)."""
+
+    serial: Number
+    count: Number
 
 
 class TopicsTold(Message, tag=60):
@@ -768,7 +787,7 @@ AnyMessage = (
     Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
     | Ask | Lack | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
-    | TopicsTold | QueuesTold | Belongings
+    | TopicsTold | QueuesTold | QueuePurge | QueuePurged | Belongings
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

@@ -29,6 +29,7 @@ from tuque.core.tables.topics import (
     EXPIRES_MAX_MS,
     FILTERS_MAX,
     GONE,
+    MAXLEN_MAX,
     PATTERNS_MAX,
     QUEUE_MAX,
     VERSION_MAX,
@@ -373,6 +374,9 @@ class QueueSettings(Row, tag=42):
     state: Annotated[int, Meta(ge=0, le=GONE, extra={"form": "B"})]
     expires_ms: Annotated[int, Meta(ge=0, le=EXPIRES_MAX_MS, extra={"form": "q"})]
     is_auto: bool
+    was_used: bool  # since the last SET (T75.3)
+    ttl_ms: Annotated[int, Meta(ge=0, le=MAXLEN_MAX * 1000, extra={"form": "q"})]
+    maxlen: Annotated[int, Meta(ge=0, le=MAXLEN_MAX, extra={"form": "i"})]
     queue: Annotated[bytes, Meta(min_length=1, max_length=QUEUE_MAX, extra={"form": REST})]
 
 

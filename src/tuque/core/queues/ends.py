@@ -263,7 +263,7 @@ def drop_life(n: Node, job: Job, life: Life) -> None:
 
 def wake_waiters(n: Node, id: bytes) -> None:
     """[W9] Wake the clients that wait for the job; each looks again whether its wait is over."""
-    for client in list(n.life.watchers[id]):
+    for client in n.life.waiting_for(id, False):
         n.wakes.append(Wake(client, JOB_ENDED, [], 0))
 
 
@@ -271,8 +271,7 @@ def look_again(n: Node, id: bytes) -> None:
     """[W9, W14] Who waits for the job, if anybody does, looks again: it has another outcome
     (W9.2), or a holder has confirmed its end (W14.14).
     """
-    if id in n.life.watchers:
-        wake_waiters(n, id)
+    wake_waiters(n, id)
 
 
 def reach_changed(n: Node) -> None:

@@ -27,6 +27,7 @@ from tuque.core.model.errors import (
     NOREPL,
     NOSTAGE,
     PAUSED,
+    QUEUE_FULL,
     Refusal,
 )
 from tuque.core.model.job import PLAIN, WAIT_REPL, Job
@@ -263,10 +264,15 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
         q = n.queues.get(job.queue)
         if q is not None and q.pause & PAUSE_IN:
             return Refusal(PAUSED)
-    if job.maxlen > 0:
+        known = n.settings.known(job.queue)
+        x.most = 0 if known is None else known.maxlen
+    if job.maxlen > 0 or x.most > 0:
         added = x.longer.get(job.queue, 0)
-        if queue_length(n, job.queue) + added >= i64(job.maxlen):
+        length = queue_length(n, job.queue) + added
+        if 0 < i64(job.maxlen) <= length:
             return Refusal(MAXLEN)
+        if 0 < x.most <= length:
+            return Refusal(QUEUE_FULL, (job.queue, int(x.most)))  # T74.9
         x.longer[job.queue] = added + 1
     others = repl_of(job, x.default_repl) - 1
     if others > n.reachable_count and not are_expected(n, others):

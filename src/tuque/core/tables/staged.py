@@ -187,6 +187,7 @@ class Publish:
         self.fresh: dict[bytes, int] = {}  # new keys, and their index in `chosen`
         self.longer: dict[bytes, int] = {}  # jobs before this one, by queue with a MAXLEN
         self.last = b""  # the last queue checked
+        self.most: i64 = 0  # the MAXLEN of its settings; 0: none
         self.count: i64 = 0  # jobs to make
         self.has_new_key = False  # an ADDJOB used one of its keys meanwhile
         self.awaited: dict[bytes, None] = {}  # not made yet; an ADDJOB waits for their copies

@@ -308,6 +308,7 @@ class Topics:
 
 SETTINGS_MAX: Final = 10_000
 EXPIRES_MAX_MS: Final = 366 * 86_400_000
+MAXLEN_MAX: Final = 2_147_483_647  # and of TTL, in s
 SETTING_BYTES: Final = 420  # besides its name
 
 LIVE: Final = 0
@@ -320,7 +321,15 @@ class Setting:
     """The settings of a queue, or that it was deleted."""
 
     def __init__(
-        self, queue: bytes, version: i64, state: i64, owner: bytes, expires_ms: i64, is_auto: bool
+        self,
+        queue: bytes,
+        version: i64,
+        state: i64,
+        owner: bytes,
+        expires_ms: i64,
+        is_auto: bool,
+        ttl_ms: i64 = 0,
+        maxlen: i64 = 0,
     ) -> None:
         self.queue = queue
         self.version = version
@@ -328,12 +337,33 @@ class Setting:
         self.owner = owner  # the node of the last SET
         self.expires_ms = expires_ms  # 0: never
         self.is_auto = is_auto  # it goes after its last consumer
+        self.ttl_ms = ttl_ms  # the longest of a job; 0: any
+        self.maxlen = maxlen  # jobs that are queued at a node; 0: any number
         # what this node alone knows
         self.since_ms: i64 = 0  # when it learned of this version
         self.used_ms: i64 = 0
         self.was_used = False
         self.delivered: i64 = 0  # jobs, at the last review
         self.away_ms: i64 = 0  # since when the owner is away; 0: it is there
+
+    def changed(self, version: i64, state: i64, owner: bytes) -> "Setting":
+        """The same settings in another version."""
+        return Setting(
+            self.queue,
+            version,
+            state,
+            owner,
+            self.expires_ms,
+            self.is_auto,
+            self.ttl_ms,
+            self.maxlen,
+        )
+
+    def is_same(self, other: "Setting") -> bool:
+        """Whether what SET gives is the same."""
+        if self.expires_ms != other.expires_ms or self.is_auto != other.is_auto:
+            return False
+        return self.ttl_ms == other.ttl_ms and self.maxlen == other.maxlen
 
     def beats(self, other: "Setting | None") -> bool:
         """[T74] Whether this version wins over the other one (T74.4)."""
@@ -346,6 +376,31 @@ class Setting:
         return self.owner > other.owner
 
 
+OF_QUEUED: Final = 1  # which jobs a PURGE removes (T74.7)
+OF_DELAYED: Final = 2
+OF_BACK_OFF: Final = 4
+OF_ALL: Final = 7
+
+
+@final
+class Purge:
+    """Jobs of a queue that go, some in a turn (T74.7)."""
+
+    def __init__(self, queue: bytes, what: i64) -> None:
+        self.queue = queue
+        self.what = what
+        self.serial: i64 = 0  # of the node that asks; 0: nobody waits for its end
+        self.asker: i64 = 0  # the slot of that node; 0: this one
+        self.is_here = False  # the other nodes are not asked
+        self.left: i64 = 0  # queued ones that were there when it began
+        self.place: i64 = 0  # so many jobs of the node are not looked at
+        self.done: i64 = 0
+        self.has_asked = False
+        self.waiting: i64 = 0  # nodes that have not answered
+        self.is_short = False  # one is not reachable
+        self.is_over = False
+
+
 @final
 class SettingsTable:
     """The settings of all queues that have some, and those that were deleted."""
@@ -354,13 +409,20 @@ class SettingsTable:
         self.by_queue: dict[bytes, Setting] = {}
         self.gone: dict[bytes, None] = {}  # deleted ones, the oldest first
         self.by_tenant: dict[bytes, int] = {}  # how many each has, without these
-        self.purging: dict[bytes, None] = {}  # deleted, with jobs that are queued here
-        self.next_ms: i64 = 0  # when all are reviewed next
+        self.purging: list[Purge] = []
+        self.purges: i64 = 0  # that clients asked for here
+        self.review_ms: i64 = 0  # when all are reviewed next
+        self.next_ms: i64 = 0  # when there is work next
         self.bytes: i64 = 0
 
     def is_busy(self) -> bool:
         """Whether there is anything to review, or to remove."""
         return len(self.by_queue) + len(self.purging) > 0
+
+    def known(self, queue: bytes) -> Setting | None:
+        """The settings of the queue, unless it was deleted."""
+        one = self.by_queue.get(queue)
+        return None if one is None or one.state == GONE else one
 
     def put(self, one: Setting) -> None:
         """Keep this version."""
@@ -370,7 +432,9 @@ class SettingsTable:
         if one.state == GONE:
             self.gone[one.queue] = None
         else:
-            self.purging.pop(one.queue, None)
+            for purge in self.purging:
+                if purge.queue == one.queue and purge.serial == 0:
+                    purge.left = 0  # it is not deleted any more
             self.count_in(one.queue, 1)
 
     def forget(self, queue: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.copies.ack import on_deadletter
-from tuque.core.copies.add import fill_in, on_addjob, refusal
+from tuque.core.copies.add import fill_in, for_queue, on_addjob, refusal
 from tuque.core.model.errors import (
     ACKED_ALREADY,
     NOJOB,
@@ -59,6 +59,7 @@ from tuque.server.commands.jobs import (
     over_memory,
     put_more,
 )
+from tuque.server.commands.queue_settings import reply_purged
 from tuque.server.commands.results import reply_ended
 from tuque.server.commands.values import reply_values
 from tuque.server.commands.work import tell_cancelled, worker_of
@@ -361,6 +362,7 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
         s.settle_plain()
     spec = s.plain_spec if len(args) == 4 else spec_of(s, args)
     wait_ms = timeout_ms(args[3])
+    spec = for_queue(n, args[1], spec)
     if len(spec.key) > 0 and answer_same(s, c, args, spec, wait_ms):
         return
     refused = refusal(n, args[1], spec)
@@ -542,8 +544,12 @@ def tell_wakes(s: Server) -> None:
 
 def reply_waiting(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
     """What the client waits for has news; whether its wait is over."""
-    is_of_value = len(wanted.tube) > 0
-    is_over = reply_values(s, c, wanted, wake) if is_of_value else reply_ended(s, c, wake)
+    if wanted.purge is not None:
+        is_over = reply_purged(c, wanted.purge)
+    elif len(wanted.tube) > 0:
+        is_over = reply_values(s, c, wanted, wake)
+    else:
+        is_over = reply_ended(s, c, wake)
     if is_over:
         s.n.life.unwatch(c.number)
     return is_over

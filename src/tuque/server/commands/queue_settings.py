@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.queue_settings import delete_queue, purge, set_queue
-from tuque.core.tables.topics import EXPIRES_MAX_MS, GONE, QUEUE_MAX, Setting
+from tuque.core.model.errors import PURGE_SHORT, Refusal
+from tuque.core.purge import begin_purge, wait_key
+from tuque.core.queue_settings import delete_queue, set_queue
+from tuque.core.tables.topics import (
+    EXPIRES_MAX_MS,
+    LIVE,
+    MAXLEN_MAX,
+    OF_ALL,
+    OF_DELAYED,
+    OF_QUEUED,
+    QUEUE_MAX,
+    Purge,
+    Setting,
+)
 from tuque.server.commands.queues import flat
+from tuque.server.commands.results import block
 from tuque.server.replies.errors import core_words, reply_help
-from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import address_of
-from tuque.server.state.client import Client, LongCommand
+from tuque.server.state.client import Client, Wanted
 from tuque.server.state.server import Server
+from tuque.wire.commands.add_options import SOME_SECONDS
 from tuque.wire.commands.arguments import (
     ArgError,
     Misuse,
+    in_range,
     not_this,
     refused,
     some_ms,
@@ -26,15 +40,15 @@ from tuque.wire.commands.arguments import (
 )
 
 NEEDS: Final[dict[bytes, bytes]] = {
-    b"SET": b"a queue, and EXPIRES or AUTODELETE",
+    b"SET": b"a queue, and EXPIRES, AUTODELETE, TTL or MAXLEN, each with a value",
     b"SHOW": b"a queue",
-    b"PURGE": b"a queue",
+    b"PURGE": b"a queue, and STATE with a value, or HERE",
     b"DELETE": b"a queue, and IFUNUSED or IFEMPTY",
 }
 WORDS: Final[dict[bytes, tuple[int, int]]] = {
-    b"SET": (5, 7),
+    b"SET": (5, 11),
     b"SHOW": (3, 3),
-    b"PURGE": (3, 3),
+    b"PURGE": (3, 6),
     b"DELETE": (3, 5),
 }
 TAKES: Final = b"QUEUE takes SET, SHOW, PURGE, DELETE or HELP"
@@ -44,7 +58,12 @@ BAD_EXPIRES: Final = b"ERR EXPIRES must be a number of seconds from 1 to %d" % (
 )
 EXPIRES_MIN_MS: Final = 1_000
 IS_TUBE: Final = b"ERR '%s' is a tube: use TUBE TRUNCATE or TUBE DROP"
-PIECE: Final = 100  # jobs between two looks at the share of a turn
+OPTIONS: Final = (b"EXPIRES", b"AUTODELETE", b"TTL", b"MAXLEN")
+STATES: Final[dict[bytes, int]] = {
+    b"waiting": OF_QUEUED,
+    b"scheduled": OF_DELAYED,
+    b"all": OF_ALL,
+}
 
 
 def cmd_queue(s: Server, c: Client, args: list[bytes]) -> None:
@@ -65,50 +84,55 @@ def cmd_queue(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"SHOW":
         show(s, c, args[2])
     elif word == b"PURGE":
-        check_queue(s, args[2])
-        begin(s, c, Purging(s, c, args[2]))
+        purge(s, c, args)
     else:
         delete(s, c, args)
 
 
 def put(s: Server, c: Client, args: list[bytes]) -> None:
-    """SET queue [EXPIRES sec] [AUTODELETE yes|no]: 1 if that changed something (T74.2)."""
-    expires_ms: i64 = 0
-    is_auto = False
+    """SET queue [EXPIRES sec] [AUTODELETE yes|no] [TTL sec] [MAXLEN n]: 1 if that changed something
+    (T74.2).
+    """
+    wanted = Setting(args[2], 0, LIVE, s.n.node_id, 0, False)
     seen: dict[bytes, None] = {}
     for i in range(3, len(args), 2):
         word = args[i].upper()
-        if word not in (b"EXPIRES", b"AUTODELETE"):
-            raise wrong_option(b"QUEUE SET", args[i], (b"EXPIRES", b"AUTODELETE"))
+        if word not in OPTIONS:
+            raise wrong_option(b"QUEUE SET", args[i], OPTIONS)
         if i + 1 == len(args):
             raise Misuse(args[i])
         if word in seen:
             raise twice(word)
         seen[word] = None
-        if word == b"EXPIRES":
-            expires_ms = some_ms(args[i + 1])
-            if not EXPIRES_MIN_MS <= expires_ms <= EXPIRES_MAX_MS:
-                raise not_this(BAD_EXPIRES, args[i + 1])
-        elif args[i + 1].lower() not in (b"yes", b"no"):
-            raise refused(word, b"yes or no", args[i + 1])
-        else:
-            is_auto = args[i + 1].lower() == b"yes"
+        take_option(wanted, word, args[i + 1])
     tenant = b"" if c.user is None else c.user.tenant
-    changed, why = set_queue(s.n, args[2], expires_ms, is_auto, tenant)
+    changed, why = set_queue(s.n, wanted, tenant)
     if why is not None:
         raise ArgError(core_words(why))
     c.reply(int(changed))
 
 
-def known_at(s: Server, queue: bytes) -> Setting | None:
-    """The settings of the queue, unless it was deleted."""
-    known = s.n.settings.by_queue.get(queue)
-    return None if known is None or known.state == GONE else known
+def take_option(wanted: Setting, word: bytes, value: bytes) -> None:
+    """An option of SET, with its value."""
+    if word == b"EXPIRES":
+        wanted.expires_ms = some_ms(value)
+        if not EXPIRES_MIN_MS <= wanted.expires_ms <= EXPIRES_MAX_MS:
+            raise not_this(BAD_EXPIRES, value)
+    elif word == b"TTL":
+        wanted.ttl_ms = some_ms(value)
+        if not 1 <= wanted.ttl_ms <= MAXLEN_MAX * 1000:
+            raise refused(word, SOME_SECONDS, value)
+    elif word == b"MAXLEN":
+        wanted.maxlen = in_range(word, value, 1, MAXLEN_MAX)
+    elif value.lower() not in (b"yes", b"no"):
+        raise refused(word, b"yes or no", value)
+    else:
+        wanted.is_auto = value.lower() == b"yes"
 
 
 def show(s: Server, c: Client, queue: bytes) -> None:
     """SHOW queue: names and values, or a null (T74.6)."""
-    known = known_at(s, queue)
+    known = s.n.settings.known(queue)
     if known is None:
         c.reply(None)
         return
@@ -117,6 +141,8 @@ def show(s: Server, c: Client, queue: bytes) -> None:
         "queue": c.named(queue),
         "expires-ms": int(known.expires_ms),
         "autodelete": int(known.is_auto),
+        "ttl-ms": int(known.ttl_ms),
+        "maxlen": int(known.maxlen),
         "owner": address_of(s, known.owner, c),
         "idle-ms": int(max(0, idle_ms)),
     }
@@ -146,9 +172,9 @@ def delete(s: Server, c: Client, args: list[bytes]) -> None:
     if (is_used and b"IFUNUSED" in words) or (is_full and b"IFEMPTY" in words):
         c.reply(0)
         return
-    was_there = q is not None or known_at(s, queue) is not None
-    if known_at(s, queue) is None:
-        _, why = set_queue(s.n, queue, EXPIRES_MIN_MS, False)
+    was_there = q is not None or s.n.settings.known(queue) is not None
+    if s.n.settings.known(queue) is None:
+        _, why = set_queue(s.n, Setting(queue, 0, LIVE, s.n.node_id, 0, False))
         if why is not None:
             raise ArgError(core_words(why))
     known = s.n.settings.by_queue[queue]
@@ -156,32 +182,37 @@ def delete(s: Server, c: Client, args: list[bytes]) -> None:
     c.reply(int(was_there))
 
 
-@final
-class Purging(LongCommand):
-    """[T74] PURGE: the jobs that are queued here when it begins, in slices (T74.7)."""
+def purge(s: Server, c: Client, args: list[bytes]) -> None:
+    """PURGE queue [STATE waiting|scheduled|all] [HERE]: how many jobs went (T74.7)."""
+    queue = args[2]
+    words = args[3:]
+    what: i64 = OF_QUEUED
+    if len(words) > 0 and words[0].upper() == b"STATE":
+        if len(words) == 1:
+            raise Misuse(words[0])
+        found = STATES.get(words[1].lower())
+        if found is None:
+            raise refused(b"STATE", b"waiting, scheduled or all", words[1])
+        what = found
+        words = words[2:]
+    is_here = len(words) > 0 and words[0].upper() == b"HERE"
+    rest = words[1:] if is_here else words
+    if len(rest) > 0:
+        raise wrong_option(b"QUEUE PURGE", rest[0], (b"STATE", b"HERE"))
+    check_queue(s, queue)
+    one = begin_purge(s.n, queue, what, is_here)
+    wanted = Wanted([wait_key(one)], 1, True)
+    wanted.purge = one
+    block(s, c, wanted, 0)
 
-    def __init__(self, s: Server, c: Client, queue: bytes) -> None:
-        super().__init__(c)
-        self.s = s
-        self.client = c
-        self.queue = queue
-        q = s.n.queues.get(queue)
-        self.left: i64 = 0 if q is None else q.length
-        self.done: i64 = 0
 
-    def step(self, room: i64) -> bool:
-        """Remove the next jobs."""
-        n = self.s.n
-        until = n.work + room
-        while self.left > 0 and n.work < until:
-            went = purge(n, self.queue, min(PIECE, self.left))
-            n.work += went
-            self.done += went
-            self.left -= went
-            if went == 0:
-                return True
-        return self.left == 0
-
-    def tell(self) -> None:
-        """Reply with the number of jobs."""
-        self.client.reply(int(self.done))
+def reply_purged(c: Client, one: Purge) -> bool:
+    """[T74] Reply to PURGE once it is over; whether it is."""
+    if not one.is_over:
+        return False
+    c.wanted = None
+    if one.is_short:
+        c.error(core_words(Refusal(PURGE_SHORT, (int(one.done), one.queue))))  # T74.10
+    else:
+        c.reply(int(one.done))
+    return True

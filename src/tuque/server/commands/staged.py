@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, u8
 
-from tuque.core.copies.add import letters_refusal, settle
+from tuque.core.copies.add import for_queue, letters_refusal, settle
 from tuque.core.model.errors import (
     AMO_ONE_COPY,
     ATTEMPTS_OF_ONCE,
@@ -107,7 +107,7 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(NOT_ACK)
     ttl_ms = ranged(args[3], TTL_MIN_MS, TTL_MAX_MS, BAD_TTL)
     spec = addjob_options(args, 6, STAGE) if len(args) > 6 else PLAIN
-    full = settle(n, spec)
+    full = for_queue(n, args[4], settle(n, spec))
     if full.replicate > 1 and full.retry_s == 0:
         raise ArgError(error_words(AMO_ONE_COPY))
     if full.delay_s >= full.ttl_s:

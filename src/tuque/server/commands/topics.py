@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.copies.add import refusal, settle
+from tuque.core.copies.add import for_queue, refusal, settle
 from tuque.core.model.job import JOB_BYTES, LEVEL_MAX, AddSpec
 from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Node
@@ -270,7 +270,10 @@ def shares_of(n: Node, fitting: list[Subscription], wanted: AddSpec) -> list[Sha
     found: list[Share] = []
     for one in fitting:
         q = n.queues.get(one.queue)
-        found.append(Share(one, settle_tube(n, q, wanted) if isinstance(q, Tube) else of_queue))
+        if isinstance(q, Tube):
+            found.append(Share(one, settle_tube(n, q, wanted)))
+        else:
+            found.append(Share(one, for_queue(n, one.queue, of_queue)))
     return found
 
 

@@ -9,6 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
+from tuque.core.tables.topics import Purge
 from tuque.core.tables.work import Asking, Change
 from tuque.server.users.users import Account
 from tuque.tubes.model.grants import role_key, user_key
@@ -680,6 +681,7 @@ class Wanted:
         self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
         self.changes: dict[bytes, Change] = {}  # by id: UPDATEJOB and CANCEL with copies (W16)
         self.asked: dict[bytes, Asking] = {}  # by id: CANCEL of jobs that are not here (W15)
+        self.purge: Purge | None = None  # of QUEUE PURGE (T74.7)
         # of VALUE WAIT (T72), whose ids are those of `wait_key`
         self.tube = b""
         self.names: list[bytes] = []

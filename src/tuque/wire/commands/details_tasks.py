@@ -266,22 +266,34 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   else 0.
 """,
     b"QUEUE": """
-- T74.1 A queue may have settings, with which it goes when nobody uses it.
+- T74.1 A queue may have settings: when it goes because nobody uses it, and what its jobs may be.
   [The rules](../spec/values.md).
 - T74.3 A tube has none: `-ERR '<name>' is a tube: only queues have settings`. More than 10,000:
   `-ERR 10000 queues have settings, the most that a node keeps: delete some`.
 """,
     b"QUEUE SET": """
-- T74.2 SET takes EXPIRES, 1 s to 366 days with decimals, or AUTODELETE, or both. It replies 1 if
-  that changed something. The node owns the queue from then on (T75.2). SET counts as use.
+- T74.2 SET takes EXPIRES (1 s to 366 days), AUTODELETE, TTL (up to 2147483647 s), both with
+  decimals, and MAXLEN (1 to 2147483647). What it does not name is off from then on. It replies 1
+  if that changed something. The node owns the queue from then on (T75.2). SET counts as use.
+- T74.8 TTL is the longest TTL of a job that is added or staged for the queue after that, and the
+  TTL of one that comes without it.
+- T74.9 MAXLEN is how many jobs may be queued at a node. ADDJOB and PUBLISH of one more there:
+  `-MAXLEN queue '<name>' has <n> jobs or more at this node, the MAXLEN of its settings: let workers
+  catch up, or raise it with QUEUE SET`; TOPIC ADD: as when one queue refuses its job (T62.2). Jobs
+  that come back, dead letters and replays are not refused.
 """,
     b"QUEUE SHOW": """
-- T74.6 SHOW replies with queue, expires-ms (0: never), autodelete, owner (its address) and idle-ms
-  (how long this node saw no use), or a null if the queue has no settings.
+- T74.6 SHOW replies with queue, expires-ms (0: never), autodelete, ttl-ms (0: any), maxlen (0: any
+  number), owner (its address) and idle-ms (how long this node saw no use), or a null if the queue
+  has no settings.
 """,
     b"QUEUE PURGE": """
-- T74.7 PURGE acknowledges the jobs that are queued at this node when it begins, in slices (L2.2),
-  and replies how many. Jobs that are delayed, delivered or at other nodes stay.
+- T74.7 PURGE acknowledges jobs of the queue that no worker has, at all nodes, in slices, and
+  replies how many: by STATE those that are queued when it begins (`waiting`, the default), those
+  in their first delay (`scheduled`), or both and those in a back-off (`all`). With HERE it does so
+  at this node alone.
+  - A node that is not linked until it has answered: `-NOREACH a node did not answer: <n> jobs of
+    queue '<name>' were removed at the others, try again once it is back`.
 """,
     b"QUEUE DELETE": """
 - T75.6 DELETE deletes the queue as at its end (T75.4), and replies 1, or 0 if this node knows no

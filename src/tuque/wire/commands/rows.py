@@ -301,14 +301,14 @@ ROWS: Final[list[Row]] = [
     Row("SCHEDULE DROP", "produce", "2 queue", WORK, None),
     Row("QUEUE", "dangerous", "", VIEW, FEW_OPTIONS,
         -2, "write", "queues",
-        "SET queue [EXPIRES sec] [AUTODELETE yes|no] | SHOW queue | PURGE queue | DELETE queue "
-        "[IFUNUSED] [IFEMPTY]",
-        "Queues that go when nobody uses them; remove the jobs that wait, or the queue."),
+        "SET queue [EXPIRES sec] [AUTODELETE yes|no] [TTL sec] [MAXLEN n] | SHOW queue | PURGE "
+        "queue [STATE waiting|scheduled|all] [HERE] | DELETE queue [IFUNUSED] [IFEMPTY]",
+        "Settings of a queue: when it goes, what its jobs may be; remove its jobs, or the queue."),
     Row("QUEUE HELP", "connection", "", VIEW, None),
     Row("QUEUE SET", "admin produce consume", "2 queue", GROWS, None),
     Row("QUEUE SHOW", "produce consume inspect", "2 queue", VIEW, None),
     Row("QUEUE PURGE", "admin consume", "2 queue", WORK,
-        Bound(3, TURN_WORK, SMALL, SLICED, OF_JOBS)),
+        Bound(6, TURN_WORK, SMALL, SLICED, OF_JOBS)),
     Row("QUEUE DELETE", "admin consume", "2 queue", WORK,
         Bound(5, TURN_WORK, SMALL, ONE, OF_JOBS, least=10)),
     Row("VALUE", "dangerous", "", VIEW, FEW_OPTIONS,
