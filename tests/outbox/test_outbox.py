@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from urllib.request import urlopen
 
 import outbox_shop as shop
 import pytest
@@ -12,8 +13,10 @@ from sqlalchemy import text
 
 from lab import RealServer
 from tuque import Client
+from tuque.cli.programs import free_port
 from tuque.errors import ConfigError
 from tuque.outbox.alchemy import connector
+from tuque.outbox.main import Meter, listening
 from tuque.outbox.relay import Relay
 from tuque.outbox.rows import LostSlot, Tables
 from tuque.worker.app.codec import decode
@@ -237,6 +240,49 @@ def test_a_commit_is_announced_and_seen_at_once(engine: Any, own_node: RealServe
     finally:
         made.stop()
         thread.join()
+
+
+def test_its_figures_are_those_of_the_database(
+    engine: Any, own_node: RealServer, relay: Relay
+) -> None:
+    added(engine, 1, 2)
+    relay.drain()
+    added(engine, 3)
+    added(engine, 4, queue="mail")
+    meter = Meter(relay)
+    page = meter.page("/metrics?x=1", "")
+    assert page is not None and page.status == 200
+    lines = page.body.decode().splitlines()
+    assert {"tuque_outbox_rows 2", "tuque_outbox_sent_total 2"} <= set(lines)
+    assert "tuque_outbox_refused_total 0" in lines
+    (oldest,) = (line for line in lines if line.startswith("tuque_outbox_oldest_seconds "))
+    assert 0 <= float(oldest.split()[1]) < 60
+    with engine.begin() as db:
+        db.execute(text("UPDATE tuque_outbox SET created = 0"))
+    page = meter.page("/metrics", "")
+    assert page is not None and b"tuque_outbox_oldest_seconds 1" in page.body
+    page = meter.page("/other", "")
+    assert page is not None and page.status == 404
+
+
+def test_the_figures_are_served(engine: Any, relay: Relay) -> None:
+    port = free_port()
+    listener = listening(Meter(relay), port)
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            assert b"tuque_outbox_rows 0\n" in page.read()
+        with pytest.raises(ConfigError, match="choose another --metrics-port"):
+            listening(Meter(relay), port)
+    finally:
+        listener.close()
+
+
+def test_without_the_database_there_are_no_figures(own_node: RealServer) -> None:
+    def connect() -> Any:
+        raise OSError("no route")
+
+    page = Meter(Relay(connect, own_node.url)).page("/metrics", "")
+    assert page is not None and page.status == 503 and b"no route" in page.body
 
 
 def test_effects_of_a_job_happen_once(engine: Any) -> None:

@@ -44,7 +44,7 @@ class Relay:
         self, connect: Callable[[], Any], url: str, name: str = "default", slot: int = 0
     ) -> None:
         """`name` tells the outboxes of several databases apart, at the broker."""
-        self._connect = connect
+        self.connect = connect
         self._url = url
         self._name = f"outbox.{name}.{slot}"
         self._app = ""
@@ -112,7 +112,7 @@ class Relay:
     # ---- The start
 
     def _open(self, moves: bool) -> None:
-        tables = Tables(self._connect())
+        tables = Tables(self.connect())
         self._tables = tables
         while not tables.lock(self._slot):
             if self._ended.wait(AGAIN_S):

@@ -28,6 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="default", help="Of this database's outbox.")
         parser.add_argument("--slot", type=int, default=0, help="Which rows.")
         parser.add_argument("--move", action="store_true", help="Use another node.")
+        parser.add_argument("--metrics-port", type=int, help="Serve /metrics there, on loopback.")
         parser.add_argument("--check", action="store_true", help="Exit 1 if a row waits too long.")
         parser.add_argument("--most", type=float, default=MOST_S, help="Seconds, for --check.")
 
@@ -42,6 +43,6 @@ class Command(BaseCommand):
             if options["check"]:
                 sys.exit(checked(connect, options["most"]))
             relay = Relay(connect, options["url"], options["name"], options["slot"])
-            serve(relay, options["move"])
+            serve(relay, options["move"], options["metrics_port"])
         except click.ClickException as err:
             raise CommandError(err.message) from None
