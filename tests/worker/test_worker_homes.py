@@ -36,7 +36,7 @@ def test_one_worker_for_tubes_at_two_nodes(
     make_world: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each job once, of a plain queue too, while one of the tubes moves to and fro."""
-    world, tasks = make_world(2), Noting()
+    world, tasks = make_world(2, tube_failover=False), Noting()  # each node leads what it made
     did, nodes = tasks.did, [world.client(0), world.client(1)]
     made(world, here=0, there=1)
     homes = [nodes[0].tube("here").home().home, nodes[1].tube("there").home().home]
@@ -72,7 +72,7 @@ def test_a_burst_waits_for_a_home_that_is_down(
     """U4.1 `--burst`: the worker ends when each node of its queues had no job in one wait, no
     queue is unreachable, and it holds no job.
     """
-    world, tasks = make_world(2), Noting()
+    world, tasks = make_world(2, tube_failover=False), Noting()  # each node leads what it made
     made(world, there=1)
     add(world, tasks.record, "there", "there")
     world.kill(1)

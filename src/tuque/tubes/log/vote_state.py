@@ -80,7 +80,10 @@ def record_no_list(records: Records, b: VoterState, node_id: bytes) -> None:
 
 
 def record_solo(records: Records, b: VoterState, voters: Voters, has_lost: bool) -> None:
-    """Record a solo list; `has_lost`: the one of this node, which goes by another one (T23.7)."""
+    """Record a solo list; `has_lost`: the one of this node, which goes by another one (T23.7).
+
+    No reply waits for it: what depends on the list waits for a later record, or is a custody.
+    """
     node_id, right, disk = voters.rows()[0]
     records.put(
         SoloRow(
@@ -93,7 +96,8 @@ def record_solo(records: Records, b: VoterState, voters: Voters, has_lost: bool)
             node_id,
             right,
             disk,
-        )
+        ),
+        False,
     )
 
 
