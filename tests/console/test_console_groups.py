@@ -54,4 +54,31 @@ def test_values(port: int, tuque: Run) -> None:
     assert json.loads(line) == {"name": "order", "kind": "fixed", "size": 5, "end_ms": 0}
     assert tuque("tubes", "value", "get", *at, "order").stdout == b"do\\xffne\n"
     assert tuque("tubes", "value", "get", *at, "nosuch").returncode == 1
+    assert tuque("tubes", "value", "set", *at, "--new", "order", "x").stdout == b"unchanged\n"
+    assert tuque("tubes", "value", "set", *at, "--ttl", "0", "sum", "5").stdout == b"set\n"
+    assert tuque("tubes", "value", "get", *at, "sum").stdout == b"5\n"
     assert tuque("tubes", "value", "drop", *at, "order", "pages", "x").stdout == b"2\n"
+
+
+def test_one_queue(port: int, tuque: Run) -> None:
+    """T74.6 SHOW replies with queue, expires-ms (0: never), autodelete, ttl-ms (0: any)"""
+    at = ("-p", port, "kept")
+
+    def run(word: str, *options: str) -> str:
+        return tuque("queues", word, *at, *options).stdout.decode()
+
+    assert tuque("queues", "show", *at).returncode == 1
+    assert run("set", "--expires", "600", "--ttl", "1.5", "--maxlen", "2") == "set\n"
+    assert run("set", "--expires", "600", "--ttl", "1.5", "--maxlen", "2") == "unchanged\n"
+    assert "ttl_s: 1.5" in run("show") and "autodelete: False" in run("show")
+    assert json.loads(run("show", "--json"))["maxlen"] == 2
+    run("set", "--expires", "600")
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.addjob("kept", "x")
+        client.addjob("kept", "x", delay=60)
+        assert run("delete", "--if-empty") == "it stays\n"
+        assert [run("purge"), run("purge", "--state", "all", "--here")] == ["1\n", "1\n"]
+        client.addjob("kept", "x")
+        assert run("delete") == "deleted\n"
+    assert tuque("queues", "show", *at).returncode == 1
+    assert tuque("queues", "-p", port, "--limit", "1").returncode == 0

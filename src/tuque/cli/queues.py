@@ -1,13 +1,14 @@
-"""`tuque queues`, `tuque workers` and `tuque top`: lists over the whole cluster."""
+"""`tuque queues`, `tuque workers`, `tuque top`: the whole cluster; settings of a queue."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import click
 
+from tuque.cli.jobs import client_of
 from tuque.cli.shown import (
     as_fields,
     glob_of,
@@ -20,6 +21,7 @@ from tuque.cli.shown import (
 from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo
 from tuque.clusterview.figures import NodeRow
 from tuque.clusterview.view import NodesInReach, asked
+from tuque.completion import queue_names
 from tuque.lazygroup import FiniteRange, missing_extra
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import json_line, printable
@@ -29,7 +31,7 @@ ORDERS: Final = get_args(QueueOrder)
 CLEAR: Final = "\033[H\033[2J"
 
 
-@click.command(context_settings=HELP)
+@click.group(invoke_without_command=True, context_settings=HELP)
 @node_options
 @click.option("--here", is_flag=True, help="Only the node asked.")
 @click.option(
@@ -48,7 +50,9 @@ CLEAR: Final = "\033[H\033[2J"
     metavar="[SECONDS]",
     help="Repeat every 2 seconds, or every SECONDS.",
 )
+@click.pass_context
 def queues(
+    context: click.Context,
     node: NodeOptions,
     here: bool,
     sort: str,
@@ -64,6 +68,9 @@ def queues(
     jobs added and done in a second, lately. DEAD are the jobs in QUEUE.dead, WAITING the clients
     that wait for jobs.
     """
+    if context.invoked_subcommand is not None:
+        refuse_before(context)
+        return
 
     async def show(nodes: NodesInReach) -> None:
         by = cast(QueueOrder, sort)
@@ -90,6 +97,81 @@ def queues(
     except KeyboardInterrupt:
         if every_s is None:
             raise
+
+
+# ---- `tuque queues set`, `show`, `purge`, `delete`: one queue (QUEUE)
+
+
+@queues.command("set", context_settings=HELP)
+@node_options
+@click.option("--expires", type=FiniteRange(least=1.0), metavar="SECONDS", help="Goes if unused.")
+@click.option("--autodelete", is_flag=True, help="Goes 5 s after its last consumer.")
+@click.option(
+    "--ttl", type=FiniteRange(over=True), metavar="SECONDS", help="The longest TTL of a job."
+)
+@click.option("--maxlen", type=click.IntRange(1), help="Jobs that may be queued at a node.")
+@click.argument("queue", shell_complete=queue_names)
+def set_queue(
+    node: NodeOptions,
+    expires: float | None,
+    autodelete: bool,
+    ttl: float | None,
+    maxlen: int | None,
+    queue: str,
+) -> None:
+    """Give QUEUE these settings; those that are not given are off."""
+    with client_of(node, is_here=False) as client:
+        is_new = client.queue_set(
+            queue, expires=expires, autodelete=autodelete, ttl=ttl, maxlen=maxlen
+        )
+    click.echo("set" if is_new else "unchanged")
+
+
+@queues.command("show", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue", shell_complete=queue_names)
+def show_queue(node: NodeOptions, as_json: bool, queue: str) -> None:
+    """Show the settings of QUEUE; status 1 if it has none."""
+    with client_of(node, is_here=False) as client:
+        found = client.queue_show(queue)
+    if found is None:
+        raise click.ClickException(f"{printable(queue)} has no settings: tuque queues set")
+    for name, value in as_fields(found).items():
+        if not as_json:
+            click.echo(printable(f"{name}: {value}"))
+    if as_json:
+        click.echo(json_line(as_fields(found)))
+
+
+@queues.command("purge", context_settings=HELP)
+@node_options
+@click.option(
+    "--state",
+    type=click.Choice(("waiting", "scheduled", "all")),
+    default="waiting",
+    show_default=True,
+    help="Queued jobs, those in their first delay, or both and those in a back-off.",
+)
+@click.option("--here", is_flag=True, help="Only at the node asked.")
+@click.argument("queue", shell_complete=queue_names)
+def purge_queue(node: NodeOptions, state: str, here: bool, queue: str) -> None:
+    """Remove the jobs of QUEUE that no worker has; prints how many."""
+    which = cast(Literal["waiting", "scheduled", "all"], state)
+    with client_of(node, is_here=here) as client:
+        click.echo(client.queue_purge(queue, state=which, here=here))
+
+
+@queues.command("delete", context_settings=HELP)
+@node_options
+@click.option("--if-unused", is_flag=True, help="Unless a client waits for it at the node asked.")
+@click.option("--if-empty", is_flag=True, help="Unless a job is queued at the node asked.")
+@click.argument("queue", shell_complete=queue_names)
+def delete_queue(node: NodeOptions, if_unused: bool, if_empty: bool, queue: str) -> None:
+    """Remove QUEUE with its settings, its subscriptions and the jobs that wait."""
+    with client_of(node, is_here=False) as client:
+        is_gone = client.queue_delete(queue, if_unused=if_unused, if_empty=if_empty)
+    click.echo("deleted" if is_gone else "it stays")
 
 
 @click.group(invoke_without_command=True, context_settings=HELP)

@@ -28,6 +28,7 @@ from tuque.client.transport.raw_link import Link, LinkError, Reply, Target
 from tuque.clusterview.view import NodesInReach, asked
 from tuque.completion import queue_names
 from tuque.errors import Error, TubeHome, reply_error
+from tuque.lazygroup import FiniteRange
 from tuque.nodeoptions import NodeOptions, node_options, refuse_before
 from tuque.terminal import echo_each, json_line, printable
 
@@ -360,6 +361,31 @@ def get_value(node: NodeOptions, queue: str, name: str) -> None:
     if found is None:
         raise click.ClickException(f"{printable(queue)} has no value '{printable(name)}'")
     click.echo(printable(found.decode("utf-8", "backslashreplace")))
+
+
+@value.command("set", context_settings=HELP)
+@node_options
+@click.option("--ttl", type=FiniteRange(), metavar="SECONDS", help="A day by default; 0: no end.")
+@click.option("--end", is_flag=True, help="End the waits for it.")
+@click.option("--fixed", is_flag=True, help="No later set changes it.")
+@click.option("--new", is_flag=True, help="Only if there is none of that name.")
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+@click.argument("text")
+def set_value(
+    node: NodeOptions,
+    ttl: float | None,
+    end: bool,
+    fixed: bool,
+    new: bool,
+    queue: str,
+    name: str,
+    text: str,
+) -> None:
+    """Have TEXT be the value NAME of QUEUE."""
+    with client_of(node, is_here=False) as client:
+        is_new = client.value_set(queue, name, text, ttl=ttl, end=end, fixed=fixed, new=new)
+    click.echo("set" if is_new else "unchanged")
 
 
 @value.command("drop", context_settings=HELP)
