@@ -51,6 +51,7 @@ BOTH_IN_WAY: Final = (
 
 
 def _is(code: i64, word: bytes, text: bytes, iproto: i64 = PROC, resp: bytes = b"") -> None:
+    assert int(code) not in ROWS, "two errors have this code"
     ROWS[int(code)] = ErrorRow(word, text, iproto, resp if len(resp) > 0 else text)
 
 
@@ -708,14 +709,14 @@ SETTINGS_TUBE: Final = 323
 _is(SETTINGS_TUBE, b"ERR", b"'%s' is a tube: only queues have settings")
 TENANT_SETTINGS: Final = 325
 _is(TENANT_SETTINGS, b"QUOTA", b"tenant '%s' has settings of %d queues, a quarter: delete some")
-QUEUE_FULL: Final = 327  # about: queue, number
+QUEUE_FULL: Final = 329  # about: queue, number
 _is(
     QUEUE_FULL,
     b"MAXLEN",
     b"queue '%s' has %d jobs or more at this node, the MAXLEN of its settings: let workers catch "
     b"up, or raise it with QUEUE SET",
 )
-PURGE_SHORT: Final = 328  # about: number, queue
+PURGE_SHORT: Final = 330  # about: number, queue
 _is(
     PURGE_SHORT,
     b"NOREACH",
