@@ -130,6 +130,16 @@ def bury(full: Full) -> bytes:
     return bytes(letters.order.first_key())
 
 
+def tried_often(full: Full) -> bytes:
+    """The id of a job with as much as is kept of its attempts."""
+    n = full.world.n
+    id = bytes(full.world.run("ADDJOB", "tried", "b", 0, "KEEP", 60, "BODY", "ATTEMPTS", 99))
+    for _ in range(16):
+        assert on_start(n, id, b"w" * 255, 1) is None
+        on_fail(n, id, n.life.by_id[id].run, 0, b"r" * 2_048, b"d" * 65_536, False)
+    return id
+
+
 def announce_all(full: Full) -> None:
     """Some thousand workers, some of them with as many runs as a node remembers."""
     n, workers = full.world.n, full.world.server.workers
@@ -259,7 +269,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     ],
     "DONE": lambda f: ["DONE", *pairs(f.ids[16_000:16_501])],
     "CANCEL": lambda f: ["CANCEL", "REASON", "x" * 2048, *f.ids[15_500:16_500]],
-    "RESULT": lambda f: ["RESULT", f.ids[17_000]],
+    "RESULT": lambda f: ["RESULT", tried_often(f), "WITHBODY", "WITHATTEMPTS"],
     "WAITJOB": lambda f: [
         "WAITJOB",
         1,

@@ -7,9 +7,13 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from test_w_away import MAKER, made_there
+from test_w_dropped import linked
 from test_w_work import fields, start
 
 from raw_resp import Err
+from tuque.core.dispatch.messages import on_message
+from tuque.core.life.shown import WITH_BODY
 from tuque.core.model.attempts import (
     DETAIL_MAX,
     KEPT,
@@ -20,6 +24,7 @@ from tuque.core.model.attempts import (
     merged,
     with_attempt,
 )
+from tuque.core.msgs.bus import JobTold, MoreAt
 from tuque.core.queues.procedures import check
 from world import World
 
@@ -302,6 +307,27 @@ def test_who_may_not_see_the_queue_sees_no_body(make_world: Make) -> None:
     web = world.wire(1)
     assert web("AUTH", "web", "pw") == b"OK"
     assert str(web.ask("RESULT", id, "WITHBODY")).startswith("NOJOB")
+
+
+def test_what_another_node_says_is_checked(world: World) -> None:
+    """W18.6 Another node is asked for both (W15)"""
+    n = world.n
+    maker = linked(world, MAKER)
+    id = made_there(n)
+    whole = [b"done", 1, 3, b"w", b"", b"42", b"", b"", b"", n.now_ms]
+    for headers, body in ((b"\x09", b"b"), (b"\x01a\0\0", b"b")):
+        assert world.run("RESULT", id, "WITHBODY") is None
+        assert n.life.asking[id].wanted == WITH_BODY
+        more = MoreAt(b"q", 5, headers, body, [])
+        on_message(n, maker, JobTold(id, True, 0, True, whole, more=more))
+        world.settle()
+        if headers == b"\x09":
+            assert world.run.take_all() == []
+            world.pass_ms(1_100)
+            assert str(world.run.take()).startswith("NOREACH")
+        else:
+            told = fields(world.run.take())
+            assert (told["body"], told["headers"]) == (b"b", [b"a", b""])
 
 
 # ---- The row

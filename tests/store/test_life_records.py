@@ -253,6 +253,8 @@ def test_what_journal_show_prints() -> None:
     life.last = Failure(7, 1, b"web-3", b"crashed", b"silent for 30 s", b"")
     outcome = Outcome(ID, DONE, 9, 8)
     outcome.result = b"42"
+    outcome.added_ms, outcome.body = 1, b"body"
+    life.attempts = outcome.attempts = ROW
     records = rec.Records()
     records.life(ID, life)
     life.is_dead, life.dead_cause, life.dead_ms, life.origin = True, b"expired", 11, b"mail"
@@ -278,3 +280,5 @@ def test_what_journal_show_prints() -> None:
     assert rows[1].items() >= {"dead": "expired", "dead_ms": 11, "origin": "mail"}.items()
     assert rows[2].items() >= {"record": "outcome", "outcome": "done", "result_bytes": 2}.items()
     assert (rows[2]["ended_ms"], rows[2]["until_ms"], rows[2]["run"]) == (8, 9, "-")
+    assert rows[0]["tried"] == rows[2]["tried"] == ["1.1.000005 timeout"]
+    assert rows[2]["body_bytes"] == 4

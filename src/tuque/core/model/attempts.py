@@ -142,7 +142,15 @@ def are_attempts(row: bytes) -> bool:
 
 def with_attempt(row: bytes, attempt: Attempt) -> bytes:
     """The row with one more attempt, within its bounds (W18.2)."""
-    return bounded([*parts_of(row), attempt.packed()])
+    part = attempt.packed()
+    count: i64 = 0
+    at: i64 = 0
+    while at < len(row):
+        at += 4 + i64(read_i32_le(row, at))
+        count += 1
+    if count < KEPT and at + len(part) <= ROW_MAX:
+        return row + part
+    return bounded([*parts_of(row), part])
 
 
 def bounded(parts: list[bytes]) -> bytes:

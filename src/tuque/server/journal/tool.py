@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from tuque import terminal
+from tuque.core.model.attempts import attempts_of
 from tuque.core.model.job import ACTIVE, DELIVERED, STATE_NAMES, Job
 from tuque.core.model.stats import CAUSES
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
@@ -217,6 +218,9 @@ def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
         row.update(worker=text(outcome.worker), reason=text(outcome.reason))
         result = outcome.result
         row["result_bytes"] = None if result is None else len(result)
+        row["tried"] = tried(outcome.attempts)
+        if outcome.body is not None:
+            row["body_bytes"] = len(outcome.body)
         return row | {"ended_ms": outcome.ended_ms, "until_ms": outcome.until_ms}
     if life is None:
         return {}
@@ -225,11 +229,17 @@ def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
     row.update(crashes=life.crashes)
     row.update(replays=life.replays, since_ms=life.since_ms, worker=text(life.worker))
     row.update(is_resting=life.is_resting, is_cancelled=life.is_cancelled)
-    if life.last is not None:
-        row.update(cause=text(life.last.cause), reason=text(life.last.reason))
+    last = life.last
+    if last is not None:
+        row.update(cause=text(last.cause), reason=text(last.reason))
     if life.is_dead:
         row.update(dead=text(life.dead_cause), dead_ms=life.dead_ms, origin=text(life.origin))
-    return row
+    return row | {"tried": tried(life.attempts)}
+
+
+def tried(row: bytes) -> list[str]:
+    """How each attempt ended, by its run."""
+    return [f"{text(run_text(one.run))} {text(one.state)}" for one in attempts_of(row)]
 
 
 def tube_row(r: Row) -> dict[str, Any]:

@@ -160,7 +160,7 @@ ROWS: Final[list[Row]] = [
     Row("CANCEL", "produce", "1 jobs", WORK, MANY_IDS,
         -1, "write fast", "jobs", "[REASON text] [id ...]",
         "End jobs that wait; notify the workers of jobs at work."),
-    Row("RESULT", "produce inspect", "1 job", OWN, Bound(FEW_WORDS, 1, SMALL, ONE, OF_JOBS, True),
+    Row("RESULT", "produce inspect", "1 job", OWN, Bound(FEW_WORDS, 1, 163_840, ONE, OF_JOBS, True),
         -2, "readonly fast", "jobs", "id [WAIT ms] [WITHBODY] [WITHATTEMPTS]",
         "State, result or last failure of a job, its body and attempts; with WAIT, once it ended."),
     Row("WAITJOB", "produce inspect", "2 jobs", OWN, Bound(504, 500, 131_072, REFUSED, OF_JOBS),
