@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +109,20 @@ def test_celery_finds_both_without_an_import(celery_entries: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert ran.stdout.count("tuque.celery.transport.Transport") == 2, ran.stderr
     assert "tuque://me:***@a:7711" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["tuque://me:hunter%402@a:1,b/s?timeout=5", "tuque://:hunter%402@a;tuque://:hunter%402@b"],
+)
+def test_what_kombu_tells_of_a_connection_has_no_password_in_its_urls(url: str) -> None:
+    connection = kombu.Connection(url)
+    assert connection.transport  # as of each connection that was made
+    told = dict(connection.info())
+    assert told.pop("password") == "hunter@2"
+    assert "hunter" not in repr(told)
+    for other in (pickle.loads(pickle.dumps(connection)), connection.clone()):
+        assert other.transport.broker is connection.transport.broker
 
 
 @pytest.fixture

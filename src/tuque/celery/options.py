@@ -171,6 +171,28 @@ def read_urls(urls: Sequence[str], ssl: object = None) -> Place:
     return read_url(f"{front}{hosts}{end}", ssl)
 
 
+def without_password(url: str) -> str:
+    """What kombu may show of a URL, and hand on beside the password."""
+    front, hosts, end = _around_hosts(url)
+    return f"{_login_of(front)[0]}{hosts}{end}"
+
+
+def with_password(url: str, password: str | None) -> str:
+    """A URL of `without_password` as it was."""
+    front, hosts, end = _around_hosts(url)
+    start, has_password = _login_of(front)
+    if not password or has_password:
+        return url
+    return f"{start.removesuffix('@')}:{quote(password, '')}@{hosts}{end}"
+
+
+def _login_of(front: str) -> tuple[str, bool]:
+    """What is before the hosts without the password, and whether there was one."""
+    scheme, _, login = front.partition("://")
+    user, colon, _ = login.removesuffix("@").partition(":")
+    return f"{scheme}://{user}{'@' if user else ''}", bool(colon)
+
+
 def _around_hosts(url: str) -> tuple[str, str, str]:
     """A URL up to its hosts, these, and what follows."""
     found = re.fullmatch(r"(\w+://(?:[^/?]*@)?)([^/?]*)(.*)", url)

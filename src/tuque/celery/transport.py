@@ -6,7 +6,9 @@ import select
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from kombu.transport import virtual
 
@@ -15,12 +17,27 @@ from tuque import errors
 from tuque.celery import channel as channels
 from tuque.celery.broker import broker_of
 from tuque.celery.fetch import Fetch
-from tuque.celery.options import masked, read_options, read_urls
+from tuque.celery.options import masked, read_options, read_urls, with_password, without_password
 from tuque.client.api import Job
 
 SLICE_S: Final = 1.0
 PAUSE_S: Final = 0.002
 FETCH_MOST: Final = 100
+
+
+def info_of(client: Any) -> dict[str, Any]:
+    """`Connection.info()`, with the password where kombu expects it and nowhere else."""
+    found: dict[str, Any] = dict(client._info())
+    urls = client.alt or [client.hostname or "tuque://"]
+    password = urlsplit(
+        read_urls([with_password(url, client.password) for url in urls]).url
+    ).password
+    found.update(
+        hostname=without_password(urls[0]),
+        alternates=[without_password(url) for url in client.alt],
+        password=unquote(password) if password else None,
+    )
+    return found
 
 
 class Transport(virtual.Transport):
@@ -44,7 +61,12 @@ class Transport(virtual.Transport):
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         self.options = read_options(client.transport_options)
-        place = read_urls(client.alt or [client.hostname or "tuque://"], client.ssl)
+        urls = [
+            with_password(url, client.password)
+            for url in client.alt or [client.hostname or "tuque://"]
+        ]
+        place = read_urls(urls, client.ssl)
+        client.info = partial(info_of, client)  # Celery shows it, in the replies of `inspect stats`
         client.cycle = None  # kombu need not go on to another URL: the client does, and keeps all
         self.prefix = self.options.global_keyprefix + place.prefix
         self.broker = broker_of(place.url, self.options.retry)
