@@ -112,11 +112,11 @@ class Shop:
         self.running.append(Celery(log, self.env, "-A", app, *words))
         return self.running[-1]
 
-    def worker(self, *words: str) -> Celery:
+    def worker(self, *words: str, app: str = "shop") -> Celery:
         """A worker of all queues, that is ready."""
         name = f"w{len(self.running)}@shop"
         asked = ["-Q", "celery,ranked", "-l", "INFO", "-n", name, *words]
-        started = self.start("worker", *asked)
+        started = self.start("worker", *asked, app=app)
 
         def is_ready() -> bool:
             assert started.process.poll() is None, started.text

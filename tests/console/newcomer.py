@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 READY = {
     "tuque dev": "ready after",
+    "tuque server": "ready to accept connections",
+    "celery -A shop worker": " ready.",
     "uvicorn": "Uvicorn running on",
     "tuque outbox relay": "of the outbox is relayed",
     "python manage.py tuque_relay": "of the outbox is relayed",
@@ -28,9 +30,11 @@ READY = {
 }
 
 
-def blocks(*pages: str) -> list[tuple[str, str]]:
-    """Language and text of each block of code of these pages."""
+def blocks(*pages: str, part: str = "") -> list[tuple[str, str]]:
+    """Language and text of each block of code of these pages, or of one part of them."""
     text = "".join((ROOT / page).read_text() for page in pages)
+    if part:
+        text = text.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
@@ -104,8 +108,8 @@ class Page:
         self._script: list[str] = []  # a shell keeps what its lines have set
         self._shown = ""
 
-    def type_all(self) -> None:
-        for kind, shown in blocks(self.name):
+    def type_all(self, part: str = "") -> None:
+        for kind, shown in blocks(self.name, part=part):
             text = self._reworded(shown)
             if kind == "python":
                 self._save(text)
