@@ -38,11 +38,14 @@ from tuque.core.model.job import (
     QUEUED_THERE,
     WAIT_REPL,
     Job,
+    level_of_step,
     set_state,
+    step_of,
 )
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import (
     LARGE_BODY,
+    LEVEL_UNIT,
     NO_REPLY,
     REPAIR,
     DelJob,
@@ -56,8 +59,6 @@ from tuque.core.msgs.bus import (
     ReplJob,
     ReplJobs,
     SetAck,
-    level_in,
-    mode_of,
 )
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.peers import (
@@ -348,7 +349,7 @@ def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
         job.nacks,
         job.deliveries,
         job.holders,
-        mode_of(mode, i64(job.level)),
+        mode + step_of(i64(job.level)) * LEVEL_UNIT,
         packed_life(n, job.id) if n.has_lives else b"",  # W14.1
     )
 
@@ -544,7 +545,7 @@ def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
 def job_of(n: Node, f: ReplFields, queue: bytes) -> Job:
     """A copy kept for others: active, and queued only if they do not (R2.5)."""
     job = Job(f[0], queue, f[2], f[3], n.now_ms + f[4], i32(f[6]), i32(f[7]), i32(f[8]))
-    job.level = u8(level_in(f[12]))
+    job.level = u8(level_of_step(f[12] // LEVEL_UNIT))
     job.nacks = i32(f[9])
     job.deliveries = i32(f[10])
     await_due(n, job, f[5])
@@ -664,7 +665,7 @@ def on_repljobs(n: Node, slot: i64, m: ReplJobs) -> None:
     retry_s = i32(f[6])
     delay_s = i32(f[7])
     repl = i32(f[8])
-    level = u8(level_in(mode))
+    level = u8(level_of_step(mode // LEVEL_UNIT))
     holders = translate(n, slot, named) | (1 << slot) | 1
     q = n.queues.get(queue)
     name = queue if q is None else q.name

@@ -17,9 +17,8 @@ from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from msgspec import Meta
-from mypy_extensions import i64
 
-from tuque.core.model.job import LAST_NS, LEVEL_MAX, level_of_step, step_of
+from tuque.core.model.job import LAST_NS, LEVEL_MAX
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.tombstones import SLOTS
 from tuque.core.msgs.packed import (
@@ -207,16 +206,6 @@ ReplFields = tuple[
     bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, int, bytes
 ]  # fmt: skip
 """The fields of a ReplJob: all at once they cost compiled code as much as two of them."""
-
-
-def mode_of(bits: i64, level: i64) -> i64:
-    """The mode with these bits, of a job of that level."""
-    return bits + step_of(level) * LEVEL_UNIT
-
-
-def level_in(mode: i64) -> i64:
-    """The level in a mode."""
-    return level_of_step(mode // LEVEL_UNIT)
 
 
 class ReplJobs(Message, tag=47):
