@@ -36,10 +36,7 @@ def test_commands_about_nothing(word: str, reply: object, world: World) -> None:
         (("FAIL", ID, RUN, "why"), "FAIL has no option 'why'"),
         (("CANCEL", "REASON", ID), "CANCEL REASON needs a text, and an id"),
         (("RESULT", ID, "WAIT"), "WAIT needs a value"),
-        (
-            ("RESULT", ID, "WAIT", "5", "WAIT", "6"),
-            "nothing may follow the ms of WAIT",
-        ),
+        (("RESULT", ID, "WAIT", "5", "WAIT", "6"), "WAIT is there twice"),
         (("RESULT", ID, "FOR", "5"), "RESULT has no option 'FOR'"),
         (("UPDATEJOB", ID, "RETRY", "5"), "UPDATEJOB has no option 'RETRY'"),
         (("UPDATEJOB", ID, "BODY", "b", "headers"), "HEADERS needs a value"),

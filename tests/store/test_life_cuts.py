@@ -155,5 +155,5 @@ def test_the_journal_of_an_older_version_loads() -> None:
     state = lab.state()
     lab.rewrite()
     disk.process_crash()
-    assert disk.read(segment(disk), 8, 4) == b"\x04\0\0\0"
+    assert disk.read(segment(disk), 8, 4) == b"\x05\0\0\0"
     assert restarted(disk, START_MS).state() == state

@@ -26,6 +26,7 @@ from tuque.worker.pools import process_pool
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
+from until import until
 
 import pool_tasks  # isort: skip  # the app under test; children import it by this name
 
@@ -385,7 +386,7 @@ def test_what_ends_in_one_turn_is_passed_on_together(caplog: pytest.LogCaptureFi
             pool.on_ready = lambda: seen.append("ready")
             for on_end in (failing, lambda one: seen.append(one.kind), failing):
                 pool.submit(call("fine", 1), on_end)
-            time.sleep(0.2)
+            until(lambda: len(pool._threads._ended) == 3)  # the loop does not turn meanwhile
             async with asyncio.timeout(60):
                 while seen.count("done") < 3:
                     await asyncio.sleep(0.01)
