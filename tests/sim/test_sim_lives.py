@@ -162,9 +162,10 @@ LONG = ("w3", "w4", "w5", "w6", "w11", "w14", "w16", "w17", "w18", "w20", "w24",
 FIRST = {
     "w3": 2,
     "w12": 3,
-    "w28": 0,
+    "w27": 4,
+    "w28": 1,
     "w29": 3,
-    "w30": 3,
+    "w30": 17,
 }  # the seed that finds it soonest, if seed 1 does not
 
 

@@ -338,7 +338,7 @@ def test_snapshot_outlives_what_it_tells(world: World) -> None:
     kinds = []
     while not snapshot.is_done():
         kinds += kinds_of(snapshot.slice(world.n, 7))
-    assert kinds == ["tube-cfg"] + ["staged"] * 30
+    assert kinds == ["tube-cfg", "solo"] + ["staged"] * 30
 
 
 @pytest.mark.parametrize("size", range(0, 400, 3))

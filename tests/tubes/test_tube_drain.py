@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tubes_world import voting
+from tubes_world import TubesWorld
 
 from tuque.core.repair.drain import drain_left, set_leaving
 
@@ -11,8 +11,8 @@ def test_a_tube_on_its_way_counts_as_left() -> None:
     """K7.3 It is not 0 while the journal is loading, or while the new leader of a tube that was
     given away has not reported that it runs.
     """
-    world = voting(4, off=0)  # which has no vote to give away
-    world.make(0, temporary=True)
+    world = TubesWorld(2, has_journal=True)  # voters take a tube only once it runs there
+    world.make(0)
     world.pass_ms(1000)
     set_leaving(world.node(0).core, True)
     world.step_until(lambda: world.tube(0).is_owed)

@@ -597,8 +597,6 @@ _is(
 )
 NO_LIMITS: Final = 277  # about: tube
 _is(NO_LIMITS, b"NOTUBE", b"'%s' has no limits: they need a tube of type tasks")
-OTHER_VOTERS: Final = 278
-_is(OTHER_VOTERS, b"ERR", b"the voters of another list choose the leader of tube '%s'")
 NO_VOTES_YET: Final = 279
 _is(
     NO_VOTES_YET,

@@ -101,11 +101,6 @@ _message: Final = msgspec.json.Decoder(Message)
 _follows: Final = msgspec.json.Decoder(Follows)
 
 
-def is_message(headers: Mapping[str, str] | None) -> bool:
-    """[U16] Whether a job has a message of Celery (U16.1)."""
-    return headers is not None and headers.get(FORM_HEADER) == FORM
-
-
 def read_message(body: bytes, queue: str, now: dt.datetime) -> tuple[Envelope, str]:
     """[U16] The call in a message, and a header with what follows it; BadBody says why not (U16.2).
 

@@ -21,8 +21,9 @@ from tuque.errors import Error, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.app.celery_messages import (
     FOLLOWS_HEADER,
+    FORM,
+    FORM_HEADER,
     follows_of,
-    is_message,
     read_message,
     unsuited,
 )
@@ -360,7 +361,7 @@ def prepare(
     follows = ""
     try:
         body = held.job.body if keys is None else opened(held.job.body, keys)
-        if is_message(held.job.headers):
+        if held.job.headers is not None and held.job.headers.get(FORM_HEADER) == FORM:  # U16.1
             envelope, follows = read_message(body, held.job.queue, dt.datetime.now(dt.UTC))
         else:
             envelope = decode(body)
