@@ -79,7 +79,8 @@ def a_day_of(shop: Shop, *pool: str) -> None:
     shop.python("found = shop.before_the_worker()")
     worker = shop.worker(*pool)
     assert shop.python("found = shop.outcomes(60)") == OUTCOMES
-    until(lambda: shop.effects()["revoked by hand shop.note"], worker.text)
+    # what nobody waits for may come after the outcomes
+    until(lambda: all(shop.effects()[name] >= n for name, n in EFFECTS.items()), worker.text)
     seen = shop.effects()
     assert {name: seen[name] for name, n in EFFECTS.items() if seen[name] != n} == {}
     lines = (shop.place / "effects").read_text().splitlines()
