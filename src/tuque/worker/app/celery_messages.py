@@ -155,10 +155,9 @@ def _unmarked(value: Any) -> Any:
     return {name: _unmarked(one) for name, one in value.items()}
 
 
-def follows_of(headers: Mapping[str, str]) -> Follows | None:
-    """What follows the run of a job; None if that is no message of Celery."""
-    found = headers.get(FOLLOWS_HEADER)
-    return None if found is None else _follows.decode(found)
+def follows_of(headers: Mapping[str, str]) -> Follows:
+    """What follows the run of a job with this header."""
+    return _follows.decode(headers[FOLLOWS_HEADER])
 
 
 def unsuited(follows: Follows) -> str | None:

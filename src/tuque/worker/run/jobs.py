@@ -399,7 +399,7 @@ def _fit(
         return Unknown(what, envelope.task, envelope.unknown_keep_s)
     held.limits = task.limits(envelope)
     headers = held.about.headers
-    follows = follows_of(headers)
+    follows = follows_of(headers) if FOLLOWS_HEADER in headers else None
     if follows is not None and (why := unsuited(follows)) is not None:
         return Unknown(why, envelope.task, envelope.unknown_keep_s)
     if follows is not None and follows.expired:

@@ -202,13 +202,9 @@ def failed_with(text: str, module: str | None = None) -> dict[str, Any]:
 
 def after_success(app: App, job: Job, result: Any) -> None:
     """What follows a run that went well; raises if it cannot be published."""
-    follows = follows_of(job.headers)
-    if follows is not None:
-        Links(app, job, follows).succeeded(result)
+    Links(app, job, follows_of(job.headers)).succeeded(result)
 
 
 def after_death(app: App, job: Job, failure: Failure) -> None:
     """What follows when a job of Celery is a dead letter."""
-    follows = follows_of(job.headers)
-    if follows is not None:
-        Links(app, job, follows).failed(failure)
+    Links(app, job, follows_of(job.headers)).failed(failure)
