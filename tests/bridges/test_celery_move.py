@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -49,9 +50,12 @@ def old(url: str) -> Celery:
 
 
 @pytest.fixture
-def moved(worker_process: Callable[..., Program]) -> Program:
-    """A native worker of Celery's queue."""
-    return worker_process("moved_tasks:app", "--app-dir", str(HERE), "-Q", "moved.celery")
+def moved(worker_process: Callable[..., Program]) -> Iterator[Program]:
+    """A native worker of Celery's queue. It stops: one that was killed could take the next job."""
+    worker = worker_process("moved_tasks:app", "--app-dir", str(HERE), "-Q", "moved.celery")
+    yield worker
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
 
 
 @pytest.fixture
