@@ -415,7 +415,7 @@ def reply_values(s: Server, c: Client, wanted: Wanted, wake: Wake) -> bool:
     """[T72] A value that the client waits for has changed, or its time is over; whether the wait
     is over. The reply waits for copies as that of a change (T72.2).
 
-    Of a value that does not end the wait only this one is looked at: many may wait for many.
+    If the changed value does not end the wait, no other value is read: a wait may have 500 names.
     """
     t = tubes_of(s.n)
     written = len(c.out)

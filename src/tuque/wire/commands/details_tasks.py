@@ -272,9 +272,9 @@ TASK_DETAILS: Final[dict[bytes, str]] = {
   `-ERR 10000 queues have settings, the most that a node keeps: delete some`.
 """,
     b"QUEUE SET": """
-- T74.2 SET takes EXPIRES (1 s to 366 days), AUTODELETE, TTL (up to 2147483647 s), both with
-  decimals, and MAXLEN (1 to 2147483647). What it does not name is off from then on. It replies 1
-  if that changed something. The node owns the queue from then on (T75.2). SET counts as use.
+- T74.2 SET takes EXPIRES (1 s to 366 days), AUTODELETE, TTL (up to 2147483647 s) and MAXLEN (1 to
+  2147483647). EXPIRES and TTL take decimals. SET turns off each setting that it does not name. It
+  replies 1 if a setting changed. The node then owns the queue (T75.2). SET counts as use.
 - T74.8 TTL is the longest TTL of a job that is added or staged for the queue after that, and the
   TTL of one that comes without it.
 - T74.9 MAXLEN is how many jobs may be queued at a node. ADDJOB and PUBLISH of one more there:
